@@ -1,0 +1,114 @@
+// Fails on an import that docs/architecture.md forbids: between folders, of a library outside its
+// one place, or in a cycle.
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { parseSync } from 'oxc-parser';
+import { root } from './install.mjs';
+
+const source = join(root, 'src');
+
+/** Folder → folders it may import. Files directly in src/ are the doors. */
+const MAY_IMPORT = {
+  kernel: [],
+  config: ['kernel'],
+  hubfile: ['kernel', 'config'],
+  hub: ['kernel'],
+  transports: ['kernel', 'hub'],
+  auth: ['kernel', 'config', 'hub'],
+  http: ['kernel', 'config'],
+  'hub-http': ['kernel', 'http', 'hub', 'auth'],
+  discovery: ['kernel', 'config', 'http', 'auth'],
+  proxy: ['kernel', 'config', 'http'],
+  site: ['kernel', 'config', 'http'],
+  tls: ['kernel', 'config'],
+  server: ['kernel', 'config', 'http', 'tls'],
+  runtime: 'kernel config hub transports auth http hub-http discovery proxy site tls server'.split(
+    ' ',
+  ),
+  client: [],
+  cli: 'doors runtime hubfile auth config kernel tls hub'.split(' '),
+  doors: 'runtime hubfile auth config kernel hub hub-http transports http'.split(' '),
+};
+
+/** Library → the only files or folders that import it. */
+const LIBRARY_PLACE = {
+  undici: ['proxy/forward.ts'],
+  'http-proxy-3': ['proxy/upgrade.ts'],
+  jose: ['auth/'],
+  'urlpattern-polyfill': ['hub/pattern/'],
+  re2js: ['hub/pattern/', 'auth/legacy-claim.ts', 'site/', 'http/'],
+  lmdb: ['transports/lmdb/'],
+  chokidar: ['cli/watch.ts'],
+  yaml: ['hubfile/', 'cli/'],
+  '@peculiar/x509': ['tls/'],
+  'reflect-metadata': ['tls/'],
+  pino: ['cli/', 'runtime/'],
+  commander: ['cli/'],
+  tldts: ['http/registrable-domain.ts'],
+};
+
+const files = readdirSync(source, { recursive: true })
+  .filter((name) => name.endsWith('.ts'))
+  .map((name) => name.replaceAll('\\', '/'));
+const graph = new Map(files.map((file) => [file, importsOf(file)]));
+const faults = [...graph].flatMap(([file, imports]) => imports.flatMap((to) => fault(file, to)));
+faults.push(...cycles());
+for (const text of faults) console.error(text);
+if (faults.length > 0) process.exit(1);
+
+function fault(file, to) {
+  const from = folderOf(file);
+  if (!(from in MAY_IMPORT)) return [`${file}: folder ${from} has no layer rule`];
+  if (to.startsWith('./') || to.startsWith('../')) {
+    const target = relative(source, resolve(source, dirname(file), to));
+    const folder = folderOf(target);
+    if (folder === from || MAY_IMPORT[from].includes(folder)) return [];
+    return [`${file}: ${from} may not import ${folder} (${to})`];
+  }
+  if (to.startsWith('node:') || to.startsWith('#')) return [];
+  const library = to.startsWith('@') ? to.split('/').slice(0, 2).join('/') : to.split('/')[0];
+  const places = LIBRARY_PLACE[library];
+  if (places === undefined) return [`${file}: ${library} has no place in scripts/check-layers.mjs`];
+  if (places.some((place) => file === place || (place.endsWith('/') && file.startsWith(place)))) {
+    return [];
+  }
+  return [`${file}: only ${places.join(', ')} may import ${library}`];
+}
+
+function importsOf(file) {
+  const { module, errors } = parseSync(file, readFileSync(join(source, file), 'utf8'));
+  if (errors.length > 0) throw new Error(`${file}: ${errors[0].message}`);
+  const dynamic = module.dynamicImports.map(({ moduleRequest: { start, end } }) =>
+    readFileSync(join(source, file), 'utf8').slice(start + 1, end - 1),
+  );
+  return [
+    ...module.staticImports.map(({ moduleRequest }) => moduleRequest.value),
+    ...module.staticExports.flatMap(({ entries }) =>
+      entries.flatMap(({ moduleRequest }) => (moduleRequest ? [moduleRequest.value] : [])),
+    ),
+    ...dynamic,
+  ];
+}
+
+function folderOf(file) {
+  return file.includes('/') ? file.slice(0, file.indexOf('/')) : 'doors';
+}
+
+function cycles() {
+  const found = [];
+  const done = new Set();
+  const path = [];
+  const visit = (file) => {
+    const at = path.indexOf(file);
+    if (at !== -1) found.push(`import cycle: ${[...path.slice(at), file].join(' → ')}`);
+    if (at !== -1 || done.has(file)) return;
+    path.push(file);
+    for (const to of graph.get(file) ?? []) {
+      if (to.startsWith('.')) visit(relative(source, resolve(source, dirname(file), to)));
+    }
+    path.pop();
+    done.add(file);
+  };
+  for (const file of files) visit(file);
+  return found;
+}

@@ -1,0 +1,124 @@
+// The example: a gateway with Hubfile.example in front of examples/app. Installs and builds what is
+// missing, makes the keys that both share, and says what to try. Ctrl-C ends both.
+import { spawn, spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { build } from './build.mjs';
+import { installMissing, root } from './install.mjs';
+
+const SITE = 'https://localhost:8443';
+const HUB = `${SITE}/.well-known/hub`;
+const storage = join(root, '.hubgate');
+const rootCertificate = join(storage, 'pki', 'local', 'root.crt');
+const cli = join(root, 'dist', 'cli', 'main.js');
+
+installMissing();
+build();
+mkdirSync(storage, { recursive: true, mode: 0o700 });
+const appPort = await freePort();
+const env = {
+  ...process.env,
+  HUB_PUBLISHER_JWT_KEY: demoKey('publisher'),
+  HUB_SUBSCRIBER_JWT_KEY: demoKey('subscriber'),
+  APP_PORT: String(appPort),
+  PORT: String(appPort),
+  SITE,
+};
+writePublisherToken();
+
+const children = [];
+let ending = false;
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(0));
+
+const gateway = start([cli, 'run', '--config', 'Hubfile.example'], env);
+await ready(gateway);
+if (!ending) {
+  start([join('examples', 'app', 'server.mjs')], { ...env, NODE_EXTRA_CA_CERTS: rootCertificate });
+  explain();
+}
+
+function start(args, environment) {
+  const child = spawn(process.execPath, args, {
+    cwd: root,
+    env: environment,
+    stdio: ['ignore', 'inherit', 'inherit'],
+    // Ctrl-C is for this process, which ends its children once and in good order.
+    detached: process.platform !== 'win32',
+  });
+  child.once('exit', (code) => end(code ?? 1));
+  children.push(child);
+  return child;
+}
+
+/** Resolves when the gateway says that it is ready. */
+async function ready(child) {
+  while (child.exitCode === null) {
+    const answer = await fetch('http://localhost:2029/hub/health/ready').catch(() => null);
+    if (answer?.ok) return;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+function end(code) {
+  if (ending) return;
+  ending = true;
+  process.exitCode = code;
+  for (const child of children) if (child.exitCode === null) child.kill('SIGTERM');
+}
+
+/** The same over restarts, so that the tokens in browsers stay valid. */
+function demoKey(role) {
+  const file = join(storage, `${role}.key`);
+  if (!existsSync(file)) writeFileSync(file, randomBytes(32).toString('hex'), { mode: 0o600 });
+  return readFileSync(file, 'utf8').trim();
+}
+
+function writePublisherToken() {
+  const { stdout, status, stderr } = spawnSync(
+    process.execPath,
+    [
+      ...[cli, 'token', '--iss', SITE, '--aud', HUB, '--key', `@${join(storage, 'publisher.key')}`],
+      ...['--publish-urlpattern', `${SITE}/*`, '--ttl', '30d'],
+    ],
+    { encoding: 'utf8' },
+  );
+  if (status !== 0) throw new Error(stderr);
+  writeFileSync(join(storage, 'publisher.token'), stdout, { mode: 0o600 });
+}
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', reject);
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+}
+
+function explain() {
+  const message = `{"id":"curl-1","from":"curl","text":"hello"}`;
+  console.error(`
+  Open            ${SITE}
+                  Your browser does not know this gateway's own certificate authority yet: accept
+                  the warning, or trust the authority once (Firefox: Settings, Certificates, Import;
+                  Debian: copy it to /usr/local/share/ca-certificates/ and run update-ca-certificates):
+                  ${rootCertificate}
+
+  Change the page curl --cacert .hubgate/pki/local/root.crt \\
+                    -H "Authorization: Bearer $(cat .hubgate/publisher.token)" \\
+                    --data-urlencode topic=${SITE}/messages/curl-1 \\
+                    --data-urlencode 'data=${message}' \\
+                    ${HUB}
+  or              node dist/cli/main.js publish --hub ${HUB} \\
+                    --cacert .hubgate/pki/local/root.crt --token @.hubgate/publisher.token \\
+                    --topic ${SITE}/messages/cli-1 --data '${message.replaceAll('curl', 'cli')}'
+
+  Configure       Hubfile.example (${join(root, 'Hubfile.example')}): save it, and it is live.
+
+  Ctrl-C ends the gateway and the app.
+`);
+}

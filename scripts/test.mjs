@@ -1,0 +1,56 @@
+// Everything that must hold before a change lands: format, lint, types, layers, dead code, tests.
+// `npm test -- test/unit/hub` runs only the tests below a path (and none of the checks).
+import { spawnSync } from 'node:child_process';
+import { readdirSync, statSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { build } from './build.mjs';
+import { bin, installMissing, root, run } from './install.mjs';
+
+installMissing();
+const only = process.argv.slice(2);
+if (only.length === 0) {
+  step('format', bin('biome'), ['format', '.']);
+  step('lint', bin('oxlint'), [
+    '--type-aware',
+    '--deny-warnings',
+    'src',
+    'test',
+    'scripts',
+    'examples',
+  ]);
+  step('types', bin('tsc'), ['-p', 'tsconfig.json']);
+  step('layers', process.execPath, ['scripts/check-layers.mjs']);
+  step('dead code', bin('knip'), ['--no-progress']);
+  step('protocol map', process.execPath, ['scripts/protocol-map.mjs', '--check']);
+}
+build();
+
+// Node 20 takes no globs, so the files are listed here.
+const files = (only.length > 0 ? only : ['test']).flatMap(testFiles);
+const { status } = spawnSync(
+  process.execPath,
+  [
+    '--conditions=hubgate-source',
+    '--import',
+    'tsx',
+    '--test',
+    '--test-concurrency=2',
+    '--test-timeout=300000',
+    ...files,
+  ],
+  { cwd: root, stdio: 'inherit' },
+);
+process.exit(status ?? 1);
+
+function step(name, program, args) {
+  console.error(`— ${name}`);
+  run(program, args);
+}
+
+function testFiles(path) {
+  const full = join(root, relative(root, join(root, path)));
+  if (!statSync(full).isDirectory()) return [path];
+  return readdirSync(full, { recursive: true })
+    .filter((name) => name.endsWith('.test.ts'))
+    .map((name) => join(path, name));
+}
