@@ -1,0 +1,167 @@
+import type { HubConfig, IssuerConfig, KeySource, SiteConfig } from './config.ts';
+import { isOrigin } from './origin.ts';
+import type { Finding, Report } from './problem.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
+
+/** Secrets of examples and demonstrations, which everybody knows. */
+const DEMO_SECRETS = new Set([
+  '!ChangeMe!',
+  '!ChangeThisHubJWTSecretKey!',
+  '!ChangeThisMercureHubJWTSecretKey!',
+]);
+const HASH_BYTES: Readonly<Record<string, number>> = { HS256: 32, HS384: 48, HS512: 64 };
+const SECURE_COOKIE = /^__(?:Secure|Host)-/;
+
+/** The load errors and warnings of a hub that need no cryptography (catalogue, section H.2). */
+export function checkHub(hub: HubConfig, site: SiteConfig, report: Report): void {
+  checkIssuers(hub, report);
+  checkLegacy(hub, report);
+  checkVerifiers(hub, report);
+  checkOrigins(hub, report);
+  checkUrls(hub, report);
+  checkCookie(hub, site, report);
+}
+
+function checkIssuers({ issuers }: HubConfig, report: Report): void {
+  const known = new Map<string, IssuerConfig>();
+  for (const issuer of issuers) {
+    const other = known.get(issuer.id);
+    if (issuer.id === '') {
+      report(issuer, error('empty-issuer', 'the id of an issuer must not be empty'), {
+        field: 'id',
+      });
+    } else if (other !== undefined) {
+      const message = `the issuer ${issuer.id} is declared twice`;
+      report(issuer, error('duplicate-issuer', message), { other });
+    }
+    known.set(issuer.id, issuer);
+    if (issuer.publisher === null && issuer.subscriber === null) {
+      const message = `the issuer ${issuer.id} has neither a publisher nor a subscriber key`;
+      const hint =
+        'add publisher { jwt … } or subscriber { jwks_uri … }, and set the variables they use';
+      report(issuer, error('issuer-without-keys', message, hint));
+    }
+    for (const source of [issuer.publisher, issuer.subscriber]) checkKeySource(source, report);
+  }
+}
+
+function checkLegacy({ legacy, protocolVersionCompatibility }: HubConfig, report: Report): void {
+  const sources = [legacy.publisher, legacy.subscriber].filter((source) => source !== null);
+  for (const source of sources) checkKeySource(source, report);
+  if (sources.length === 0 || protocolVersionCompatibility !== null) return;
+  const message = 'publisher_jwt, subscriber_jwt and the like need protocol_version_compatibility';
+  const hint = 'declare an issuer instead, or add protocol_version_compatibility 8';
+  report(sources[0] ?? null, error('legacy-without-compatibility', message, hint));
+}
+
+function checkVerifiers(hub: HubConfig, report: Report): void {
+  const has = (role: 'publisher' | 'subscriber'): boolean =>
+    hub.legacy[role] !== null || hub.issuers.some((issuer) => issuer[role] !== null);
+  const missing = 'a JWT key or the URL of a JWK Set must be provided';
+  if (!has('publisher')) {
+    const hint = 'issuer <id> { publisher { jwt … } }';
+    report(hub, error('no-publisher-key', `publishers: ${missing}`, hint));
+  }
+  if (!has('subscriber') && !hub.anonymous) {
+    const hint = 'issuer <id> { subscriber { jwt … } }, or anonymous if everything is public';
+    report(hub, error('no-subscriber-key', `subscribers: ${missing}`, hint));
+  }
+}
+
+function checkKeySource(source: KeySource | null, report: Report): void {
+  if (source === null) return;
+  if (source.kind === 'jwks') {
+    if (isJwksUri(source.uri)) return;
+    const message = 'jwks_uri is an https:, http: or file: URL';
+    report(source, error('bad-url', message), { field: 'uri' });
+    return;
+  }
+  const secret = source.key.reveal();
+  if (secret.includes('-----BEGIN')) return;
+  if (DEMO_SECRETS.has(secret)) {
+    const message = 'this key is a demonstration key that everybody knows';
+    report(source, warning('demo-key', message, 'generate one: openssl rand -base64 48'));
+    return;
+  }
+  const algorithm = source.algorithm ?? 'HS256';
+  const needed = HASH_BYTES[algorithm];
+  const bytes = Buffer.byteLength(secret);
+  if (needed === undefined || bytes >= needed) return;
+  const message = `this secret has ${bytes} bytes, ${algorithm} wants at least ${needed} (RFC 7518 §3.2)`;
+  report(source, warning('short-secret', message, 'generate one: openssl rand -base64 48'));
+}
+
+function checkOrigins(hub: HubConfig, report: Report): void {
+  for (const field of ['corsOrigins', 'publishOrigins'] as const) {
+    for (const origin of hub[field]) {
+      if (isOrigin(origin)) continue;
+      const message = `"${origin.slice(0, 80)}" is no origin`;
+      const hint =
+        'an origin is scheme://host[:port] and nothing more, such as https://example.com; or *, or null';
+      report(hub[field], error('bad-origin', message, hint));
+    }
+  }
+  if (hub.corsOrigins.includes('*')) {
+    const message = 'with cors_origins * browsers of other origins send no cookie';
+    const hint = 'list the origins that may use the cookie';
+    report(hub.corsOrigins, warning('cors-without-credentials', message, hint));
+  }
+}
+
+function checkUrls(hub: HubConfig, report: Report): void {
+  for (const text of hub.publicUrls) {
+    if (hasHost(text)) continue;
+    const message = `"${text.slice(0, 80)}" in public_urls is no URL with a host`;
+    report(hub.publicUrls, error('bad-url', message));
+  }
+  const { resourceIdentifier } = hub;
+  if (resourceIdentifier === null) return;
+  const where = { field: 'resourceIdentifier' };
+  if (!hasHost(resourceIdentifier) || resourceIdentifier.includes('#')) {
+    const message = 'resource_identifier is an absolute URL with a host and without a fragment';
+    report(hub, error('bad-url', message), where);
+  } else if (new URL(resourceIdentifier).protocol === 'http:') {
+    const message = 'resource_identifier is an http: URL; tokens should name an https: one';
+    report(hub, warning('insecure-url', message), where);
+  }
+}
+
+function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
+  const source = site.discovery?.tokenSource;
+  const mintsPublishers =
+    source?.kind === 'mint' && source.publish.length + source.publishUrlPattern.length > 0;
+  if (mintsPublishers && hub.publishOrigins.length === 0) {
+    const message =
+      'the cookie may publish, but without publish_origins every such publication is refused';
+    const hint = 'add publish_origins with the origins of your pages';
+    report(source, warning('cookie-publisher', message, hint));
+  }
+  // Every profile's cookie name begins with __Secure-.
+  const isSecure = hub.cookieName === null || SECURE_COOKIE.test(hub.cookieName);
+  const isPlain =
+    site.addresses.length > 0 && site.addresses.every(({ scheme }) => scheme === 'http');
+  if (isSecure && isPlain) {
+    const message =
+      'browsers keep a __Secure- cookie only from HTTPS, but this site speaks plain HTTP';
+    const hint = 'serve the site by https://, or choose another cookie_name for development';
+    report(hub, warning('secure-cookie-over-http', message, hint), { field: 'cookieName' });
+  }
+}
+
+function isJwksUri(text: string): boolean {
+  return /^(?:https?|file):$/.test(parseUrl(text)?.protocol ?? '');
+}
+
+function hasHost(text: string): boolean {
+  return (parseUrl(text)?.host ?? '') !== '';
+}
+
+function error(code: string, message: string, hint?: string): Finding {
+  return hint === undefined
+    ? { severity: 'error', code, message }
+    : { severity: 'error', code, message, hint };
+}
+
+function warning(code: string, message: string, hint?: string): Finding {
+  return { ...error(code, message, hint), severity: 'warning' };
+}

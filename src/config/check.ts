@@ -1,0 +1,58 @@
+import type { Config } from './config.ts';
+import { checkAddresses } from './check-addresses.ts';
+import { checkHub } from './check-hub.ts';
+import { checkUpstreams } from './check-upstreams.ts';
+import type { Report } from './problem.ts';
+
+/**
+ * Checks what no single field can show: fields that need or exclude each other, addresses that
+ * clash, settings that cannot do what they say. The configuration has its placeholders resolved.
+ * Keys themselves are checked where they are used, by `auth`.
+ */
+export function checkConfig(config: Config, report: Report): void {
+  checkAddresses(config, report);
+  for (const site of config.sites) {
+    if (site.hub !== null) checkHub(site.hub, site, report);
+    checkUpstreams([...site.routes, ...site.errorRoutes], report);
+    const { discovery } = site;
+    if (discovery !== null && site.hub === null && discovery.hub === null) {
+      report(discovery, {
+        severity: 'error',
+        code: 'discovery-without-hub',
+        message: 'this site has no hub to announce',
+        hint: 'add a hub, or name another one: discovery { hub hub.example.com }',
+      });
+    }
+  }
+  checkHubNames(config, report);
+}
+
+/** Two hubs of one name would share a health path and a default store. */
+function checkHubNames(config: Config, report: Report): void {
+  const stores = new Map<string, object>();
+  for (const { hub } of config.sites) {
+    if (hub?.transport.kind !== 'lmdb' || hub.transport.path === null) continue;
+    const { path } = hub.transport;
+    const other = stores.get(path);
+    if (other === undefined) stores.set(path, hub.transport);
+    else {
+      const message = `two hubs keep their history in ${path}`;
+      const hint = 'give each hub a path of its own';
+      report(hub.transport, { severity: 'error', code: 'shared-store', message, hint }, { other });
+    }
+  }
+  const names = new Map<string, object>();
+  for (const { hub } of config.sites) {
+    if (hub === null || hub.name === 'default') continue;
+    const other = names.get(hub.name);
+    if (other === undefined) names.set(hub.name, hub);
+    else {
+      const message = `two hubs have the name ${hub.name}`;
+      report(
+        hub,
+        { severity: 'error', code: 'duplicate-hub-name', message },
+        { field: 'name', other },
+      );
+    }
+  }
+}

@@ -1,0 +1,408 @@
+import type { Secret } from '../kernel/secret.ts';
+
+/**
+ * What a gateway is: plain readonly data, the same whether it was written as a Hubfile, as YAML or
+ * JSON, or by a program. Strings may hold `{env.X}` and `{file.X}` until `resolvePlaceholders` has
+ * run, and request placeholders such as `{host}` for ever. Durations are milliseconds, sizes bytes;
+ * 0 means "no limit" where a field says so.
+ */
+export interface Config {
+  readonly options: GlobalOptions;
+  readonly sites: readonly SiteConfig[];
+}
+
+export interface GlobalOptions {
+  /** Address of the admin API, or `off`. */
+  readonly admin: ListenAddress | 'off';
+  readonly httpPort: number;
+  readonly httpsPort: number;
+  readonly acme: AcmeOptions;
+  /** Every site gets a certificate of the local authority. */
+  readonly localCerts: boolean;
+  readonly skipInstallTrust: boolean;
+  readonly autoHttps: 'on' | 'off' | 'disable_redirects';
+  /** Directory of certificates, keys and history; null means the default of the platform. */
+  readonly storage: string | null;
+  readonly gracePeriodMs: number;
+  readonly workers: number | 'auto';
+  readonly log: LogOptions;
+  readonly servers: ServerOptions;
+}
+
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface AcmeOptions {
+  readonly email: string | null;
+  /** Directory URLs in the order in which they are tried. */
+  readonly directories: readonly string[];
+  /** PEM file of a private directory's root. */
+  readonly rootFile: string | null;
+  readonly externalAccount: { readonly keyId: string; readonly macKey: Secret } | null;
+}
+
+export interface LogOptions {
+  readonly level: 'debug' | 'info' | 'warn' | 'error';
+  /** `auto`: console on a terminal, else JSON. */
+  readonly format: 'auto' | 'console' | 'json';
+  /** `stderr`, `stdout` or the path of a file. */
+  readonly output: string;
+}
+
+export interface ServerOptions {
+  /** CIDR ranges whose forwarded headers are believed. */
+  readonly trustedProxies: readonly string[];
+  /** Header fields, lower case, that carry the client's address behind a trusted proxy. */
+  readonly clientIpHeaders: readonly string[];
+  readonly protocols: readonly ('h1' | 'h2')[];
+  /** Bytes of a request's header section; a 64 KiB token must fit. */
+  readonly maxHeaderSize: number;
+  readonly timeouts: {
+    readonly readHeaderMs: number;
+    /** Longest silence while a body is read. */
+    readonly readBodyMs: number;
+    /** Keep-alive without a request. */
+    readonly idleMs: number;
+  };
+  /** CIDR ranges from which a PROXY protocol header is required. */
+  readonly proxyProtocol: readonly string[];
+}
+
+export interface SiteConfig {
+  readonly addresses: readonly SiteAddress[];
+  /** Interfaces to listen on; empty means all. */
+  readonly bind: readonly string[];
+  readonly tls: TlsConfig;
+  readonly hub: HubConfig | null;
+  readonly discovery: DiscoveryConfig | null;
+  /** Everything else in the order in which it runs; `{ kind: 'hub' }` marks the hub's place. */
+  readonly routes: readonly RouteConfig[];
+  /** Run instead of the plain error answer when a handler fails. */
+  readonly errorRoutes: readonly RouteConfig[];
+  readonly accessLog: AccessLogConfig | null;
+}
+
+export interface SiteAddress {
+  readonly scheme: 'http' | 'https';
+  /** Lower case; `*.example.com` for one label, empty for any host. IPv6 without brackets. */
+  readonly host: string;
+  /** null: the port of the scheme in the global options. */
+  readonly port: number | null;
+}
+
+export interface AccessLogConfig {
+  readonly output: string | null;
+  readonly format: 'auto' | 'console' | 'json';
+}
+
+export interface TlsConfig {
+  /** `auto`: ACME for public names, the local authority for local ones. */
+  readonly source:
+    | { readonly kind: 'auto' }
+    | { readonly kind: 'internal' }
+    | { readonly kind: 'acme'; readonly email: string | null }
+    | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string };
+  readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
+  readonly maxVersion: 'TLSv1.2' | 'TLSv1.3';
+  /** OpenSSL names; empty means the default set. */
+  readonly ciphers: readonly string[];
+  readonly curves: readonly string[];
+  readonly clientAuth: {
+    readonly mode: 'request' | 'require' | 'verify_if_given' | 'require_and_verify';
+    readonly trustPoolFile: string | null;
+  } | null;
+}
+
+export type ProfileName = 'hub' | 'mercure';
+
+export interface HubConfig {
+  readonly profile: ProfileName;
+  /** Path of the hub; null means the profile's. */
+  readonly path: string | null;
+  /** `type` of the hub's authorization details; null means the profile's. */
+  readonly detailType: string | null;
+  /** Label in health paths. */
+  readonly name: string;
+  readonly issuers: readonly IssuerConfig[];
+  readonly anonymous: boolean;
+  readonly subscriptions: boolean;
+  /** null means the profile's. */
+  readonly cookieName: string | null;
+  readonly corsOrigins: readonly string[];
+  readonly publishOrigins: readonly string[];
+  readonly publicUrls: readonly string[];
+  /** The audience of every token; null derives it from each request. */
+  readonly resourceIdentifier: string | null;
+  /** 0 sends no heartbeat. */
+  readonly heartbeatMs: number;
+  /** 0 lets a stream live until its token expires. */
+  readonly writeTimeoutMs: number;
+  readonly dispatchTimeoutMs: number;
+  /** 0 means no limit. */
+  readonly maxRequestBodySize: number;
+  /** 0 means no limit. */
+  readonly maxConnections: number;
+  /** 0 means no limit. */
+  readonly maxConnectionsPerClient: number;
+  readonly maxSubscriberBuffer: number;
+  readonly transport: TransportConfig;
+  /** Entries; 0 or less disables the cache. */
+  readonly topicMatcherCache: number;
+  readonly subscriberListCacheSize: number;
+  readonly debugger: boolean;
+  readonly playground: boolean;
+  readonly protocolVersionCompatibility: 7 | 8 | null;
+  /** The verifiers of the 0.x directives; only with `protocolVersionCompatibility`. */
+  readonly legacy: { readonly publisher: KeySource | null; readonly subscriber: KeySource | null };
+}
+
+export interface IssuerConfig {
+  /** Compared byte for byte with a token's `iss`. */
+  readonly id: string;
+  /** Listed in the protected resource metadata (RFC 9728). */
+  readonly authorizationServer: boolean;
+  readonly publisher: KeySource | null;
+  readonly subscriber: KeySource | null;
+}
+
+export type KeySource = StaticKeySource | JwksKeySource;
+
+export interface StaticKeySource {
+  readonly kind: 'jwt';
+  /** A raw secret, or a PEM public key or certificate. */
+  readonly key: Secret;
+  /** null: HS256 for a raw secret; a PEM key needs one. */
+  readonly algorithm: string | null;
+}
+
+export interface JwksKeySource {
+  readonly kind: 'jwks';
+  readonly uri: string;
+  /** Empty means all asymmetric algorithms. */
+  readonly algorithms: readonly string[];
+  readonly refreshMs: number;
+  readonly cooldownMs: number;
+  readonly timeoutMs: number;
+}
+
+export type TransportConfig =
+  | { readonly kind: 'memory'; readonly size: number }
+  | {
+      readonly kind: 'lmdb';
+      /** null: a directory of this hub under the storage. */
+      readonly path: string | null;
+      /** Updates kept; 0 means all. */
+      readonly size: number;
+      /** 0 means for ever. */
+      readonly maxAgeMs: number;
+      readonly durability: 'commit' | 'async';
+    };
+
+export interface DiscoveryConfig {
+  readonly matcher: RequestMatcher | null;
+  /** Address of the site whose hub is announced, a hub's URL elsewhere, or null for this site's hub. */
+  readonly hub: string | null;
+  readonly link: boolean;
+  readonly self: boolean;
+  readonly contentType: string | null;
+  readonly type: string | null;
+  readonly lastEventId: boolean;
+  readonly cookie: {
+    /** Response header of the app that carries the token. */
+    readonly fromHeader: string;
+    readonly sameSite: 'Strict' | 'Lax';
+    readonly domain: string | null;
+  };
+  /** Answers of the app that say that the user has logged out, beside an empty token header. */
+  readonly expire: {
+    readonly statuses: readonly number[];
+    /** Paths of which an answer below 400 says so. */
+    readonly paths: readonly string[];
+  };
+  readonly tokenSource: TokenMintConfig | TokenExchangeConfig | null;
+}
+
+/** What a token is to allow; placeholders in every text. */
+export interface TokenGrantsConfig {
+  readonly subscribe: readonly string[];
+  readonly subscribeUrlPattern: readonly string[];
+  readonly publish: readonly string[];
+  readonly publishUrlPattern: readonly string[];
+  /** JSON text. */
+  readonly payload: string | null;
+}
+
+export interface TokenMintConfig extends TokenGrantsConfig {
+  readonly kind: 'mint';
+  readonly issuer: string;
+  readonly key: Secret;
+  readonly algorithm: string | null;
+  readonly keyId: string | null;
+  readonly ttlMs: number;
+}
+
+export interface TokenExchangeConfig extends TokenGrantsConfig {
+  readonly kind: 'exchange';
+  readonly endpoint: string;
+  readonly clientId: string;
+  readonly clientSecret: Secret;
+  /** Placeholder text; null uses client credentials with authorization details (RFC 9396). */
+  readonly subjectToken: string | null;
+}
+
+/** One step of a site: who it concerns and what it does. */
+export interface RouteConfig {
+  /** null: every request. */
+  readonly matcher: RequestMatcher | null;
+  readonly handler: HandlerConfig;
+}
+
+/** All conditions of a set must hold; within one condition any of its values. */
+export type RequestMatcher = readonly MatchCondition[];
+
+export type MatchCondition =
+  | { readonly kind: 'path'; readonly paths: readonly string[] }
+  | { readonly kind: 'path_regexp'; readonly name: string | null; readonly pattern: string }
+  | { readonly kind: 'host'; readonly hosts: readonly string[] }
+  | { readonly kind: 'method'; readonly methods: readonly string[] }
+  | { readonly kind: 'header'; readonly name: string; readonly values: readonly string[] }
+  | {
+      readonly kind: 'header_regexp';
+      readonly name: string | null;
+      readonly header: string;
+      readonly pattern: string;
+    }
+  | { readonly kind: 'query'; readonly name: string; readonly values: readonly string[] }
+  | { readonly kind: 'protocol'; readonly protocol: string }
+  | { readonly kind: 'remote_ip'; readonly ranges: readonly string[] }
+  | { readonly kind: 'client_ip'; readonly ranges: readonly string[] }
+  | { readonly kind: 'not'; readonly matchers: readonly RequestMatcher[] };
+
+export type HandlerConfig =
+  | { readonly kind: 'hub' }
+  | ReverseProxyConfig
+  | {
+      readonly kind: 'respond';
+      readonly status: number;
+      readonly body: string;
+      readonly close: boolean;
+    }
+  | { readonly kind: 'redir'; readonly to: string; readonly status: number }
+  | { readonly kind: 'header'; readonly operations: readonly HeaderOperation[] }
+  | { readonly kind: 'request_header'; readonly operations: readonly HeaderOperation[] }
+  | {
+      readonly kind: 'encode';
+      readonly encodings: readonly ('gzip' | 'br' | 'zstd')[];
+      readonly minimumLength: number;
+    }
+  | { readonly kind: 'rewrite'; readonly to: string }
+  | {
+      readonly kind: 'uri';
+      readonly operation: 'strip_prefix' | 'strip_suffix' | 'replace';
+      readonly text: string;
+      /** Only with `replace`. */
+      readonly replacement: string;
+      /** Only with `replace`; 0 means all. */
+      readonly limit: number;
+    }
+  /** Of the `handle` routes that share a `group`, only the first that matches runs. */
+  | { readonly kind: 'handle'; readonly group: number; readonly routes: readonly RouteConfig[] }
+  | { readonly kind: 'route'; readonly routes: readonly RouteConfig[] }
+  | { readonly kind: 'root'; readonly path: string }
+  | {
+      readonly kind: 'file_server';
+      /** null: the `root` of the site. */
+      readonly root: string | null;
+      readonly index: readonly string[];
+      readonly hide: readonly string[];
+    }
+  | {
+      readonly kind: 'forward_auth';
+      readonly proxy: ReverseProxyConfig;
+      readonly uri: string;
+      readonly copyHeaders: readonly { readonly from: string; readonly to: string }[];
+    }
+  | { readonly kind: 'request_body'; readonly maxSize: number }
+  | { readonly kind: 'abort' }
+  | { readonly kind: 'error'; readonly status: number; readonly message: string };
+
+/** One line of `header`, `request_header`, `header_up` or `header_down`. */
+export type HeaderOperation =
+  | { readonly kind: 'set' | 'add' | 'default'; readonly name: string; readonly value: string }
+  /** `name` may end or begin with `*`. */
+  | { readonly kind: 'delete'; readonly name: string }
+  | {
+      readonly kind: 'replace';
+      readonly name: string;
+      /** RE2 syntax. */
+      readonly pattern: string;
+      readonly replacement: string;
+    };
+
+export interface ReverseProxyConfig {
+  readonly kind: 'reverse_proxy';
+  /** Absolute origins: `http://host:port`, `https://host:port`, or `unix:/path`. */
+  readonly upstreams: readonly string[];
+  readonly loadBalancing: {
+    readonly policy: BalancingPolicy;
+    /** Total time for tries on other upstreams; 0 means one try per upstream is not repeated. */
+    readonly tryDurationMs: number;
+    readonly tryIntervalMs: number;
+  };
+  readonly activeHealth: {
+    readonly uri: string;
+    readonly port: number | null;
+    readonly intervalMs: number;
+    readonly timeoutMs: number;
+    /** `200`, or a class such as `2xx`. */
+    readonly status: string;
+    readonly headers: readonly { readonly name: string; readonly value: string }[];
+  } | null;
+  readonly passiveHealth: {
+    /** How long a failure counts; 0 turns passive checks off. */
+    readonly failDurationMs: number;
+    readonly maxFails: number;
+    /** Statuses, or classes such as `5xx`, that count as failures. */
+    readonly unhealthyStatus: readonly string[];
+    /** 0 means latency does not count. */
+    readonly unhealthyLatencyMs: number;
+    /** Requests at once beyond which an upstream counts as unhealthy; 0 means no limit. */
+    readonly unhealthyRequestCount: number;
+  };
+  readonly headerUp: readonly HeaderOperation[];
+  readonly headerDown: readonly HeaderOperation[];
+  /** Accepted for Caddy's sake: responses are always flushed as they come. */
+  readonly flushIntervalMs: number;
+  /** Longest life of an upgraded connection; 0 means no limit. */
+  readonly streamTimeoutMs: number;
+  /** How long upgraded connections outlive the configuration that opened them; 0 means for ever. */
+  readonly streamCloseDelayMs: number;
+  readonly trustedProxies: readonly string[];
+  readonly transport: {
+    readonly dialTimeoutMs: number;
+    /** 0 means no limit, here and below. */
+    readonly responseHeaderTimeoutMs: number;
+    readonly readTimeoutMs: number;
+    readonly writeTimeoutMs: number;
+    /** How long an idle connection is kept; 0 closes it after each exchange. */
+    readonly keepAliveMs: number;
+    readonly maxConnectionsPerHost: number;
+    readonly tlsInsecureSkipVerify: boolean;
+    readonly tlsServerName: string | null;
+    readonly tlsTrustPoolFile: string | null;
+  };
+  readonly handleResponse: readonly {
+    /** Statuses or classes; empty means any. */
+    readonly status: readonly string[];
+    readonly header: { readonly name: string; readonly value: string } | null;
+    readonly routes: readonly RouteConfig[];
+  }[];
+}
+
+export type BalancingPolicy =
+  | { readonly kind: 'random' | 'round_robin' | 'least_conn' | 'first' }
+  | { readonly kind: 'ip_hash' | 'client_ip_hash' | 'uri_hash' }
+  | { readonly kind: 'header'; readonly name: string }
+  | { readonly kind: 'cookie'; readonly name: string; readonly secret: Secret | null };

@@ -1,0 +1,197 @@
+import type {
+  AccessLogConfig,
+  DiscoveryConfig,
+  GlobalOptions,
+  HubConfig,
+  JwksKeySource,
+  ReverseProxyConfig,
+  SiteConfig,
+  TlsConfig,
+  TokenExchangeConfig,
+  TokenGrantsConfig,
+  TokenMintConfig,
+  TransportConfig,
+} from './config.ts';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+
+/** Global options of a configuration that sets none. */
+export const defaultOptions: GlobalOptions = {
+  admin: { host: 'localhost', port: 2029 },
+  httpPort: 80,
+  httpsPort: 443,
+  acme: {
+    email: null,
+    directories: ['https://acme-v02.api.letsencrypt.org/directory'],
+    rootFile: null,
+    externalAccount: null,
+  },
+  localCerts: false,
+  skipInstallTrust: false,
+  autoHttps: 'on',
+  storage: null,
+  gracePeriodMs: 30 * SECOND,
+  workers: 1,
+  log: { level: 'info', format: 'auto', output: 'stderr' },
+  servers: {
+    trustedProxies: [],
+    clientIpHeaders: ['x-forwarded-for'],
+    protocols: ['h1', 'h2'],
+    // A 64 KiB token and its surroundings must fit.
+    maxHeaderSize: 80 * 1024,
+    timeouts: { readHeaderMs: 10 * SECOND, readBodyMs: MINUTE, idleMs: 2 * MINUTE },
+    proxyProtocol: [],
+  },
+};
+
+export const defaultTls: TlsConfig = {
+  source: { kind: 'auto' },
+  minVersion: 'TLSv1.2',
+  maxVersion: 'TLSv1.3',
+  ciphers: [],
+  curves: [],
+  clientAuth: null,
+};
+
+/** A site that does nothing, under no address. */
+export const defaultSite: SiteConfig = {
+  addresses: [],
+  bind: [],
+  tls: defaultTls,
+  hub: null,
+  discovery: null,
+  routes: [],
+  errorRoutes: [],
+  accessLog: null,
+};
+
+export const defaultAccessLog: AccessLogConfig = { output: null, format: 'auto' };
+
+export const defaultMemoryTransport: Extract<TransportConfig, { kind: 'memory' }> = {
+  kind: 'memory',
+  size: 1000,
+};
+
+export const defaultLmdbTransport: Extract<TransportConfig, { kind: 'lmdb' }> = {
+  kind: 'lmdb',
+  path: null,
+  size: 0,
+  maxAgeMs: 0,
+  durability: 'commit',
+};
+
+/** A hub whose block is empty; it still lacks an issuer. */
+export const defaultHub: HubConfig = {
+  profile: 'hub',
+  path: null,
+  detailType: null,
+  name: 'default',
+  issuers: [],
+  anonymous: false,
+  subscriptions: false,
+  cookieName: null,
+  corsOrigins: [],
+  publishOrigins: [],
+  publicUrls: [],
+  resourceIdentifier: null,
+  heartbeatMs: 40 * SECOND,
+  writeTimeoutMs: 10 * MINUTE,
+  dispatchTimeoutMs: 5 * SECOND,
+  maxRequestBodySize: 1024 * 1024,
+  maxConnections: 0,
+  maxConnectionsPerClient: 0,
+  maxSubscriberBuffer: 1024 * 1024,
+  transport: defaultLmdbTransport,
+  topicMatcherCache: 100_000,
+  subscriberListCacheSize: 100_000,
+  debugger: false,
+  playground: false,
+  protocolVersionCompatibility: null,
+  legacy: { publisher: null, subscriber: null },
+};
+
+export const defaultJwks: Omit<JwksKeySource, 'uri'> = {
+  kind: 'jwks',
+  algorithms: [],
+  refreshMs: 10 * MINUTE,
+  cooldownMs: 30 * SECOND,
+  timeoutMs: 5 * SECOND,
+};
+
+/** What every proxied response of a site with a hub gets. */
+export const defaultDiscovery: DiscoveryConfig = {
+  matcher: null,
+  hub: null,
+  link: true,
+  self: false,
+  contentType: null,
+  type: null,
+  lastEventId: true,
+  cookie: { fromHeader: 'Hub-Access-Token', sameSite: 'Strict', domain: null },
+  expire: { statuses: [], paths: [] },
+  tokenSource: null,
+};
+
+const noGrants: TokenGrantsConfig = {
+  subscribe: [],
+  subscribeUrlPattern: [],
+  publish: [],
+  publishUrlPattern: [],
+  payload: null,
+};
+
+export const defaultTokenMint: Omit<TokenMintConfig, 'issuer' | 'key'> = {
+  kind: 'mint',
+  algorithm: null,
+  keyId: null,
+  ttlMs: 15 * MINUTE,
+  ...noGrants,
+};
+
+export const defaultTokenExchange: Omit<
+  TokenExchangeConfig,
+  'endpoint' | 'clientId' | 'clientSecret'
+> = { kind: 'exchange', subjectToken: null, ...noGrants };
+
+export const defaultActiveHealth: NonNullable<ReverseProxyConfig['activeHealth']> = {
+  uri: '/',
+  port: null,
+  intervalMs: 30 * SECOND,
+  timeoutMs: 5 * SECOND,
+  status: '2xx',
+  headers: [],
+};
+
+/** A reverse proxy without upstreams. */
+export const defaultReverseProxy: ReverseProxyConfig = {
+  kind: 'reverse_proxy',
+  upstreams: [],
+  loadBalancing: { policy: { kind: 'random' }, tryDurationMs: 0, tryIntervalMs: 250 },
+  activeHealth: null,
+  passiveHealth: {
+    failDurationMs: 0,
+    maxFails: 1,
+    unhealthyStatus: [],
+    unhealthyLatencyMs: 0,
+    unhealthyRequestCount: 0,
+  },
+  headerUp: [],
+  headerDown: [],
+  flushIntervalMs: 0,
+  streamTimeoutMs: 0,
+  streamCloseDelayMs: 0,
+  trustedProxies: [],
+  transport: {
+    dialTimeoutMs: 3 * SECOND,
+    responseHeaderTimeoutMs: 0,
+    readTimeoutMs: 0,
+    writeTimeoutMs: 0,
+    keepAliveMs: 2 * MINUTE,
+    maxConnectionsPerHost: 0,
+    tlsInsecureSkipVerify: false,
+    tlsServerName: null,
+    tlsTrustPoolFile: null,
+  },
+  handleResponse: [],
+};

@@ -1,0 +1,81 @@
+import { HubgateError } from '../kernel/error.ts';
+
+/** A position in a configuration text. Lines and columns count from 1; a column is one character. */
+export interface Place {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+  /** How the file was reached, innermost `import` first. */
+  readonly importedFrom?: readonly { readonly file: string; readonly line: number }[];
+}
+
+/** Something wrong, or dubious, in a configuration. */
+export interface Problem {
+  /** An error refuses the configuration; a warning loads it. */
+  readonly severity: 'error' | 'warning';
+  /** Stable, kebab-case: `unknown-directive`. */
+  readonly code: string;
+  /** What is wrong, and what was expected. Never a secret. */
+  readonly message: string;
+  readonly place?: Place;
+  /** The line with secrets hidden, and under it a caret. */
+  readonly excerpt?: string;
+  /** What to do about it. */
+  readonly hint?: string;
+}
+
+/** A problem before its place is known. */
+export type Finding = Omit<Problem, 'place' | 'excerpt'>;
+
+/** Where, beyond the object itself, a problem lies. */
+export interface Whereabouts {
+  /** The field of the object, if the problem is about one: `resourceIdentifier`. */
+  readonly field?: string;
+  /** Another object of the `Config` that it clashes with; its place is named too. */
+  readonly other?: object;
+}
+
+/**
+ * Takes a problem with the part of the configuration it is about. `about` is an object or a list
+ * of the `Config`; the reader of the text knows where each of them was written.
+ */
+export type Report = (about: object | null, problem: Finding, where?: Whereabouts) => void;
+
+/** A configuration that cannot be used. Carries all of its problems, in the order of the text. */
+export class ConfigError extends HubgateError {
+  readonly problems: readonly Problem[];
+
+  constructor(problems: readonly Problem[]) {
+    const ordered = inOrder(problems);
+    super('invalid-config', ordered.map(describeProblem).join('\n'));
+    this.name = 'ConfigError';
+    this.problems = ordered;
+  }
+}
+
+/** Problems in the order of the files that they are in, and of their places there. */
+function inOrder(problems: readonly Problem[]): readonly Problem[] {
+  const files = new Map<string, number>();
+  for (const { place } of problems) {
+    if (place !== undefined && !files.has(place.file)) files.set(place.file, files.size);
+  }
+  const rank = ({ place }: Problem): readonly [number, number, number] =>
+    place === undefined ? [-1, 0, 0] : [files.get(place.file) ?? 0, place.line, place.column];
+  return [...problems].sort((a, b) => {
+    const [left, right] = [rank(a), rank(b)];
+    return left[0] - right[0] || left[1] - right[1] || left[2] - right[2];
+  });
+}
+
+/** A problem as the operator reads it: `Hubfile:12:3: error: …`, the line, the caret, the hint. */
+export function describeProblem(problem: Problem): string {
+  const { place } = problem;
+  const lines = [`${problem.severity}: ${problem.message}`];
+  if (place !== undefined) lines[0] = `${place.file}:${place.line}:${place.column}: ${lines[0]}`;
+  if (problem.excerpt !== undefined) lines.push(problem.excerpt);
+  for (const step of place?.importedFrom ?? []) {
+    lines.push(`  imported at ${step.file}:${step.line}`);
+  }
+  if (problem.hint !== undefined) lines.push(`  ${problem.hint}`);
+  return lines.join('\n');
+}

@@ -1,0 +1,184 @@
+import { isAbsolute, resolve } from 'node:path';
+import { Secret } from '../kernel/secret.ts';
+import type { Config, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
+import type { Report } from './problem.ts';
+import { whyUnreadable } from './unreadable.ts';
+
+/** What `{env.X}` and `{file.X}` stand for. */
+export interface PlaceholderSources {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** The text of the file at an absolute path; throws if it cannot be read. */
+  readonly readFile: (path: string) => string;
+  /** Directory from which relative paths start: the Hubfile's. */
+  readonly directory: string;
+  /** Told of files that cannot be read and of variables that a key needs and that are not set. */
+  readonly report: Report;
+}
+
+/** A configuration in which nothing is left to be looked up. */
+export interface ResolvedConfig {
+  readonly config: Config;
+  /** Absolute paths of the files whose content is in it. */
+  readonly files: readonly string[];
+  /** The object or list, as it was before, that a resolved one came from. */
+  readonly originOf: (part: object) => object;
+  /** For checks of the resolved configuration: reports about what its parts came from. */
+  readonly report: Report;
+}
+
+const PLACEHOLDER = /(?<!\\)\{(env|file)\.([^{}]+)\}/g;
+const LONE_ENV = /^\{env\.([^{}]+)\}$/;
+const MAX_VALUE = 1024 * 1024;
+
+/**
+ * Replaces `{env.X}` and `{file.X}` in every text and secret, once. An unset variable is empty; a
+ * key that comes out empty counts as not configured, an empty algorithm as not given.
+ */
+export function resolvePlaceholders(config: Config, sources: PlaceholderSources): ResolvedConfig {
+  const resolver = new Resolver(sources);
+  const resolved = resolver.config(config);
+  const originOf = (part: object): object => resolver.origins.get(part) ?? part;
+  const report: Report = (about, problem, where) => {
+    const other = where?.other === undefined ? {} : { other: originOf(where.other) };
+    sources.report(about === null ? null : originOf(about), problem, { ...where, ...other });
+  };
+  return { config: resolved, files: [...resolver.files], originOf, report };
+}
+
+class Resolver {
+  readonly files = new Set<string>();
+  readonly origins = new WeakMap<object, object>();
+  readonly #sources: PlaceholderSources;
+  readonly #values = new Map<string, string>();
+
+  constructor(sources: PlaceholderSources) {
+    this.#sources = sources;
+  }
+
+  config(config: Config): Config {
+    const sites = config.sites.map((site) => {
+      if (site.hub === null) return site;
+      const issuers = site.hub.issuers.map((issuer) => this.#issuer(issuer));
+      const legacy = this.#replace(site.hub.legacy, {
+        publisher: this.#keySource(site.hub.legacy.publisher),
+        subscriber: this.#keySource(site.hub.legacy.subscriber),
+      });
+      const hub = this.#replace(site.hub, {
+        issuers: this.#same(site.hub.issuers, issuers),
+        legacy,
+      });
+      return this.#replace(site, { hub });
+    });
+    return this.#part(this.#replace(config, { sites: this.#same(config.sites, sites) }), config);
+  }
+
+  #issuer(issuer: IssuerConfig): IssuerConfig {
+    return this.#replace(issuer, {
+      publisher: this.#keySource(issuer.publisher),
+      subscriber: this.#keySource(issuer.subscriber),
+    });
+  }
+
+  /** A key that comes from an unset variable must not become an empty secret. */
+  #keySource(source: KeySource | null): KeySource | null {
+    if (source?.kind !== 'jwt') return source;
+    const { key, algorithm } = this.#part<StaticKeySource>(source, source);
+    if (key.reveal() !== '') {
+      return this.#replace(source, { key, algorithm: algorithm === '' ? null : algorithm });
+    }
+    const variable = LONE_ENV.exec(source.key.reveal())?.[1];
+    const what =
+      variable === undefined
+        ? 'this key is empty'
+        : `the environment variable ${variable} is not set`;
+    this.#sources.report(source, {
+      severity: 'warning',
+      code: 'empty-key',
+      message: `${what}, so no key is configured here`,
+    });
+    return null;
+  }
+
+  /** A deep copy with everything looked up; parts in which nothing changes are not copied. */
+  #part<Part>(part: Part, about: object): Part {
+    // A configuration is plain data, and a copy of plain data is of the type of what it copies.
+    return this.#value(part, about) as Part;
+  }
+
+  #value(value: unknown, about: object): unknown {
+    if (typeof value === 'string') return this.#text(value, about);
+    if (typeof value !== 'object' || value === null) return value;
+    if (value instanceof Secret) {
+      const looked = this.#text(value.reveal(), about);
+      return looked === value.reveal() ? value : new Secret(looked);
+    }
+    if (Array.isArray(value)) {
+      const items: readonly unknown[] = value;
+      return this.#same(
+        items,
+        items.map((item) => this.#value(item, value)),
+      );
+    }
+    const members = Object.entries(value);
+    return this.#replace(
+      value,
+      Object.fromEntries(members.map(([name, member]) => [name, this.#value(member, value)])),
+    );
+  }
+
+  #text(text: string, about: object): string {
+    if (!text.includes('{env.') && !text.includes('{file.')) return text;
+    return text.replaceAll(PLACEHOLDER, (_, kind: string, name: string) =>
+      kind === 'env' ? (this.#variable(name) ?? '') : this.#file(name, about),
+    );
+  }
+
+  #variable(name: string): string | undefined {
+    return Object.hasOwn(this.#sources.env, name) ? this.#sources.env[name] : undefined;
+  }
+
+  #file(name: string, about: object): string {
+    const path = isAbsolute(name) ? name : resolve(this.#sources.directory, name);
+    const known = this.#values.get(path);
+    if (known !== undefined) return known;
+    this.files.add(path);
+    const value = this.#read(path, name, about);
+    this.#values.set(path, value);
+    return value;
+  }
+
+  #read(path: string, name: string, about: object): string {
+    try {
+      const text = this.#sources.readFile(path);
+      if (text.length > MAX_VALUE) throw new Error(`it is larger than ${MAX_VALUE} characters`);
+      return text.replace(/\r?\n$/, '');
+    } catch (thrown) {
+      this.#sources.report(this.origins.get(about) ?? about, {
+        severity: 'error',
+        code: 'unreadable-file',
+        message: `cannot read {file.${name}}: ${whyUnreadable(thrown)}`,
+      });
+      // The configuration is refused; an empty value would only cause further complaints.
+      return `{file.${name}}`;
+    }
+  }
+
+  /** The object with changed members, or the object itself if none of them differs. */
+  #replace<Part extends object>(part: Part, changes: Partial<Part>): Part {
+    const changed = Object.entries(changes).some(
+      ([name, value]) => !Object.is(value, Reflect.get(part, name)),
+    );
+    if (!changed) return part;
+    return this.#copyOf(Object.freeze({ ...part, ...changes }), part);
+  }
+
+  #same<Item>(before: readonly Item[], after: readonly Item[]): readonly Item[] {
+    if (after.every((item, index) => Object.is(item, before[index]))) return before;
+    return this.#copyOf(Object.freeze(after), before);
+  }
+
+  #copyOf<Part extends object>(copy: Part, before: object): Part {
+    this.origins.set(copy, this.origins.get(before) ?? before);
+    return copy;
+  }
+}

@@ -1,0 +1,91 @@
+import { isIP } from 'node:net';
+import type { AccessLogConfig, Config, SiteAddress, SiteConfig, TlsConfig } from './config.ts';
+import {
+  defaultAccessLog,
+  defaultDiscovery,
+  defaultOptions,
+  defaultSite,
+  defaultTls,
+} from './defaults.ts';
+import { discoveryShape, hubShape } from './shape-hub.ts';
+import { optionsShape } from './shape-options.ts';
+import { matcherShape, routesShape } from './shape-routes.ts';
+import { byKind, list, nullable, object, type Shape } from './shape.ts';
+import { count, name, oneOf, text } from './shape-values.ts';
+
+const address = object<SiteAddress>(
+  {
+    scheme: oneOf('http', 'https'),
+    host: text(
+      'a host in lower case; empty for any',
+      (host) => host.startsWith('{') || host === host.toLowerCase(),
+    ),
+    port: nullable(count({ min: 1, max: 65_535 })),
+  },
+  { scheme: 'https', port: null },
+);
+
+const version = oneOf('TLSv1.2', 'TLSv1.3');
+/** Ends up in an OpenSSL list, where `:` would separate and `!` or `@` would mean something. */
+const openSslName = text('a name', (value) => /^[A-Za-z0-9_-]+$/.test(value));
+
+const tls = object<TlsConfig>(
+  {
+    source: byKind<TlsConfig['source']>({
+      auto: object({}),
+      internal: object({}),
+      acme: object({ email: nullable(name('an email address')) }, { email: null }),
+      files: object({ certFile: name('a PEM file'), keyFile: name('a PEM file') }),
+    }),
+    minVersion: version,
+    maxVersion: version,
+    ciphers: list(openSslName),
+    curves: list(openSslName),
+    clientAuth: nullable(
+      object<NonNullable<TlsConfig['clientAuth']>>(
+        {
+          mode: oneOf('request', 'require', 'verify_if_given', 'require_and_verify'),
+          trustPoolFile: nullable(name('a PEM file')),
+        },
+        { trustPoolFile: null },
+      ),
+    ),
+  },
+  defaultTls,
+);
+
+const bindAddress = text(
+  'an IP address or a host name, without port',
+  (host) => isIP(host) !== 0 || /^[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*$/.test(host),
+);
+
+const { addresses: _, ...siteDefaults } = defaultSite;
+
+const site = object<SiteConfig>(
+  {
+    addresses: list(address, { min: 1 }),
+    bind: list(bindAddress),
+    tls,
+    hub: nullable(hubShape),
+    discovery: nullable(discoveryShape(matcherShape)),
+    routes: routesShape,
+    errorRoutes: routesShape,
+    accessLog: nullable(
+      object<AccessLogConfig>(
+        {
+          output: nullable(name('stderr, stdout or the path of a file')),
+          format: oneOf('auto', 'console', 'json'),
+        },
+        defaultAccessLog,
+      ),
+    ),
+  },
+  // As in a Hubfile: a site that has a hub announces it, unless `discovery` is null.
+  (has) => (has('hub') ? { ...siteDefaults, discovery: defaultDiscovery } : siteDefaults),
+);
+
+/** A whole configuration. */
+export const configShape: Shape<Config> = object(
+  { options: optionsShape, sites: list(site) },
+  { options: defaultOptions, sites: [] },
+);

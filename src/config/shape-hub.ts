@@ -1,0 +1,177 @@
+import type {
+  DiscoveryConfig,
+  HubConfig,
+  IssuerConfig,
+  KeySource,
+  RequestMatcher,
+  TransportConfig,
+} from './config.ts';
+import {
+  defaultDiscovery,
+  defaultHub,
+  defaultJwks,
+  defaultLmdbTransport,
+  defaultMemoryTransport,
+  defaultTokenExchange,
+  defaultTokenMint,
+} from './defaults.ts';
+import { headerName } from './shape-options.ts';
+import { byKind, list, nullable, object, type Shape } from './shape.ts';
+import {
+  count,
+  duration,
+  flag,
+  name,
+  oneNumberOf,
+  oneOf,
+  secret,
+  size,
+  text,
+} from './shape-values.ts';
+
+const HUB_PATH = /^\/[^\s?#*{}]*[^\s?#*{}/]$/;
+const LABEL = /^[A-Za-z0-9._~-]{1,64}$/;
+const COOKIE_NAME = /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$|\{(?:env|file)\./;
+/** Goes into a quoted string of the Link header. */
+const ATTRIBUTE = /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/;
+const DOMAIN = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*$/;
+
+const keySource: Shape<KeySource> = byKind<KeySource>({
+  jwt: object({ key: secret, algorithm: nullable(text('an algorithm')) }, { algorithm: null }),
+  jwks: object(
+    {
+      uri: name('the URL of a JWK Set'),
+      algorithms: list(name('an algorithm')),
+      refreshMs: duration(),
+      cooldownMs: duration(),
+      timeoutMs: duration(),
+    },
+    defaultJwks,
+  ),
+});
+
+const noKeys = { publisher: null, subscriber: null };
+
+const issuer = object<IssuerConfig>(
+  {
+    id: text('the id of an issuer'),
+    authorizationServer: flag,
+    publisher: nullable(keySource),
+    subscriber: nullable(keySource),
+  },
+  { authorizationServer: false, ...noKeys },
+);
+
+const transport = byKind<TransportConfig>({
+  memory: object({ size: count({ min: 1 }) }, defaultMemoryTransport),
+  lmdb: object(
+    {
+      path: nullable(name('a directory')),
+      size: count(),
+      maxAgeMs: duration(),
+      durability: oneOf('commit', 'async'),
+    },
+    defaultLmdbTransport,
+  ),
+});
+
+/** A hub. */
+export const hubShape: Shape<HubConfig> = object(
+  {
+    profile: oneOf('hub', 'mercure'),
+    path: nullable(text('a path such as /.well-known/hub', (path) => HUB_PATH.test(path))),
+    detailType: nullable(name('a URI')),
+    name: text('a label of letters, digits, ".", "_", "~" and "-"', (label) => LABEL.test(label)),
+    issuers: list(issuer),
+    anonymous: flag,
+    subscriptions: flag,
+    cookieName: nullable(text('the name of a cookie', (cookie) => COOKIE_NAME.test(cookie))),
+    corsOrigins: list(name('an origin')),
+    publishOrigins: list(name('an origin')),
+    publicUrls: list(name('a URL')),
+    resourceIdentifier: nullable(name('a URL')),
+    heartbeatMs: duration(),
+    writeTimeoutMs: duration(),
+    dispatchTimeoutMs: duration(),
+    maxRequestBodySize: size(),
+    maxConnections: count(),
+    maxConnectionsPerClient: count(),
+    // Without a bound, one stalled subscriber could take all memory.
+    maxSubscriberBuffer: size({ min: 1 }),
+    transport,
+    topicMatcherCache: count({ min: -(2 ** 31) }),
+    subscriberListCacheSize: count(),
+    debugger: flag,
+    playground: flag,
+    protocolVersionCompatibility: nullable(oneNumberOf(7, 8)),
+    legacy: object({ publisher: nullable(keySource), subscriber: nullable(keySource) }, noKeys),
+  },
+  defaultHub,
+);
+
+const topics = list(name('a topic'));
+
+const grants = {
+  subscribe: topics,
+  subscribeUrlPattern: topics,
+  publish: topics,
+  publishUrlPattern: topics,
+  payload: nullable(name('JSON text')),
+};
+
+const tokenSource = byKind<NonNullable<DiscoveryConfig['tokenSource']>>({
+  mint: object(
+    {
+      issuer: name('the id of an issuer'),
+      key: secret,
+      algorithm: nullable(name('an algorithm')),
+      keyId: nullable(name('the id of the key')),
+      ttlMs: duration(),
+      ...grants,
+    },
+    defaultTokenMint,
+  ),
+  exchange: object(
+    {
+      endpoint: name('a URL'),
+      clientId: name('the id of the client'),
+      clientSecret: secret,
+      subjectToken: nullable(name('a text with placeholders')),
+      ...grants,
+    },
+    defaultTokenExchange,
+  ),
+});
+
+/** What a site announces of its hub. */
+export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<DiscoveryConfig> {
+  const attribute = text('plain characters without quotes', (value) => ATTRIBUTE.test(value));
+  return object(
+    {
+      matcher,
+      hub: nullable(name('the address of a site or the URL of a hub')),
+      link: flag,
+      self: flag,
+      contentType: nullable(attribute),
+      type: nullable(attribute),
+      lastEventId: flag,
+      cookie: object<DiscoveryConfig['cookie']>(
+        {
+          fromHeader: headerName,
+          sameSite: oneOf('Strict', 'Lax'),
+          domain: nullable(text('a domain in lower case', (domain) => DOMAIN.test(domain))),
+        },
+        defaultDiscovery.cookie,
+      ),
+      expire: object<DiscoveryConfig['expire']>(
+        {
+          statuses: list(count({ min: 200, max: 599 })),
+          paths: list(text('a path such as /logout', (path) => path.startsWith('/'))),
+        },
+        defaultDiscovery.expire,
+      ),
+      tokenSource: nullable(tokenSource),
+    },
+    defaultDiscovery,
+  );
+}

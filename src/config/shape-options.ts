@@ -1,0 +1,73 @@
+import type { GlobalOptions, ListenAddress } from './config.ts';
+import { defaultOptions } from './defaults.ts';
+import { list, nullable, object, type Shape } from './shape.ts';
+import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
+import { isAddressRange, isHeaderName } from './well-formed.ts';
+
+const PORT = { min: 1, max: 65_535 };
+
+export const addressRange = text('an address range such as 10.0.0.0/8', isAddressRange);
+export const headerName = text('the name of a header field', isHeaderName);
+
+const listenAddress = object<ListenAddress>(
+  { host: name('a host'), port: count({ min: 0, max: 65_535 }) },
+  { host: 'localhost' },
+);
+
+const acme = object<GlobalOptions['acme']>(
+  {
+    email: nullable(name('an email address')),
+    directories: list(name('the URL of an ACME directory'), { min: 1 }),
+    rootFile: nullable(name('a PEM file')),
+    externalAccount: nullable(object({ keyId: name('the id of the key'), macKey: secret })),
+  },
+  defaultOptions.acme,
+);
+
+const servers = object<GlobalOptions['servers']>(
+  {
+    trustedProxies: list(addressRange),
+    clientIpHeaders: list(text('a header field in lower case', isLowerCaseField), { min: 1 }),
+    protocols: list(oneOf('h1', 'h2'), { min: 1 }),
+    maxHeaderSize: size({ min: 1 }),
+    timeouts: object(
+      { readHeaderMs: duration(), readBodyMs: duration(), idleMs: duration() },
+      defaultOptions.servers.timeouts,
+    ),
+    proxyProtocol: list(addressRange),
+  },
+  defaultOptions.servers,
+);
+
+/** More than one is not supported in this release. */
+const workers: Shape<GlobalOptions['workers']> = count({ min: 1, max: 1 });
+
+/** The global options. */
+export const optionsShape: Shape<GlobalOptions> = object(
+  {
+    admin: orWord('off', listenAddress),
+    httpPort: count(PORT),
+    httpsPort: count(PORT),
+    acme,
+    localCerts: flag,
+    skipInstallTrust: flag,
+    autoHttps: oneOf('on', 'off', 'disable_redirects'),
+    storage: nullable(name('a directory')),
+    gracePeriodMs: duration(),
+    workers,
+    log: object<GlobalOptions['log']>(
+      {
+        level: oneOf('debug', 'info', 'warn', 'error'),
+        format: oneOf('auto', 'console', 'json'),
+        output: name('stderr, stdout or the path of a file'),
+      },
+      defaultOptions.log,
+    ),
+    servers,
+  },
+  defaultOptions,
+);
+
+function isLowerCaseField(field: string): boolean {
+  return isHeaderName(field) && field === field.toLowerCase();
+}

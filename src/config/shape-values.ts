@@ -1,0 +1,117 @@
+import { Secret } from '../kernel/secret.ts';
+import { type DataNode, Misfit, refuse, type Shape, wordOf } from './shape.ts';
+import { parseDuration, parseSize } from './units.ts';
+
+/** Stands for secrets in what is printed; nobody can mean it as a value. */
+export const REDACTED = '[redacted]';
+
+/** A text for which `isFit` holds. */
+export function text(
+  expected: string,
+  isFit: (text: string) => boolean = () => true,
+): Shape<string> {
+  return {
+    read(node) {
+      if (typeof node.value !== 'string') return refuse(node, expected);
+      if (node.value.includes(REDACTED)) return refuseRedacted(node);
+      return isFit(node.value) ? node.value : refuse(node, expected);
+    },
+    write: (value) => value,
+  };
+}
+
+/** A text that must not be empty. */
+export function name(expected: string): Shape<string> {
+  return text(expected, (value) => value !== '');
+}
+
+export const secret: Shape<Secret> = {
+  read(node) {
+    if (typeof node.value !== 'string') {
+      // What stands here may be a secret that was written without quotes.
+      throw new Misfit(node, 'bad-value', 'expected a secret, which is a text: put it in quotes');
+    }
+    if (node.value.includes(REDACTED)) return refuseRedacted(node);
+    return new Secret(node.value);
+  },
+  write: (value, { secret: show }) => show(value),
+};
+
+export const flag: Shape<boolean> = {
+  read: (node) => (typeof node.value === 'boolean' ? node.value : refuse(node, 'true or false')),
+  write: (value) => value,
+};
+
+const LARGEST_COUNT = 2 ** 31 - 1;
+
+/** A whole number within bounds. */
+export function count({ min = 0, max = LARGEST_COUNT } = {}): Shape<number> {
+  const expected =
+    max === LARGEST_COUNT ? `a whole number from ${min}` : `a number from ${min} to ${max}`;
+  return {
+    read({ value, ...at }) {
+      const fits = typeof value === 'number' && Number.isInteger(value);
+      return fits && value >= min && value <= max ? value : refuse({ value, ...at }, expected);
+    },
+    write: (value) => value,
+  };
+}
+
+/** Milliseconds, as a number or as a duration such as `10s`. */
+export function duration({ min = 0 } = {}): Shape<number> {
+  return measure(min, 'a duration: milliseconds, or a text such as 10s', parseDuration);
+}
+
+/** Bytes, as a number or as a size such as `1MiB`. */
+export function size({ min = 0 } = {}): Shape<number> {
+  return measure(min, 'a size: bytes, or a text such as 1MiB', parseSize);
+}
+
+function measure(
+  min: number,
+  expected: string,
+  parse: (text: string) => number | null,
+): Shape<number> {
+  const bounded = min > 0 ? `${expected}, above 0` : expected;
+  return {
+    read(node) {
+      const amount = typeof node.value === 'string' ? parse(node.value) : node.value;
+      const fits = typeof amount === 'number' && Number.isSafeInteger(amount);
+      return fits && amount >= min ? amount : refuse(node, bounded);
+    },
+    write: (value) => value,
+  };
+}
+
+/** One of a few known words. */
+export function oneOf<const Choice extends string>(...choices: readonly Choice[]): Shape<Choice> {
+  return { read: (node) => wordOf(node, choices), write: (value) => value };
+}
+
+/** One of a few known numbers. */
+export function oneNumberOf<const Choice extends number>(
+  ...choices: readonly Choice[]
+): Shape<Choice> {
+  return {
+    read: (node) =>
+      choices.find((choice) => choice === node.value) ?? refuse(node, choices.join(' or ')),
+    write: (value) => value,
+  };
+}
+
+/** A value, or a word that stands for something else: `off`. */
+export function orWord<T extends object | number, const Word extends string>(
+  word: Word,
+  shape: Shape<T>,
+): Shape<T | Word> {
+  return {
+    read: (node, reading) => (node.value === word ? word : shape.read(node, reading)),
+    write: (value, writing) => (typeof value === 'string' ? value : shape.write(value, writing)),
+  };
+}
+
+function refuseRedacted(node: DataNode): never {
+  const message = `${REDACTED} stands for a secret that was left out when this was printed`;
+  const hint = 'write {env.VARIABLE} or {file.PATH} here, or print it with adapt --show-secrets';
+  throw new Misfit(node, 'redacted-secret', message, hint);
+}

@@ -1,0 +1,268 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Secret } from '../kernel/secret.ts';
+import { nearestName } from './nearest.ts';
+import type { Finding } from './problem.ts';
+
+/** A stretch of a text; offsets of characters. */
+export interface Stretch {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** A value of a YAML or JSON text, and where it stands. */
+export interface DataNode extends Stretch {
+  readonly value: DataValue;
+}
+
+export type DataValue =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly DataNode[]
+  | ReadonlyMap<string, DataMember>;
+
+export interface DataMember {
+  readonly key: Stretch;
+  readonly value: DataNode;
+}
+
+/** Takes what is found while data is read. */
+export interface Reading {
+  report(at: Stretch, finding: Finding): void;
+  /** Told where each object and list of the configuration was written, and the fields of it. */
+  mark(part: object, at: Stretch, fields: ReadonlyMap<string, Stretch>): void;
+}
+
+/** How a configuration becomes data. */
+export interface Writing {
+  readonly secret: (secret: Secret) => string;
+  /** Leave out what is as the defaults have it. */
+  readonly brief: boolean;
+}
+
+/** One kind of value of the configuration: how it is read from data, and how it is written. */
+export interface Shape<T> {
+  /** @throws {Misfit} for data of another shape */
+  read(node: DataNode, reading: Reading): T;
+  write(value: T, writing: Writing): unknown;
+}
+
+/** Data that is not what is expected. Caught and reported where a neighbour can still be read. */
+export class Misfit extends Error {
+  readonly at: Stretch;
+  readonly finding: Finding;
+
+  constructor(at: Stretch, code: string, message: string, hint?: string) {
+    super(message);
+    this.at = at;
+    const finding = { severity: 'error', code, message } as const;
+    this.finding = hint === undefined ? finding : { ...finding, hint };
+  }
+}
+
+/** What reading gives, or undefined for a misfit, which is then reported. */
+export function attempt<T>(reading: Reading, read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (thrown) {
+    if (!(thrown instanceof Misfit)) throw thrown;
+    reading.report(thrown.at, thrown.finding);
+    return undefined;
+  }
+}
+
+export function nullable<T>(shape: Shape<T>): Shape<T | null> {
+  return {
+    read: (node, reading) => (node.value === null ? null : shape.read(node, reading)),
+    write: (value, writing) => (value === null ? null : shape.write(value, writing)),
+  };
+}
+
+export function list<T>(item: Shape<T>, { min = 0 } = {}): Shape<readonly T[]> {
+  return {
+    read(node, reading) {
+      if (!Array.isArray(node.value)) return refuse(node, 'a list');
+      // Array.isArray does not narrow to a readonly array by itself.
+      const nodes: readonly DataNode[] = node.value;
+      if (nodes.length < min) return refuse(node, 'a list that is not empty');
+      const items = nodes.flatMap((each) => {
+        const value = attempt(reading, () => item.read(each, reading));
+        return value === undefined ? [] : [value];
+      });
+      reading.mark(items, node, new Map());
+      return items;
+    },
+    write: (values, writing) => values.map((value) => item.write(value, writing)),
+  };
+}
+
+/** A shape that is only known later, because it contains itself. */
+export function later<T>(shape: () => Shape<T>): Shape<T> {
+  return {
+    read: (node, reading) => shape().read(node, reading),
+    write: (value, writing) => shape().write(value, writing),
+  };
+}
+
+/** The shape of each member of an object: the compiler sees to it that none is forgotten. */
+export type Members<T> = { readonly [Name in keyof T]-?: Shape<T[Name]> };
+
+/** What members are where they are left out; it may depend on which others are given. */
+export type Defaults<T> = Partial<T> | ((has: (name: keyof T) => boolean) => Partial<T>);
+
+/** An object; members without a default must be given. */
+export function object<T extends object>(
+  members: Members<T>,
+  defaults: Defaults<NoInfer<T>> = {},
+): Shape<T> {
+  const shapes = Object.entries<Shape<unknown>>(members);
+  const names = shapes.map(([each]) => each);
+  const defaultsFor = (has: (name: string) => boolean): Partial<Record<string, unknown>> =>
+    typeof defaults === 'function' ? defaults((each) => has(String(each))) : { ...defaults };
+  return {
+    read(node, reading) {
+      const given = membersOf(node);
+      for (const [key, member] of given) {
+        if (!names.includes(key)) attempt(reading, () => refuseMember(key, member, names));
+      }
+      const has = (each: string): boolean => (given.get(each)?.value.value ?? null) !== null;
+      const standard = defaultsFor(has);
+      const values = shapes.map(([each, shape]): [string, unknown] => {
+        const member = given.get(each);
+        if (member !== undefined) {
+          return [each, attempt(reading, () => shape.read(member.value, reading))];
+        }
+        if (!Object.hasOwn(standard, each)) {
+          attempt(reading, () => {
+            throw new Misfit(start(node), 'missing-member', `"${each}" is missing here`);
+          });
+        }
+        return [each, standard[each]];
+      });
+      // Every member has been read by its shape. One that could not be is undefined, but then an
+      // error is reported and the object is thrown away.
+      const result = Object.fromEntries(values) as T;
+      const fields = new Map([...given].map(([each, { key }]) => [each, key]));
+      reading.mark(result, start(node), fields);
+      return result;
+    },
+    write(value, writing) {
+      const valueOf = (each: string): unknown => Reflect.get(value, each);
+      const standard = defaultsFor((each) => valueOf(each) !== null);
+      const written = shapes.filter(([each]) => {
+        if (!writing.brief || !Object.hasOwn(standard, each)) return true;
+        return !isDeepStrictEqual(valueOf(each), standard[each]);
+      });
+      return Object.fromEntries(
+        written.map(([each, shape]) => [each, shape.write(valueOf(each), writing)]),
+      );
+    },
+  };
+}
+
+/** The members of one variant of a union, without its `kind`. */
+type Variant<T extends { readonly kind: string }, Kind> = T extends {
+  readonly kind: infer Kinds;
+}
+  ? Kind extends Kinds
+    ? Omit<T, 'kind'>
+    : never
+  : never;
+
+/** A union whose variants are told apart by `kind`. */
+export function byKind<T extends { readonly kind: string }>(
+  variants: {
+    readonly [Kind in T['kind']]: Shape<Variant<T, Kind>>;
+  },
+): Shape<T> {
+  const kinds = Object.keys(variants);
+  const shapeOf = (kind: string): Shape<object> | undefined =>
+    // The key was found among the keys of the table.
+    kinds.includes(kind) ? (Reflect.get(variants, kind) as Shape<object>) : undefined;
+  return {
+    read(node, reading) {
+      const given = membersOf(node);
+      const member = given.get('kind');
+      if (member === undefined) {
+        const message = `"kind" is missing here; it is one of ${kinds.join(', ')}`;
+        throw new Misfit(start(node), 'missing-member', message);
+      }
+      const kind = wordOf(member.value, kinds);
+      const others = new Map([...given].filter(([key]) => key !== 'kind'));
+      const marks = { fields: new Map<string, Stretch>() };
+      const rest = shapeOf(kind)?.read(
+        { ...node, value: others },
+        {
+          report: (at, finding) => reading.report(at, finding),
+          mark: (part, at, fields) => {
+            marks.fields = new Map(fields);
+            reading.mark(part, at, fields);
+          },
+        },
+      );
+      // `rest` is what the shape of this kind reads.
+      const result = { kind, ...rest } as unknown as T;
+      // The object itself is the last that its shape marks.
+      reading.mark(result, start(node), marks.fields);
+      return result;
+    },
+    write: (value, writing) => {
+      const written = shapeOf(value.kind)?.write(value, writing);
+      return { kind: value.kind, ...(typeof written === 'object' ? written : {}) };
+    },
+  };
+}
+
+/** @throws {Misfit} for another word than those, naming the nearest */
+export function wordOf<const Choice extends string>(
+  node: DataNode,
+  choices: readonly Choice[],
+): Choice {
+  const found = choices.find((choice) => choice === node.value);
+  if (found !== undefined) return found;
+  const near = typeof node.value === 'string' ? nearestName(node.value, choices) : undefined;
+  const expected = choices.length === 1 ? choices.join() : `one of ${choices.join(', ')}`;
+  return refuse(node, expected, near === undefined ? undefined : `did you mean "${near}"?`);
+}
+
+function membersOf(node: DataNode): ReadonlyMap<string, DataMember> {
+  return node.value instanceof Map ? node.value : refuse(node, 'an object with members');
+}
+
+/** Where an object or a list begins: a caret under all of it would say nothing. */
+function start(at: Stretch): Stretch {
+  return { start: at.start, end: Math.min(at.end, at.start + 1) };
+}
+
+function refuseMember(key: string, { key: at }: DataMember, known: readonly string[]): never {
+  const near = nearestName(
+    key.replaceAll(/[A-Z]/g, (letter) => `_${letter}`),
+    known.map(underscored),
+  );
+  const found = near === undefined ? undefined : known.find((each) => underscored(each) === near);
+  const hint = found === undefined ? `known are ${known.join(', ')}` : `did you mean "${found}"?`;
+  // What stands where a name should be may be a stray line of a key.
+  const shown = key.length > 40 ? '[…]' : `"${key.replaceAll(/\p{Cc}/gu, '·')}"`;
+  throw new Misfit(at, 'unknown-member', `unknown member ${shown}`, hint);
+}
+
+/** `heartbeatMs` as `heartbeat_ms`, so that `heartbeat_ms` is recognised as meant for it. */
+function underscored(camelCase: string): string {
+  return camelCase.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** @throws {Misfit} `bad-value` */
+export function refuse(node: DataNode, expected: string, hint?: string): never {
+  const message = `expected ${expected}, not ${describe(node.value)}`;
+  const isCompound = typeof node.value === 'object' && node.value !== null;
+  throw new Misfit(isCompound ? start(node) : node, 'bad-value', message, hint);
+}
+
+function describe(value: DataValue): string {
+  if (value === null) return 'null';
+  if (typeof value === 'object') return Array.isArray(value) ? 'a list' : 'an object';
+  if (typeof value !== 'string') return String(value);
+  const short = value.length > 60 ? `${value.slice(0, 60)}…` : value;
+  return `"${short.replaceAll(/\p{Cc}/gu, '·')}"`;
+}

@@ -1,0 +1,50 @@
+const MS_PER_UNIT: Readonly<Record<string, number>> = {
+  ns: 1e-6,
+  us: 1e-3,
+  µs: 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+};
+
+const BYTES_PER_UNIT: Readonly<Record<string, number>> = {
+  '': 1,
+  b: 1,
+  kb: 1000,
+  mb: 1000 ** 2,
+  gb: 1000 ** 3,
+  tb: 1000 ** 4,
+  kib: 1024,
+  mib: 1024 ** 2,
+  gib: 1024 ** 3,
+  tib: 1024 ** 4,
+};
+
+const DURATION = /^(?:\d{1,15}(?:\.\d{1,9})?(?:ns|us|µs|ms|s|m|h|d))+$/;
+const DURATION_PART = /(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)/g;
+const SIZE = /^(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]{0,3})$/i;
+
+/** Milliseconds of a duration such as `500ms`, `10s`, `1h30m`, `7d` or `0`; null if it is none. */
+export function parseDuration(text: string): number | null {
+  if (text === '0') return 0;
+  if (!DURATION.test(text)) return null;
+  let total = 0;
+  for (const [, amount, unit = ''] of text.matchAll(DURATION_PART)) {
+    total += Number(amount) * (MS_PER_UNIT[unit] ?? 0);
+  }
+  const ms = Math.round(total);
+  // What is written as a wait must not turn into "no limit" by rounding.
+  if (ms === 0 && total > 0) return 1;
+  return Number.isSafeInteger(ms) ? ms : null;
+}
+
+/** Bytes of a size such as `64KB` (1000), `64KiB` (1024) or `65536`; null if it is none. */
+export function parseSize(text: string): number | null {
+  const [, amount, unit = ''] = SIZE.exec(text) ?? [];
+  const factor = BYTES_PER_UNIT[unit.toLowerCase()];
+  if (amount === undefined || factor === undefined) return null;
+  const bytes = Math.round(Number(amount) * factor);
+  return Number.isSafeInteger(bytes) ? bytes : null;
+}

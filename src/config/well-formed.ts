@@ -1,0 +1,27 @@
+import { isIP } from 'node:net';
+
+const HEADER_NAME = /^[A-Za-z0-9!#$%&'+\-.^_`|~]+$/;
+
+/** RFC 9110 §5.1, without the `*` that stands for "any" where fields are deleted. */
+export function isHeaderName(text: string): boolean {
+  return HEADER_NAME.test(text);
+}
+
+/** A header value must not be able to begin another header. */
+export function isHeaderValue(text: string): boolean {
+  return !/[\r\n\0]/.test(text);
+}
+
+/** `404`, or a class such as `5xx`. */
+export function isStatusPattern(text: string): boolean {
+  return /^[1-5](?:\d\d|xx)$/.test(text);
+}
+
+/** An address, or a CIDR range of them. */
+export function isAddressRange(text: string): boolean {
+  const [address = '', bits, ...more] = text.split('/');
+  const version = isIP(address);
+  if (version === 0 || more.length > 0) return false;
+  if (bits === undefined) return true;
+  return /^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128);
+}

@@ -1,0 +1,25 @@
+/**
+ * The one error class of hubgate. `code` is stable and meant for programs; `message` says what
+ * happened, where, and what to do about it, and never contains a secret.
+ */
+export class HubgateError extends Error {
+  /** A stable identifier in lower-case kebab-case, for instance `transport-closed`. */
+  readonly code: string;
+
+  constructor(code: string, message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = 'HubgateError';
+    this.code = code;
+  }
+}
+
+/** The message of anything that was thrown, for logs. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
+/** The `code` of a thrown value, when it has a string one (`ENOENT`, `ECONNRESET`, …). */
+export function codeOf(thrown: unknown): string | undefined {
+  if (typeof thrown !== 'object' || thrown === null || !('code' in thrown)) return undefined;
+  return typeof thrown.code === 'string' ? thrown.code : undefined;
+}

@@ -1,0 +1,63 @@
+interface Holding<T> {
+  readonly value: Promise<T>;
+  count: number;
+}
+
+/** A counted claim on a shared resource. */
+export interface Lease<T> {
+  readonly value: T;
+  /** Gives the claim back; calling it again does nothing. The last release closes the resource. */
+  release(): Promise<void>;
+}
+
+/**
+ * Resources that outlive a configuration: listeners by address, logs by location, key caches by
+ * URL. A reload takes its leases before the old configuration releases its own, so what both use
+ * is never closed in between.
+ */
+export class LeasePool<T> {
+  readonly #holdings = new Map<string, Holding<T>>();
+  readonly #close: (value: T) => void | Promise<void>;
+
+  constructor(close: (value: T) => void | Promise<void>) {
+    this.#close = close;
+  }
+
+  /**
+   * Claims the resource named `key`, opening it when nobody holds it. A failed opening is not
+   * remembered: the next call tries again.
+   *
+   * @throws what `open` throws
+   */
+  async acquire(key: string, open: () => T | Promise<T>): Promise<Lease<T>> {
+    let holding = this.#holdings.get(key);
+    if (holding === undefined) {
+      holding = { value: Promise.resolve().then(open), count: 0 };
+      this.#holdings.set(key, holding);
+    }
+    holding.count += 1;
+    const held = holding;
+    try {
+      const value = await held.value;
+      let released = false;
+      return {
+        value,
+        release: async () => {
+          if (released) return;
+          released = true;
+          await this.#release(key, held);
+        },
+      };
+    } catch (error) {
+      if (this.#holdings.get(key) === held) this.#holdings.delete(key);
+      throw error;
+    }
+  }
+
+  async #release(key: string, holding: Holding<T>): Promise<void> {
+    holding.count -= 1;
+    if (holding.count > 0) return;
+    if (this.#holdings.get(key) === holding) this.#holdings.delete(key);
+    await this.#close(await holding.value);
+  }
+}
