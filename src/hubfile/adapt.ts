@@ -1,0 +1,51 @@
+import type { Config } from '../config/config.ts';
+import { defaultOptions } from '../config/defaults.ts';
+import { readGlobalOptions } from './global-options.ts';
+import type { Origins } from './origins.ts';
+import type { Line } from './parser.ts';
+import type { Problems } from './problems.ts';
+import { readSite } from './site.ts';
+
+/**
+ * Turns the lines of a Hubfile into a configuration. What cannot be understood is reported and left
+ * out, so that everything else is looked at as well.
+ */
+export function adapt(lines: readonly Line[], problems: Problems, origins: Origins): Config {
+  const [first, ...others] = lines;
+  const optionsLine = first?.words.length === 0 ? first : null;
+  const siteLines = first === undefined || optionsLine !== null ? others : lines;
+  const options =
+    optionsLine === null ? defaultOptions : readGlobalOptions(optionsLine, problems, origins);
+  const sites = sitesOf(siteLines, problems).map(({ head, body }) =>
+    readSite(head, body, options, problems, origins),
+  );
+  return { options, sites };
+}
+
+/** The sites of a file: each with its block, or a single one without. */
+function sitesOf(
+  lines: readonly Line[],
+  problems: Problems,
+): { readonly head: Line; readonly body: readonly Line[] }[] {
+  const braceless = lines.findIndex((line) => line.block === null);
+  const head = lines[braceless];
+  const whole = braceless === -1 ? lines : lines.slice(0, braceless);
+  const sites = whole.flatMap((line) => {
+    if (line.words.length > 0) return [{ head: line, body: line.block ?? [] }];
+    const hint = 'a site begins with its address';
+    const message = 'the block of global options stands first in the file, and only once';
+    problems.error(line.span, 'misplaced-options', message, hint);
+    return [];
+  });
+  if (head === undefined) return sites;
+  if (sites.length > 0) {
+    const hint = 'only a file with a single site may leave its { } out';
+    const message = `{ is missing behind ${head.words
+      .map(({ text }) => text)
+      .join(' ')
+      .slice(0, 80)}`;
+    problems.error(head.span, 'expected-block', message, hint);
+    return sites;
+  }
+  return [{ head, body: lines.slice(braceless + 1) }];
+}

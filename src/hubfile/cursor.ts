@@ -1,0 +1,185 @@
+import { nearestName } from '../config/nearest.ts';
+import type { Origins } from './origins.ts';
+import type { Line, Word } from './parser.ts';
+import { type Span, visibleText } from './place.ts';
+import { Fault, type Problems, finding } from './problems.ts';
+import { isSecretWord } from './secrecy.ts';
+
+/** What the options of a block do: each gives the fields that its line sets. */
+export type OptionTable<Settings> = Readonly<
+  Record<string, (cursor: Cursor, sofar: Settings) => Partial<Settings>>
+>;
+
+interface OptionRules {
+  /** Options that may be given more than once. */
+  readonly repeatable?: readonly string[];
+  /** Options of a Caddyfile that hubgate lacks, each with what to do instead. */
+  readonly unsupported?: Readonly<Record<string, string>>;
+  /** Takes the lines that are no option: named matchers, header fields. */
+  readonly other?: (cursor: Cursor) => boolean;
+}
+
+/**
+ * Walks over the words of one directive. Every word is asked for, with a description of what is
+ * expected, so that nothing in a file is silently ignored.
+ */
+export class Cursor {
+  readonly line: Line;
+  readonly problems: Problems;
+  readonly origins: Origins;
+  #next = 1;
+  #blockRead = false;
+
+  constructor(line: Line, problems: Problems, origins: Origins) {
+    this.line = line;
+    this.problems = problems;
+    this.origins = origins;
+  }
+
+  /** The directive's own name. */
+  get name(): string {
+    return this.line.words[0]?.text ?? '';
+  }
+
+  get span(): Span {
+    return this.line.words[0]?.span ?? this.line.span;
+  }
+
+  get hasBlock(): boolean {
+    return this.line.block !== null;
+  }
+
+  /** How many arguments are still to be read. */
+  get left(): number {
+    return this.line.words.length - this.#next;
+  }
+
+  peek(): Word | undefined {
+    return this.line.words[this.#next];
+  }
+
+  optional(): Word | undefined {
+    const word = this.peek();
+    if (word !== undefined) this.#next++;
+    return word;
+  }
+
+  /** The next argument, which must be there. */
+  argument(expected: string): Word {
+    const word = this.optional();
+    if (word !== undefined) return word;
+    return this.fail(this.#lastWordSpan(), 'expected-argument', `${this.name} needs ${expected}`);
+  }
+
+  /** All arguments that are left. */
+  rest(): Word[] {
+    const words = this.line.words.slice(this.#next);
+    this.#next = this.line.words.length;
+    return words;
+  }
+
+  /** All arguments that are left, at least one. */
+  several(expected: string): Word[] {
+    return [this.argument(expected), ...this.rest()];
+  }
+
+  /** The lines of the block, each under its own cursor; none without a block. */
+  lines(): Cursor[] {
+    this.#blockRead = true;
+    return (this.line.block ?? []).map((line) => new Cursor(line, this.problems, this.origins));
+  }
+
+  /** The lines of the block as they are, for who reads them otherwise. */
+  block(): readonly Line[] {
+    if (this.line.block === null) {
+      return this.fail(this.#lastWordSpan(), 'expected-block', `${this.name} needs a block { … }`);
+    }
+    this.#blockRead = true;
+    return this.line.block;
+  }
+
+  /** Reports arguments and blocks that nobody asked for. */
+  end(): void {
+    const extra = this.peek();
+    if (extra !== undefined) {
+      const message = `${this.name} takes no further argument, but has ${this.quote(extra)}`;
+      this.fail(extra.span, 'unexpected-argument', message);
+    }
+    if (this.line.block !== null && !this.#blockRead) {
+      this.fail(this.#lastWordSpan(), 'unexpected-block', `${this.name} takes no block`);
+    }
+  }
+
+  /**
+   * Reads a block of options into settings. Every faulty line is reported; the places of all
+   * fields are remembered.
+   */
+  options<Settings extends object>(
+    start: Settings,
+    table: OptionTable<NoInfer<Settings>>,
+    rules: OptionRules = {},
+  ): Settings {
+    let settings = { ...start };
+    const places = new Map<string, Span>();
+    const seen = new Map<string, Cursor>();
+    for (const option of this.lines()) {
+      const read = (): void => {
+        if (rules.other?.(option) === true) return;
+        const setter = Object.hasOwn(table, option.name) ? table[option.name] : undefined;
+        if (setter === undefined) return option.#failUnknown(Object.keys(table), this.name, rules);
+        const before = seen.get(option.name);
+        seen.set(option.name, option);
+        if (before !== undefined && rules.repeatable?.includes(option.name) !== true) {
+          option.fail(option.span, 'duplicate-option', `${option.name} is given twice`);
+        }
+        const changes = setter(option, settings);
+        option.end();
+        settings = { ...settings, ...changes };
+        for (const field of Object.keys(changes)) places.set(field, option.span);
+      };
+      this.problems.attempt(read);
+    }
+    this.origins.mark(settings, this.span, places);
+    return settings;
+  }
+
+  /** Reports an error and leaves this directive. */
+  fail(span: Span, code: string, message: string, hint?: string): never {
+    throw new Fault(span, finding('error', code, message, hint));
+  }
+
+  warn(span: Span, code: string, message: string, hint?: string): void {
+    this.problems.warn(span, code, message, hint);
+  }
+
+  /** A word as a message may show it: never a secret, never the value of a variable. */
+  quote(word: Word): string {
+    if (isSecretWord(this.name)) return '[…]';
+    const visible = visibleText(word.span);
+    const text = word.replaced || visible.includes('[…]') ? visible : word.text;
+    const short = text.length > 60 ? `${text.slice(0, 60)}…` : text;
+    return `"${short.replaceAll(/\p{Cc}/gu, '·')}"`;
+  }
+
+  #failUnknown(known: readonly string[], owner: string, rules: OptionRules): never {
+    const instead = rules.unsupported?.[this.name];
+    if (instead !== undefined && Object.hasOwn(rules.unsupported ?? {}, this.name)) {
+      const message = `${this.name} is not supported by hubgate`;
+      return this.fail(this.span, 'unsupported-option', message, instead);
+    }
+    const near = nearestName(this.name, known);
+    const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean \`${near}\`?`;
+    const first = this.line.words[0];
+    const shown = first === undefined ? '{' : this.#plainName(first);
+    return this.fail(this.span, 'unknown-option', `unknown option ${shown} in ${owner}`, hint);
+  }
+
+  #plainName(word: Word): string {
+    // What stands where an option should be may be a stray line of a key.
+    return word.text.length > 40 ? '[…]' : `"${word.text.replaceAll(/\p{Cc}/gu, '·')}"`;
+  }
+
+  #lastWordSpan(): Span {
+    return this.line.words[this.#next - 1]?.span ?? this.line.span;
+  }
+}

@@ -1,0 +1,294 @@
+import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { nearestName } from '../config/nearest.ts';
+import { whyUnreadable } from '../config/unreadable.ts';
+import { Arguments } from './arguments.ts';
+import { type Content, type Line, type Word, parse } from './parser.ts';
+import { type ImportStep, type Span, placeOf } from './place.ts';
+import { Fault, type Problems, finding } from './problems.ts';
+import { type Environment, SourceFault, decodeText, makeSource } from './source.ts';
+
+/** What the reader of a Hubfile needs of the world. */
+export interface HubfileIo {
+  /** The content of a file; throws if it cannot be read. */
+  read(path: string): Uint8Array;
+  /** Absolute paths that match an absolute pattern with `*` and `?`, sorted. */
+  glob(pattern: string): readonly string[];
+  readonly env: Environment;
+}
+
+/** A Hubfile whose imports are in place. */
+export interface Expanded {
+  readonly lines: readonly Line[];
+  /** Absolute paths of the files that were read. */
+  readonly files: readonly string[];
+  /** Absolute patterns of imports; a new file that matches one changes the configuration. */
+  readonly globs: readonly string[];
+}
+
+const MAX_IMPORTS = 10_000;
+const MAX_IMPORT_DEPTH = 100;
+const MAX_LINES = 200_000;
+
+interface FileName {
+  readonly file: string;
+  readonly path: string;
+}
+
+interface Snippet {
+  readonly name: string;
+  readonly line: Line;
+}
+
+/** Where a line stands: what its `{args}` and `{block}` mean and which imports led to it. */
+interface Scope {
+  readonly args: Arguments | null;
+  readonly block: readonly Line[] | null;
+  readonly via: ImportStep | null;
+  /** What is being imported at the moment, outermost first. */
+  readonly stack: readonly { readonly key: string; readonly name: string }[];
+}
+
+/** Reads a Hubfile and puts the content of files and snippets where they are imported. */
+export function expand(file: string, io: HubfileIo, problems: Problems): Expanded {
+  return new Expander(io, problems).expand(file);
+}
+
+class Expander {
+  readonly #io: HubfileIo;
+  readonly #problems: Problems;
+  readonly #snippets = new Map<string, Snippet>();
+  readonly #parsed = new Map<string, readonly Line[]>();
+  readonly #files = new Set<string>();
+  readonly #globs = new Set<string>();
+  #imports = 0;
+  #lines = 0;
+
+  constructor(io: HubfileIo, problems: Problems) {
+    this.#io = io;
+    this.#problems = problems;
+  }
+
+  expand(file: string): Expanded {
+    const path = resolve(file);
+    const bytes = this.#read(path);
+    if (bytes instanceof Error) {
+      const message = `cannot read ${file}: ${bytes.message}`;
+      this.#problems.add({ severity: 'error', code: 'unreadable-file', message });
+      return this.#result([]);
+    }
+    const top = this.#parse({ file, path }, bytes, null, 'sites');
+    const stack = [{ key: path, name: file }];
+    try {
+      return this.#result(this.#topLevel(top, { args: null, block: null, via: null, stack }));
+    } catch (thrown) {
+      if (!(thrown instanceof TooLarge)) throw thrown;
+      this.#problems.error(thrown.span, 'too-large', thrown.message);
+      return this.#result([]);
+    }
+  }
+
+  #result(lines: readonly Line[]): Expanded {
+    return { lines, files: [...this.#files], globs: [...this.#globs] };
+  }
+
+  #read(path: string): Uint8Array | Error {
+    this.#files.add(path);
+    try {
+      return this.#io.read(path);
+    } catch (thrown) {
+      return new Error(whyUnreadable(thrown), { cause: thrown });
+    }
+  }
+
+  #parse(where: FileName, bytes: Uint8Array, via: ImportStep | null, content: Content): Line[] {
+    const { text, fault } = decodeText(bytes);
+    const source = makeSource(where, text, fault === undefined ? this.#io.env : {});
+    try {
+      if (fault !== undefined) throw fault;
+      return parse(source, content);
+    } catch (thrown) {
+      if (!(thrown instanceof SourceFault)) throw thrown;
+      const span = { source, start: thrown.at, end: thrown.at + 1, via };
+      this.#problems.error(span, thrown.code, thrown.message, thrown.hint);
+      return [];
+    }
+  }
+
+  /** Snippets are known in the whole file, wherever they stand, before anything is imported. */
+  #topLevel(lines: readonly Line[], scope: Scope): Line[] {
+    for (const line of lines) {
+      const name = snippetName(line);
+      if (name !== null) this.#problems.attempt(() => this.#define(name, line, scope));
+    }
+    const rest = lines.filter((line) => snippetName(line) === null);
+    return rest.flatMap((line) => this.#line(line, scope, true));
+  }
+
+  #define(name: string, line: Line, scope: Scope): void {
+    const span = withVia(line.span, scope.via);
+    if (line.block === null) {
+      const hint = 'write { at the end of this line';
+      throw faultAt(span, 'expected-block', `the snippet (${name}) has no block`, hint);
+    }
+    const known = this.#snippets.get(name);
+    // A file that is imported twice defines its snippets once.
+    if (known?.line === line) return;
+    if (known !== undefined) {
+      const { file, line: row } = placeOf(known.line.span);
+      const message = `the snippet (${name}) is defined already, at ${file}:${row}`;
+      throw faultAt(span, 'duplicate-snippet', message);
+    }
+    this.#snippets.set(name, { name, line });
+  }
+
+  #line(line: Line, scope: Scope, top: boolean): Line[] {
+    if (++this.#lines > MAX_LINES) {
+      throw new TooLarge(withVia(line.span, scope.via));
+    }
+    const [first] = line.words;
+    const inserted = this.#inserted(line, scope);
+    if (inserted !== null) return [...inserted];
+    const span = withVia(line.span, scope.via);
+    const words = line.words.flatMap((word) => this.#word(word, scope));
+    const block = line.block?.flatMap((inner) => this.#line(inner, scope, false)) ?? null;
+    if (first?.plain === true && first.text === 'import') {
+      return this.#problems.attempt(() => this.#import({ words, block, span }, scope, top)) ?? [];
+    }
+    return [{ words, block, span }];
+  }
+
+  /** What stands for `{block}` and `{blocks.name}` alone on its line inside an import. */
+  #inserted({ words, block }: Line, scope: Scope): readonly Line[] | null {
+    const [word] = words;
+    if (word === undefined || !word.plain || words.length > 1 || block !== null) return null;
+    if (scope.args === null) return null;
+    if (word.text === '{block}') return scope.block ?? [];
+    const name = /^\{blocks\.([^{}]+)\}$/.exec(word.text)?.[1];
+    if (name === undefined) return null;
+    const named = (scope.block ?? []).filter((line) => line.words[0]?.text === name);
+    return named
+      .flatMap((line) => line.block ?? [{ ...line, words: line.words.slice(1) }])
+      .filter((line) => line.words.length > 0);
+  }
+
+  #word(word: Word, scope: Scope): Word[] {
+    const span = withVia(word.span, scope.via);
+    const placed = { ...word, span };
+    if (scope.args === null || !word.text.includes('{')) return [placed];
+    if (word.plain && (word.text === '{block}' || /^\{blocks\.[^{}]+\}$/.test(word.text))) {
+      this.#problems.error(span, 'misplaced-block', `${word.text} must stand alone on its line`);
+      return [placed];
+    }
+    return scope.args.putInto(placed, this.#problems);
+  }
+
+  #import(line: Line, scope: Scope, top: boolean): Line[] {
+    const [keyword, target, ...args] = line.words;
+    if (keyword === undefined) return [];
+    if (target === undefined) {
+      throw faultAt(
+        keyword.span,
+        'expected-argument',
+        'import needs the name of a snippet or a file',
+      );
+    }
+    if (++this.#imports > MAX_IMPORTS) throw new TooLarge(keyword.span);
+    const via: ImportStep = { at: { ...line.span, via: null }, outer: scope.via };
+    const snippet = this.#snippets.get(target.text);
+    const inner = { args: new Arguments(args), block: line.block, via };
+    if (snippet !== undefined) {
+      const stack = enter(target, scope.stack, `(${snippet.name})`, `(${snippet.name})`);
+      return (snippet.line.block ?? []).flatMap((part) =>
+        this.#line(part, { ...inner, stack }, top),
+      );
+    }
+    return this.#filesOf(target).flatMap((where) => {
+      const stack = enter(target, scope.stack, where.path, where.file);
+      const lines = this.#imported(where, target, via, top ? 'sites' : 'directives');
+      if (top) return this.#topLevel(lines, { ...inner, stack });
+      return lines.flatMap((part) => this.#line(part, { ...inner, stack }, false));
+    });
+  }
+
+  #imported(where: FileName, target: Word, via: ImportStep, content: Content): readonly Line[] {
+    const key = `${content} ${where.path}`;
+    const known = this.#parsed.get(key);
+    if (known !== undefined) return known;
+    const bytes = this.#read(where.path);
+    if (bytes instanceof Error) {
+      const names = [...this.#snippets.keys()];
+      const near = nearestName(target.text, names);
+      const hint =
+        near === undefined
+          ? 'no snippet has this name either'
+          : `did you mean the snippet (${near})?`;
+      throw faultAt(
+        target.span,
+        'unreadable-file',
+        `cannot import ${where.file}: ${bytes.message}`,
+        hint,
+      );
+    }
+    const lines = this.#parse(where, bytes, via, content);
+    if (lines.length === 0 && bytes.length === 0) {
+      this.#problems.warn(target.span, 'empty-import', `the imported file ${where.file} is empty`);
+    }
+    this.#parsed.set(key, lines);
+    return lines;
+  }
+
+  /** The files that an import names, each as the operator would name it. */
+  #filesOf(target: Word): FileName[] {
+    const { source } = target.span;
+    const base = dirname(source.path);
+    const pattern = resolve(base, target.text);
+    const shown = (path: string): string => {
+      if (isAbsolute(target.text) || !path.startsWith(`${base}/`)) return path;
+      return join(dirname(source.file), path.slice(base.length + 1));
+    };
+    if (!/[*?[]/.test(target.text)) return [{ file: shown(pattern), path: pattern }];
+    if (/\[|\*.*\*|\?.*\?/.test(target.text)) {
+      const hint = 'a pattern may hold one * and one ?, and no [ ]';
+      throw faultAt(target.span, 'bad-pattern', `cannot import the pattern ${target.text}`, hint);
+    }
+    this.#globs.add(pattern);
+    const found = this.#io.glob(pattern);
+    if (found.length === 0) {
+      this.#problems.warn(target.span, 'empty-import', `no file matches ${target.text}`);
+    }
+    return found.map((path) => ({ file: shown(path), path }));
+  }
+}
+
+/** Snippets that import each other many times over can grow without end: nothing more is read. */
+class TooLarge extends Error {
+  readonly span: Span;
+
+  constructor(span: Span) {
+    super('the imports make this configuration too large');
+    this.span = span;
+  }
+}
+
+function enter(target: Word, stack: Scope['stack'], key: string, name: string): Scope['stack'] {
+  if (stack.some((step) => step.key === key)) {
+    const chain = [...stack.map((step) => step.name), name].join(' → ');
+    throw faultAt(target.span, 'import-cycle', `this import never ends: ${chain}`);
+  }
+  if (stack.length > MAX_IMPORT_DEPTH) throw new TooLarge(target.span);
+  return [...stack, { key, name }];
+}
+
+function snippetName(line: Line): string | null {
+  const [first] = line.words;
+  if (first === undefined || !first.plain || line.words.length !== 1) return null;
+  return /^\(([^()]+)\)$/.exec(first.text)?.[1] ?? null;
+}
+
+function withVia(span: Span, via: ImportStep | null): Span {
+  return via === null ? span : { ...span, via };
+}
+
+function faultAt(span: Span, code: string, message: string, hint?: string): Fault {
+  return new Fault(span, finding('error', code, message, hint));
+}

@@ -1,0 +1,193 @@
+import { isIP } from 'node:net';
+import type { GlobalOptions, ListenAddress, ServerOptions } from '../config/config.ts';
+import { defaultOptions } from '../config/defaults.ts';
+import { Secret } from '../kernel/secret.ts';
+import { Cursor, type OptionTable } from './cursor.ts';
+import { logOutput } from './directives/log.ts';
+import type { Origins } from './origins.ts';
+import type { Line, Word } from './parser.ts';
+import type { Problems } from './problems.ts';
+import {
+  badValue,
+  choiceOf,
+  count,
+  duration,
+  flag,
+  headerName,
+  list,
+  name,
+  oneOf,
+  ranges,
+  size,
+} from './values.ts';
+
+/**
+ *     {
+ *         admin <address>|off
+ *         http_port <port>
+ *         https_port <port>
+ *         email <address>
+ *         acme_ca <url…>
+ *         acme_ca_root <pem file>
+ *         acme_eab { key_id <id>; mac_key <key> }
+ *         local_certs
+ *         skip_install_trust
+ *         auto_https off|disable_redirects
+ *         storage <directory>
+ *         grace_period <duration>
+ *         workers 1
+ *         log { level <level>; format console|json; output stderr|stdout|file <path> }
+ *         servers { … }
+ *         debug
+ *     }
+ */
+export function readGlobalOptions(line: Line, problems: Problems, origins: Origins): GlobalOptions {
+  const words = [{ text: 'the global options', plain: true, replaced: false, span: line.span }];
+  const cursor = new Cursor({ ...line, words }, problems, origins);
+  return cursor.options(defaultOptions, OPTIONS, { unsupported: UNSUPPORTED });
+}
+
+const UNSUPPORTED: Readonly<Record<string, string>> = {
+  order: 'use route to run directives as they are written',
+  on_demand_tls: 'name the hosts in the addresses of the sites',
+  cert_issuer: 'use acme_ca, or tls internal in a site',
+  key_type: 'keys are ECDSA P-256',
+  pki: 'the local authority needs no settings',
+  persist_config: 'the file is the configuration',
+  ocsp_stapling: 'give certificate files if you need stapling',
+  default_sni: 'give each site its address',
+  metrics: 'metrics are on the admin API, at /metrics',
+  default_bind: 'use bind in the sites',
+  shutdown_delay: 'use grace_period',
+};
+
+const PORT = { min: 1, max: 65_535 };
+
+const OPTIONS: OptionTable<GlobalOptions> = {
+  admin: (cursor) => ({ admin: adminAddress(cursor) }),
+  http_port: (cursor) => ({ httpPort: count(cursor, PORT) }),
+  https_port: (cursor) => ({ httpsPort: count(cursor, PORT) }),
+  email: (cursor, { acme }) => ({ acme: { ...acme, email: name(cursor, 'an email address') } }),
+  acme_ca: (cursor, { acme }) => ({
+    acme: { ...acme, directories: list(cursor, 'the URL of an ACME directory') },
+  }),
+  acme_ca_root: (cursor, { acme }) => ({
+    acme: { ...acme, rootFile: name(cursor, 'a PEM file') },
+  }),
+  acme_eab: (cursor, { acme }) => ({ acme: { ...acme, externalAccount: externalAccount(cursor) } }),
+  local_certs: () => ({ localCerts: flag() }),
+  skip_install_trust: () => ({ skipInstallTrust: flag() }),
+  auto_https: (cursor) => ({ autoHttps: oneOf(cursor, ['off', 'disable_redirects']) }),
+  storage: (cursor) => ({ storage: storage(cursor) }),
+  grace_period: (cursor) => ({ gracePeriodMs: duration(cursor) }),
+  workers: (cursor) => ({ workers: workers(cursor) }),
+  log: (cursor, { log: known }) => ({
+    log: cursor.options(known, {
+      level: (option) => ({ level: logLevel(option) }),
+      format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
+      output: (option) => ({ output: logOutput(option) }),
+    }),
+  }),
+  servers: (cursor) => ({ servers: servers(cursor) }),
+  debug: (_, { log: known }) => ({ log: { ...known, level: 'debug' } }),
+};
+
+function adminAddress(cursor: Cursor): ListenAddress | 'off' {
+  const word = cursor.argument('an address such as localhost:2029, or off');
+  if (word.text === 'off') return 'off';
+  const [, bracketed, plain, port] =
+    /^(?:\[([^\]]+)\]|([^:[\]/]*)):(\d{1,5})$/.exec(word.text) ?? [];
+  const host = bracketed ?? plain;
+  const isPort = Number(port) >= 0 && Number(port) <= 65_535;
+  if (host === undefined || !isPort || (bracketed !== undefined && isIP(bracketed) !== 6)) {
+    return badValue(cursor, word, 'an address such as localhost:2029, or off');
+  }
+  // The admin API can do everything, so without a host it is not for the whole network.
+  return cursor.origins.of(cursor.span, {
+    host: host === '' ? 'localhost' : host,
+    port: Number(port),
+  });
+}
+
+function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount'] {
+  cursor.block();
+  const start: { keyId: string | null; macKey: Secret | null } = { keyId: null, macKey: null };
+  const { keyId, macKey } = cursor.options(start, {
+    key_id: (option) => ({ keyId: name(option, 'the id of the key') }),
+    mac_key: (option) => ({ macKey: new Secret(name(option, 'the key')) }),
+  });
+  if (keyId === null || macKey === null) {
+    return cursor.fail(cursor.span, 'missing-option', 'acme_eab needs key_id and mac_key');
+  }
+  return { keyId, macKey };
+}
+
+/** `storage <directory>`, or as a Caddyfile has it: `storage file_system <directory>`. */
+function storage(cursor: Cursor): string {
+  if (cursor.left > 1 && cursor.peek()?.text === 'file_system') cursor.optional();
+  return name(cursor, 'a directory');
+}
+
+function workers(cursor: Cursor): number {
+  const word = cursor.argument('a number');
+  if (word.text === '1') return 1;
+  if (word.text !== 'auto' && !/^[1-9]\d{0,3}$/.test(word.text)) {
+    badValue(cursor, word, 'a number or auto');
+  }
+  const message = 'more than one worker is not supported in this release';
+  return cursor.fail(word.span, 'unsupported-option', message, 'leave workers out');
+}
+
+function logLevel(cursor: Cursor): GlobalOptions['log']['level'] {
+  const word: Word = cursor.argument('a level');
+  return choiceOf(cursor, { ...word, text: word.text.toLowerCase() }, [
+    'debug',
+    'info',
+    'warn',
+    'error',
+  ]);
+}
+
+/**
+ *     servers {
+ *         trusted_proxies static <ranges…>|private_ranges
+ *         client_ip_headers <field…>
+ *         protocols h1 h2
+ *         max_header_size <size>
+ *         timeouts { read_header <duration>; read_body <duration>; idle <duration> }
+ *         proxy_protocol <ranges…>
+ *     }
+ */
+function servers(cursor: Cursor): ServerOptions {
+  cursor.block();
+  return cursor.options(defaultOptions.servers, {
+    trusted_proxies: (option) => {
+      oneOf(option, ['static']);
+      return { trustedProxies: ranges(option) };
+    },
+    client_ip_headers: (option) => ({
+      clientIpHeaders: option
+        .several('a header field')
+        .map((word) => headerName(option, word).toLowerCase()),
+    }),
+    protocols: (option) => ({
+      protocols: [
+        ...new Set(
+          option.several('h1 or h2').map((word) => {
+            if (word.text === 'h3') badValue(option, word, 'h1 or h2 (HTTP/3 is not supported)');
+            return choiceOf(option, word, ['h1', 'h2']);
+          }),
+        ),
+      ],
+    }),
+    max_header_size: (option) => ({ maxHeaderSize: size(option) }),
+    timeouts: (option, sofar) => ({
+      timeouts: option.options(sofar.timeouts, {
+        read_header: (line) => ({ readHeaderMs: duration(line) }),
+        read_body: (line) => ({ readBodyMs: duration(line) }),
+        idle: (line) => ({ idleMs: duration(line) }),
+      }),
+    }),
+    proxy_protocol: (option) => ({ proxyProtocol: ranges(option) }),
+  });
+}

@@ -1,0 +1,132 @@
+import type { DataMember, DataNode, Stretch } from '../config/shape.ts';
+import { SourceFault } from './source.ts';
+
+/** Objects and lists within each other. */
+const MAX_DEPTH = 100;
+
+const SPACE = /[ \t\n\r]*/y;
+const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])/y;
+const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/sy;
+const WORD = /true|false|null/y;
+const WORDS = { true: true, false: false, null: null } as const;
+
+/**
+ * JSON (RFC 8259) with the place of every value. A name may stand once in an object.
+ * @throws {SourceFault} `bad-json` at the first fault
+ */
+export function readJson(text: string): DataNode {
+  return new JsonReader(text).whole();
+}
+
+class JsonReader {
+  readonly #text: string;
+  #at = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  whole(): DataNode {
+    const value = this.#value(0);
+    if (this.#at < this.#text.length) this.#fail('nothing may stand behind the value');
+    return value;
+  }
+
+  #value(depth: number): DataNode {
+    this.#match(SPACE);
+    if (depth > MAX_DEPTH) this.#fail('this is nested too deeply');
+    const start = this.#at;
+    const value = this.#bare(depth);
+    const node = { value, start, end: this.#at };
+    this.#match(SPACE);
+    return node;
+  }
+
+  #bare(depth: number): DataNode['value'] {
+    switch (this.#text[this.#at]) {
+      case '{':
+        return this.#object(depth);
+      case '[':
+        return this.#list(depth);
+      case '"':
+        return this.#string();
+      default: {
+        const word = this.#match(WORD);
+        // The pattern matches the names of this table only.
+        if (word !== null) return WORDS[word as keyof typeof WORDS];
+        const number = this.#match(NUMBER);
+        return number === null ? this.#fail('expected a value') : Number(number);
+      }
+    }
+  }
+
+  #object(depth: number): ReadonlyMap<string, DataMember> {
+    const members = new Map<string, DataMember>();
+    this.#separated('}', () => {
+      const start = this.#at;
+      const name = this.#text[this.#at] === '"' ? this.#string() : this.#fail('expected a "name"');
+      const key: Stretch = { start, end: this.#at };
+      if (members.has(name)) this.#fail('this name is given twice in the object', start);
+      this.#match(SPACE);
+      this.#take(':');
+      members.set(name, { key, value: this.#value(depth + 1) });
+    });
+    return members;
+  }
+
+  #list(depth: number): DataNode[] {
+    const items: DataNode[] = [];
+    this.#separated(']', () => items.push(this.#value(depth + 1)));
+    return items;
+  }
+
+  /** What stands between an opening character and `close`, separated by commas. */
+  #separated(close: string, item: () => void): void {
+    this.#at += 1;
+    this.#match(SPACE);
+    if (this.#text[this.#at] === close) {
+      this.#at += 1;
+      return;
+    }
+    for (;;) {
+      item();
+      this.#match(SPACE);
+      if (this.#text[this.#at] === close) break;
+      this.#take(',', close);
+      this.#match(SPACE);
+    }
+    this.#at += 1;
+  }
+
+  #string(): string {
+    const start = this.#at;
+    const written = this.#match(STRING);
+    if (written === null) return this.#fail('this text is not closed', start);
+    try {
+      const value: unknown = JSON.parse(written);
+      return String(value);
+    } catch {
+      // The pattern finds where the text ends; what may stand in it is JSON.parse's to say.
+      return this.#fail('this text holds a line break or a wrong escape', start);
+    }
+  }
+
+  #take(expected: string, or?: string): void {
+    if (this.#text[this.#at] !== expected) {
+      this.#fail(`expected ${or === undefined ? expected : `${expected} or ${or}`}`);
+    }
+    this.#at += 1;
+  }
+
+  #match(pattern: RegExp): string | null {
+    pattern.lastIndex = this.#at;
+    const found = pattern.exec(this.#text);
+    if (found === null) return null;
+    this.#at = pattern.lastIndex;
+    return found[0];
+  }
+
+  #fail(message: string, at = this.#at): never {
+    throw new SourceFault('bad-json', at, message);
+  }
+}

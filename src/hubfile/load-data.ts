@@ -1,0 +1,83 @@
+import { resolve } from 'node:path';
+import { decodeConfig } from '../config/decode.ts';
+import { defaultOptions } from '../config/defaults.ts';
+import type { DataNode, Stretch } from '../config/shape.ts';
+import { whyUnreadable } from '../config/unreadable.ts';
+import type { HubfileIo } from './expand.ts';
+import { readJson } from './json.ts';
+import { loaded, type LoadedConfig } from './loaded.ts';
+import { Origins } from './origins.ts';
+import { locate, type Span } from './place.ts';
+import { Problems } from './problems.ts';
+import { decodeText, type Source, SourceFault } from './source.ts';
+import { readYaml } from './yaml.ts';
+
+/**
+ * Reads a configuration that is written as YAML or JSON: the shape that `adapt` prints, in which
+ * everything may be left out that has a default. `{$VAR}` is of the Hubfile alone; `{env.X}` and
+ * `{file.X}` are as everywhere.
+ * @throws {ConfigError} `invalid-config`, with every problem of the file, if it has an error.
+ */
+export function loadData(file: string, io: HubfileIo, language: 'yaml' | 'json'): LoadedConfig {
+  const problems = new Problems();
+  const origins = new Origins();
+  const path = resolve(file);
+  const { text, source } = read(file, path, io, problems);
+  const spanOf = ({ start, end }: Stretch): Span => ({ source, start, end, via: null });
+  const data = parse(text, language, spanOf, problems);
+  const config =
+    data === null
+      ? null
+      : decodeConfig(data, {
+          report: (at, finding) => problems.add(locate(finding, spanOf(at))),
+          mark: (part, at, fields) => {
+            const places = [...fields].map(([name, each]) => [name, spanOf(each)] as const);
+            origins.mark(part, spanOf(at), new Map(places));
+          },
+        });
+  problems.throwIfAny();
+  return loaded(config ?? { options: defaultOptions, sites: [] }, problems, origins, {
+    files: [path],
+    globs: [],
+  });
+}
+
+function read(
+  file: string,
+  path: string,
+  io: HubfileIo,
+  problems: Problems,
+): { readonly text: string; readonly source: Source } {
+  const sourceOf = (text: string): Source => ({
+    ...{ file, path, raw: text, text, pieces: [] },
+    language: 'data',
+  });
+  try {
+    const { text, fault } = decodeText(io.read(path));
+    const source = sourceOf(text);
+    if (fault === undefined) return { text, source };
+    const span = { source, start: fault.at, end: fault.at + 1, via: null };
+    problems.error(span, fault.code, fault.message, fault.hint);
+  } catch (thrown) {
+    const message = `cannot read ${file}: ${whyUnreadable(thrown)}`;
+    problems.add({ severity: 'error', code: 'unreadable-file', message });
+  }
+  problems.throwIfAny();
+  return { text: '', source: sourceOf('') };
+}
+
+function parse(
+  text: string,
+  language: 'yaml' | 'json',
+  spanOf: (at: Stretch) => Span,
+  problems: Problems,
+): DataNode | null {
+  try {
+    return language === 'json' ? readJson(text) : readYaml(text);
+  } catch (thrown) {
+    if (!(thrown instanceof SourceFault)) throw thrown;
+    const { at, code, message } = thrown;
+    problems.error(spanOf({ start: at, end: at + 1 }), code, message);
+    return null;
+  }
+}

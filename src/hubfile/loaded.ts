@@ -1,0 +1,65 @@
+import type { Config } from '../config/config.ts';
+import type { Finding, Place, Problem, Whereabouts } from '../config/problem.ts';
+import type { Origins } from './origins.ts';
+import { locate, placeOf } from './place.ts';
+import type { Problems } from './problems.ts';
+
+/** A configuration, and what is known of the text that it was read from. */
+export interface LoadedConfig {
+  readonly config: Config;
+  readonly warnings: readonly Problem[];
+  /** Absolute paths of the files that were read. */
+  readonly files: readonly string[];
+  /** Absolute patterns of imports; a new file that matches one changes the configuration. */
+  readonly globs: readonly string[];
+  /** Where an object or list of the configuration, or a field of it, was written. */
+  placeOf(about: object, field?: string): Place | undefined;
+  /** A problem with its place and excerpt, as far as they are known. */
+  problemAt(about: object | null, problem: Finding, where?: Whereabouts): Problem;
+}
+
+/** Freezes what was read and keeps what is known of its text. */
+export function loaded(
+  config: Config,
+  problems: Problems,
+  origins: Origins,
+  { files, globs }: Pick<LoadedConfig, 'files' | 'globs'>,
+): LoadedConfig {
+  return {
+    config: deepFreeze(config),
+    warnings: problems.warnings,
+    files,
+    globs,
+    placeOf: (about, field) => {
+      const span = origins.find(about, field);
+      return span === undefined ? undefined : placeOf(span);
+    },
+    problemAt: (about, problem, where = {}) => problemAt(origins, about, problem, where),
+  };
+}
+
+function problemAt(
+  origins: Origins,
+  about: object | null,
+  problem: Finding,
+  { field, other }: Whereabouts,
+): Problem {
+  const otherSpan = other === undefined ? undefined : origins.find(other);
+  const otherPlace = otherSpan === undefined ? undefined : placeOf(otherSpan);
+  const complete =
+    otherPlace === undefined
+      ? problem
+      : {
+          ...problem,
+          message: `${problem.message}; the other is at ${otherPlace.file}:${otherPlace.line}`,
+        };
+  const span = about === null ? undefined : origins.find(about, field);
+  return span === undefined ? complete : locate(complete, span);
+}
+
+function deepFreeze<Part>(part: Part): Part {
+  if (typeof part !== 'object' || part === null || Object.isFrozen(part)) return part;
+  Object.freeze(part);
+  for (const value of Object.values(part)) deepFreeze(value);
+  return part;
+}

@@ -1,0 +1,66 @@
+import { ConfigError, type Finding, type Problem } from '../config/problem.ts';
+import { type Span, locate } from './place.ts';
+
+/** Thrown to leave a directive that cannot be understood; what it says is reported, and reading goes on. */
+export class Fault extends Error {
+  readonly finding: Finding;
+  readonly span: Span;
+
+  constructor(span: Span, finding: Finding) {
+    super(finding.message);
+    this.finding = finding;
+    this.span = span;
+  }
+}
+
+const MAX_PROBLEMS = 200;
+
+/** Gathers everything that is wrong or dubious while a configuration is read. */
+export class Problems {
+  readonly #all: Problem[] = [];
+
+  error(span: Span, code: string, message: string, hint?: string): void {
+    this.#add(span, finding('error', code, message, hint));
+  }
+
+  warn(span: Span, code: string, message: string, hint?: string): void {
+    this.#add(span, finding('warning', code, message, hint));
+  }
+
+  add(problem: Problem): void {
+    if (this.#all.length < MAX_PROBLEMS) this.#all.push(problem);
+  }
+
+  /** The result of a reading, or undefined when it ended in a fault, which is then reported. */
+  attempt<Result>(read: () => Result): Result | undefined {
+    try {
+      return read();
+    } catch (thrown) {
+      if (!(thrown instanceof Fault)) throw thrown;
+      this.#add(thrown.span, thrown.finding);
+      return undefined;
+    }
+  }
+
+  get warnings(): readonly Problem[] {
+    return this.#all.filter(({ severity }) => severity === 'warning');
+  }
+
+  /** @throws {ConfigError} `invalid-config`, with all problems, if one of them is an error. */
+  throwIfAny(): void {
+    if (this.#all.some(({ severity }) => severity === 'error')) throw new ConfigError(this.#all);
+  }
+
+  #add(span: Span, found: Finding): void {
+    this.add(locate(found, span));
+  }
+}
+
+export function finding(
+  severity: Problem['severity'],
+  code: string,
+  message: string,
+  hint?: string,
+): Finding {
+  return hint === undefined ? { severity, code, message } : { severity, code, message, hint };
+}

@@ -1,0 +1,80 @@
+import type {
+  AccessLogConfig,
+  DiscoveryConfig,
+  HandlerConfig,
+  HubConfig,
+  RequestMatcher,
+  RouteConfig,
+  TlsConfig,
+} from '../config/config.ts';
+import type { Cursor } from './cursor.ts';
+import type { NamedMatchers } from './named-matchers.ts';
+import type { Line } from './parser.ts';
+import type { Span } from './place.ts';
+
+/** What the directives of a site have said so far. */
+export interface SiteDraft {
+  hub: HubConfig | null;
+  /** `off` is not the same as never mentioned. */
+  discovery: DiscoveryConfig | 'off' | null;
+  tls: TlsConfig | null;
+  bind: readonly string[];
+  accessLog: AccessLogConfig | null;
+  errorRoutes: readonly RouteConfig[];
+  /** Where each directive was written that may be given once. */
+  readonly once: Map<string, Span>;
+  /** The last group of `handle` blocks that was numbered. */
+  lastGroup: number;
+}
+
+/** Whether directives run in the documented order or as they are written. */
+export type RunningOrder = 'documented' | 'written';
+
+/** Where a directive stands. */
+export interface Scope {
+  readonly site: SiteDraft;
+  readonly matchers: NamedMatchers;
+  /** Directly in the site, not in a `handle` or `route`. */
+  readonly top: boolean;
+  /** The group of the `handle` blocks in this block. */
+  readonly group: number;
+  /** Reads a block of directives that stands in this scope. */
+  routes(lines: readonly Line[], order: RunningOrder): readonly RouteConfig[];
+}
+
+/** One directive of a site. */
+export interface Directive {
+  /** It configures the site as a whole and may only stand directly in it. */
+  readonly siteOnly?: boolean;
+  /** One counts per site. */
+  readonly once?: boolean;
+  /** Gives the steps that it adds to the site; a site-wide directive writes into the draft. */
+  read(cursor: Cursor, scope: Scope): readonly RouteConfig[];
+}
+
+/** The matcher at the beginning of a directive's arguments; null if every request is meant. */
+export function takeMatcher(cursor: Cursor, scope: Scope): RequestMatcher | null {
+  const word = cursor.peek();
+  if (word === undefined || !word.plain) return null;
+  if (word.text === '*') {
+    cursor.optional();
+    return null;
+  }
+  if (word.text.startsWith('/')) {
+    cursor.optional();
+    return cursor.origins.of<RequestMatcher>(word.span, [{ kind: 'path', paths: [word.text] }]);
+  }
+  if (!word.text.startsWith('@')) return null;
+  cursor.optional();
+  return scope.matchers.find(cursor, word);
+}
+
+/** A step of the site, written where the directive stands. */
+export function step(
+  cursor: Cursor,
+  matcher: RequestMatcher | null,
+  handler: HandlerConfig,
+): RouteConfig {
+  if (cursor.origins.find(handler) === undefined) cursor.origins.mark(handler, cursor.span);
+  return cursor.origins.of(cursor.span, { matcher, handler });
+}

@@ -1,0 +1,103 @@
+/** Words that are followed by a secret. */
+const SECRET_WORDS = new Set([
+  'jwt',
+  'key',
+  'publisher_jwt',
+  'subscriber_jwt',
+  'client_secret',
+  'mac_key',
+]);
+const SECRET_HEADER =
+  /^[+\-?>]?(?:proxy-)?authorization:?$|^[+\-?>]?(?:set-)?cookie:?$|api-?key|secret|password/i;
+const PLACEHOLDER = /^\{[^{}"\s:]+\}$/;
+const ALGORITHM = /^(?:[A-Za-z]{2,5}\d{1,4}|[Ee]d(?:DSA|25519)|none)$/;
+const WORD = /"(?:\\.|[^"\\])*"?|`[^`]*`?|[^\s"`]\S*/g;
+/** A stray line of a key, or a token: long, without dots, of mixed letters and digits. */
+const KEY_MATERIAL =
+  /(?<![\w+/-])(?=[\w+/-]*[a-z])(?=[\w+/-]*[A-Z])(?=[\w+/-]*\d)[\w+/-]{40,}={0,2}/g;
+/** Up to the end of the line: where an unquoted or unclosed value ends cannot be known. */
+const SECRET_MEMBER =
+  /(?<=(?:^|[\s{,-])["']?(?:key|macKey|clientSecret|secret|value)["']?\s*:\s*)(?!["']?\{(?:env|file)\.[^{}"']*\}["']?[\s,}]*$)[^\s{].*$/g;
+const USER_INFO = /(?<=:\/\/)[^\s/@"`]+(?=@)/g;
+const HIDDEN = '[…]';
+
+interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Whether what follows a directive's name may be a secret. */
+export function isSecretWord(name: string): boolean {
+  return SECRET_WORDS.has(name);
+}
+
+/**
+ * A line without what could be secret: the argument of `jwt` and its like, the values of
+ * credential headers, user info in URLs. The marked range is carried over to the new text.
+ */
+export function hideSecrets(line: string, mark: Range): Range & { readonly text: string } {
+  return hideRanges(line, mark, secretRanges(line));
+}
+
+/** A line of YAML or JSON without the values of members that could be secrets. */
+export function hideMembers(line: string, mark: Range): Range & { readonly text: string } {
+  const ranges = [SECRET_MEMBER, USER_INFO, KEY_MATERIAL].flatMap((pattern) =>
+    [...line.matchAll(pattern)].map(toRange),
+  );
+  return hideRanges(
+    line,
+    mark,
+    ranges.sort((a, b) => a.start - b.start),
+  );
+}
+
+function hideRanges(
+  line: string,
+  mark: Range,
+  ranges: readonly Range[],
+): Range & { readonly text: string } {
+  let text = '';
+  let from = 0;
+  let { start, end } = mark;
+  for (const range of ranges) {
+    if (range.start < from) continue;
+    text += line.slice(from, range.start);
+    start = moved(start, mark.start, range, text.length);
+    end = moved(end, mark.end, range, text.length);
+    text += HIDDEN;
+    from = range.end;
+  }
+  text += line.slice(from);
+  return { text, start: Math.min(start, text.length), end: Math.min(end, text.length) };
+}
+
+/** Where an offset comes to lie when a range is replaced by the sign for hidden text. */
+function moved(current: number, original: number, range: Range, hiddenAt: number): number {
+  if (original <= range.start) return current;
+  const behind = Math.max(0, original - range.end);
+  return hiddenAt + HIDDEN.length + behind;
+}
+
+function secretRanges(line: string): Range[] {
+  const words = [...line.matchAll(WORD)].map(toRange);
+  const opener = words.findIndex(
+    ({ text }, index) =>
+      (isSecretWord(text) && (text !== 'key' || index === 0)) || SECRET_HEADER.test(text),
+  );
+  const ranges: Range[] = [...line.matchAll(USER_INFO), ...line.matchAll(KEY_MATERIAL)].map(
+    toRange,
+  );
+  if (opener !== -1) {
+    const values = words.slice(opener + 1);
+    // A secret with spaces in it may have been written without quotes, so what follows the first
+    // word is shown only if it is plainly an algorithm.
+    const algorithm = values.length === 2 && ALGORITHM.test(values[1]?.text ?? '');
+    const secret = algorithm ? values.slice(0, 1) : values;
+    ranges.push(...secret.filter(({ text }) => text !== '{' && !PLACEHOLDER.test(text)));
+  }
+  return ranges.sort((a, b) => a.start - b.start);
+}
+
+function toRange(match: RegExpExecArray): Range & { readonly text: string } {
+  return { text: match[0], start: match.index, end: match.index + match[0].length };
+}

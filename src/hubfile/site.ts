@@ -1,0 +1,142 @@
+import type { RouteConfig, SiteConfig } from '../config/config.ts';
+import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
+import { nearestName } from '../config/nearest.ts';
+import { type SchemePorts, addressWords, parseAddress } from './addresses.ts';
+import { Cursor } from './cursor.ts';
+import { directives, unsupportedDirectives } from './directives/table.ts';
+import { NamedMatchers } from './named-matchers.ts';
+import { type OrderedStep, inDocumentedOrder } from './order.ts';
+import type { Origins } from './origins.ts';
+import type { Line } from './parser.ts';
+import { placeOf } from './place.ts';
+import type { Problems } from './problems.ts';
+import type { Directive, RunningOrder, Scope, SiteDraft } from './scope.ts';
+
+/** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
+export function readSite(
+  head: Line,
+  body: readonly Line[],
+  ports: SchemePorts,
+  problems: Problems,
+  origins: Origins,
+): SiteConfig {
+  const addresses = (problems.attempt(() => addressWords(head.words)) ?? []).flatMap((word) => {
+    const address = problems.attempt(() => parseAddress(word, ports));
+    return address === undefined ? [] : [origins.of(word.span, address)];
+  });
+  const draft = emptyDraft();
+  const reader = new SiteReader(draft, problems, origins);
+  const routes = reader.block(body, 'documented', null);
+  const site: SiteConfig = {
+    addresses,
+    bind: draft.bind,
+    tls: draft.tls ?? defaultTls,
+    hub: draft.hub,
+    discovery: discoveryOf(draft),
+    routes,
+    errorRoutes: draft.errorRoutes,
+    accessLog: draft.accessLog,
+  };
+  return origins.of(head.span, site);
+}
+
+function emptyDraft(): SiteDraft {
+  return {
+    hub: null,
+    discovery: null,
+    tls: null,
+    bind: [],
+    accessLog: null,
+    errorRoutes: [],
+    once: new Map(),
+    lastGroup: 0,
+  };
+}
+
+/** On by default in a site that has a hub. */
+function discoveryOf({ discovery, hub }: SiteDraft): SiteConfig['discovery'] {
+  if (discovery === 'off') return null;
+  return discovery ?? (hub === null ? null : defaultDiscovery);
+}
+
+class SiteReader {
+  readonly #draft: SiteDraft;
+  readonly #problems: Problems;
+  readonly #origins: Origins;
+
+  constructor(draft: SiteDraft, problems: Problems, origins: Origins) {
+    this.#draft = draft;
+    this.#problems = problems;
+    this.#origins = origins;
+  }
+
+  /** The steps of a block of directives. Its matchers are known in the blocks inside it. */
+  block(lines: readonly Line[], order: RunningOrder, outer: NamedMatchers | null): RouteConfig[] {
+    const matchers = new NamedMatchers(outer);
+    const cursors = lines.map((line) => new Cursor(line, this.#problems, this.#origins));
+    const definesMatcher = (cursor: Cursor): boolean =>
+      cursor.line.words[0]?.plain === true && cursor.name.startsWith('@');
+    for (const cursor of cursors.filter(definesMatcher)) {
+      this.#problems.attempt(() => matchers.define(cursor));
+    }
+    const scope: Scope = {
+      site: this.#draft,
+      matchers,
+      top: outer === null,
+      group: ++this.#draft.lastGroup,
+      routes: (inner, innerOrder) => this.block(inner, innerOrder, matchers),
+    };
+    const steps = cursors.flatMap((cursor): OrderedStep[] => {
+      if (definesMatcher(cursor)) return [];
+      const routes = this.#problems.attempt(() => this.#directive(cursor, scope));
+      return routes === undefined ? [] : [{ directive: cursor.name, routes }];
+    });
+    if (order === 'documented') return inDocumentedOrder(steps);
+    return steps.flatMap((step) => step.routes);
+  }
+
+  #directive(cursor: Cursor, scope: Scope): readonly RouteConfig[] {
+    const { name } = cursor;
+    const directive = Object.hasOwn(directives, name) ? directives[name] : undefined;
+    if (directive === undefined) return failUnknown(cursor);
+    if (directive.siteOnly === true && !scope.top) {
+      const hint = 'move it out of this block, directly into the site';
+      cursor.fail(cursor.span, 'misplaced-directive', `${name} concerns the whole site`, hint);
+    }
+    this.#checkOnce(cursor, directive);
+    return directive.read(cursor, scope);
+  }
+
+  #checkOnce(cursor: Cursor, directive: Directive): void {
+    if (directive.once !== true) return;
+    const before = this.#draft.once.get(cursor.name);
+    if (before === undefined) {
+      this.#draft.once.set(cursor.name, cursor.span);
+      return;
+    }
+    const { file, line } = placeOf(before);
+    const message = `${cursor.name} is given twice in this site; first at ${file}:${line}`;
+    cursor.fail(cursor.span, 'duplicate-directive', message);
+  }
+}
+
+function failUnknown(cursor: Cursor): never {
+  const { name, span } = cursor;
+  if (Object.hasOwn(unsupportedDirectives, name)) {
+    const message = `the directive ${name} is not supported by hubgate`;
+    return cursor.fail(span, 'unsupported-directive', message, unsupportedDirectives[name]);
+  }
+  const [first] = cursor.line.words;
+  const shown = first === undefined || name.length > 40 ? '' : ` ${cursor.quote(first)}`;
+  if (cursor.hasBlock && /[.:]/.test(name)) {
+    const hint =
+      'is this another site? Then close the one above with }, and give each site its { }';
+    return cursor.fail(span, 'unknown-directive', `unknown directive${shown}`, hint);
+  }
+  const near = nearestName(name, Object.keys(directives));
+  const hint =
+    near === undefined
+      ? 'the directives are listed in docs/hubfile.md'
+      : `did you mean \`${near}\`?`;
+  return cursor.fail(span, 'unknown-directive', `unknown directive${shown}`, hint);
+}

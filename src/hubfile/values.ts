@@ -1,0 +1,131 @@
+import { nearestName } from '../config/nearest.ts';
+import { parseDuration, parseSize } from '../config/units.ts';
+import {
+  isAddressRange,
+  isHeaderName,
+  isHeaderValue,
+  isStatusPattern,
+} from '../config/well-formed.ts';
+import { PRIVATE_RANGES } from '../config/private-ranges.ts';
+import type { Cursor } from './cursor.ts';
+import type { Word } from './parser.ts';
+
+const RESOLVED_LATER = /(?<!\\)\{(?:env|file)\./;
+const MAX_COUNT = 2 ** 31 - 1;
+
+/** A duration in milliseconds. */
+export function duration(cursor: Cursor): number {
+  const word = cursor.argument('a duration such as 10s');
+  return (
+    parseDuration(word.text) ?? badValue(cursor, word, 'a duration such as 500ms, 10s, 1h30m or 7d')
+  );
+}
+
+/** A size in bytes. */
+export function size(cursor: Cursor): number {
+  const word = cursor.argument('a size such as 1MiB');
+  return parseSize(word.text) ?? badValue(cursor, word, 'a size such as 64KB, 1MiB or 4096');
+}
+
+/** A whole number within bounds. */
+export function count(cursor: Cursor, bounds: { min?: number; max?: number } = {}): number {
+  const { min = 0, max = MAX_COUNT } = bounds;
+  const expected =
+    max === MAX_COUNT ? `a whole number from ${min}` : `a number from ${min} to ${max}`;
+  const word = cursor.argument(expected);
+  const number = /^-?\d{1,15}$/.test(word.text) ? Number(word.text) : Number.NaN;
+  return number >= min && number <= max ? number : badValue(cursor, word, expected);
+}
+
+/** One of a few known words. */
+export function oneOf<const Choice extends string>(
+  cursor: Cursor,
+  choices: readonly Choice[],
+): Choice {
+  return choiceOf(cursor, cursor.argument(anyOf(choices)), choices);
+}
+
+export function choiceOf<const Choice extends string>(
+  cursor: Cursor,
+  word: Word,
+  choices: readonly Choice[],
+): Choice {
+  const found = choices.find((choice) => choice === word.text);
+  if (found !== undefined) return found;
+  const near = nearestName(word.text, choices);
+  const hint = near === undefined ? undefined : `did you mean \`${near}\`?`;
+  const message = `${cursor.name} expects ${anyOf(choices)}, not ${cursor.quote(word)}`;
+  return cursor.fail(word.span, 'bad-value', message, hint);
+}
+
+function anyOf(choices: readonly string[]): string {
+  return choices.length === 1 ? choices.join() : `one of ${choices.join(', ')}`;
+}
+
+/** A flag has no argument. */
+export function flag(): true {
+  return true;
+}
+
+export function text(cursor: Cursor, expected: string): string {
+  return cursor.argument(expected).text;
+}
+
+/** A text that must not be empty. */
+export function name(cursor: Cursor, expected: string): string {
+  const word = cursor.argument(expected);
+  return word.text === '' ? badValue(cursor, word, expected) : word.text;
+}
+
+/** A list of texts that remembers where it was written, so that a check can point at it. */
+export function list(cursor: Cursor, expected: string): readonly string[] {
+  const words = cursor.several(expected).map((word) => word.text);
+  return cursor.origins.of(cursor.span, words);
+}
+
+export function statusCode(cursor: Cursor, word: Word, bounds = { min: 200, max: 599 }): number {
+  const code = /^\d{3}$/.test(word.text) ? Number(word.text) : Number.NaN;
+  if (code >= bounds.min && code <= bounds.max) return code;
+  return badValue(cursor, word, `a status from ${bounds.min} to ${bounds.max}`);
+}
+
+/** Statuses such as `404` and classes such as `5xx`. */
+export function statusClasses(cursor: Cursor): readonly string[] {
+  return cursor.several('a status such as 404 or 5xx').map((word) => {
+    return isStatusPattern(word.text)
+      ? word.text
+      : badValue(cursor, word, 'a status such as 404 or 5xx');
+  });
+}
+
+/** CIDR ranges; `private_ranges` stands for those of private networks. */
+export function ranges(cursor: Cursor): readonly string[] {
+  const words = cursor.several('address ranges such as 10.0.0.0/8, or private_ranges');
+  return words.flatMap((word) => {
+    if (word.text === 'private_ranges') return PRIVATE_RANGES;
+    return isAddressRange(word.text)
+      ? [word.text]
+      : badValue(cursor, word, 'an address range such as 10.0.0.0/8');
+  });
+}
+
+/** The name of a header field, as written. */
+export function headerName(cursor: Cursor, word: Word, written = word.text): string {
+  const field = written.endsWith(':') ? written.slice(0, -1) : written;
+  return isHeaderName(field) ? field : badValue(cursor, word, 'the name of a header field');
+}
+
+/** A header value must not be able to begin another header. */
+export function headerValue(cursor: Cursor, word: Word): string {
+  return isHeaderValue(word.text)
+    ? word.text
+    : badValue(cursor, word, 'a value without line breaks');
+}
+
+export function badValue(cursor: Cursor, word: Word, expected: string): never {
+  const hint = RESOLVED_LATER.test(word.text)
+    ? 'this value is needed while the file is read: write {$VAR} instead of {env.VAR}'
+    : undefined;
+  const message = `${cursor.name} expects ${expected}, not ${cursor.quote(word)}`;
+  return cursor.fail(word.span, 'bad-value', message, hint);
+}

@@ -1,0 +1,68 @@
+import { dirname, resolve } from 'node:path';
+import { checkConfig } from './config/check.ts';
+import { proxiesOf } from './config/proxies.ts';
+import type { Config } from './config/config.ts';
+import { ConfigError, type Problem } from './config/problem.ts';
+import { resolvePlaceholders } from './config/resolve.ts';
+import type { HubfileIo } from './hubfile/expand.ts';
+import { type Language, languageOf, load } from './hubfile/load.ts';
+import { checkParts } from './runtime/check-parts.ts';
+
+/** A configuration that is ready to be built. */
+export interface ReadyConfig {
+  /** As it was written, with its placeholders: what `adapt` prints. */
+  readonly written: Config;
+  /** With `{env.X}` and `{file.X}` replaced. */
+  readonly config: Config;
+  readonly warnings: readonly Problem[];
+  /** Absolute paths of all that was read, and of what the running gateway reads: certificates. */
+  readonly files: readonly string[];
+  /** Absolute patterns of imports. */
+  readonly globs: readonly string[];
+}
+
+/**
+ * Reads a configuration and checks all that can be checked without opening anything.
+ *
+ * @param file as it is to be named in messages; what it imports is relative to it
+ * @param language what it is written in; else the extension of the file decides
+ * @throws ConfigError with every problem found, each at its place
+ */
+export function loadConfig(
+  file: string,
+  io: HubfileIo,
+  language: Language = languageOf(file),
+): ReadyConfig {
+  const loaded = load(file, io, language);
+  const problems: Problem[] = [...loaded.warnings];
+  const resolved = resolvePlaceholders(loaded.config, {
+    env: io.env,
+    readFile: (name) => Buffer.from(io.read(name)).toString('utf8'),
+    directory: dirname(resolve(file)),
+    report: (about, finding, where) => problems.push(loaded.problemAt(about, finding, where)),
+  });
+  checkConfig(resolved.config, resolved.report);
+  checkParts(resolved.config, resolved.report);
+  if (problems.some(({ severity }) => severity === 'error')) throw new ConfigError(problems);
+  return {
+    written: loaded.config,
+    config: resolved.config,
+    warnings: problems,
+    files: unique([...loaded.files, ...resolved.files, ...filesNamedIn(resolved.config)]),
+    globs: loaded.globs,
+  };
+}
+
+/** Certificates and keys: the configuration names them, and its content does not show a change. */
+function filesNamedIn({ options, sites }: Config): string[] {
+  const named = sites.flatMap(({ tls, routes, errorRoutes }) => [
+    ...(tls.source.kind === 'files' ? [tls.source.certFile, tls.source.keyFile] : []),
+    tls.clientAuth?.trustPoolFile ?? null,
+    ...proxiesOf([...routes, ...errorRoutes]).map(({ transport }) => transport.tlsTrustPoolFile),
+  ]);
+  return [options.acme.rootFile, ...named].filter((name) => name !== null);
+}
+
+function unique(names: readonly string[]): string[] {
+  return [...new Set(names.map((name) => resolve(name)))];
+}
