@@ -1,0 +1,20 @@
+import type { Update } from './update.ts';
+
+/** A comment: keeps proxies and clients from giving up on a silent stream (WHATWG HTML §9.2.6). */
+export const HEARTBEAT: Buffer = Buffer.from(':\n');
+
+const LINE_END = /\r\n|\r|\n/;
+
+/**
+ * An update as a server-sent event (WHATWG HTML §9.2.5). The fields' values have been checked to
+ * hold no line ends when the update was accepted; the data may hold any, and each begins a line of
+ * its own, so that nothing in it can become a field.
+ */
+export function encodeEvent(update: Update): Buffer {
+  let text = '';
+  if (update.type !== null) text += `event: ${update.type}\n`;
+  if (update.retry !== null) text += `retry: ${update.retry}\n`;
+  text += `id: ${update.id}\n`;
+  for (const line of update.data.split(LINE_END)) text += `data: ${line}\n`;
+  return Buffer.from(`${text}\n`, 'utf8');
+}

@@ -1,0 +1,246 @@
+import { refusal } from './refusal.ts';
+import type { AsciiSet, Syntax } from './syntax.ts';
+
+/** Instructions in one component; a repeat counts each of its copies. */
+const MAX_INSTRUCTIONS = 5000;
+/** Instructions looked at in one test (about a millisecond); beyond them nothing matches. */
+const MAX_STEPS = 200_000;
+
+const CHAR = 0;
+const SET = 1;
+const ANY = 2;
+/** Goes on at both of two places. */
+const SPLIT = 3;
+const JUMP = 4;
+const ASSERT_START = 5;
+const ASSERT_END = 6;
+const ASSERT_WORD = 7;
+const ASSERT_NOT_WORD = 8;
+const MATCH = 9;
+/** Accepts whatever follows. */
+const MATCH_REST = 10;
+
+const ASSERTIONS = {
+  start: ASSERT_START,
+  end: ASSERT_END,
+  word: ASSERT_WORD,
+  'not-word': ASSERT_NOT_WORD,
+} as const;
+
+/**
+ * A nondeterministic automaton (Thompson 1968), run on all its states at once: time grows with the
+ * length of the text times the number of instructions, whatever the pattern.
+ */
+export class Program {
+  readonly #ops: Uint8Array;
+  /** A character code, the number of a set, or where to go. */
+  readonly #first: Int32Array;
+  /** The other place of a SPLIT. */
+  readonly #second: Int32Array;
+  readonly #sets: readonly AsciiSet[];
+
+  constructor(code: Code) {
+    this.#ops = Uint8Array.from(code.ops);
+    this.#first = Int32Array.from(code.first);
+    this.#second = Int32Array.from(code.second);
+    this.#sets = code.sets;
+  }
+
+  /** Number of instructions. */
+  get size(): number {
+    return this.#ops.length;
+  }
+
+  /** Whether all of `text` from `start` on matches; what stands before is seen by `^` and `\b` only. */
+  test(text: string, start: number): boolean {
+    const size = this.#ops.length;
+    let current = new Int32Array(size);
+    let next = new Int32Array(size);
+    const marks = new Int32Array(size).fill(-1);
+    const pending: number[] = [];
+    let count = this.#enter(0, text, start, current, 0, marks, pending);
+    let steps = count;
+    for (let at = start; count > 0 && at < text.length; at += 1) {
+      const code = text.charCodeAt(at);
+      let entered = 0;
+      for (let i = 0; i < count; i += 1) {
+        const state = current[i] ?? 0;
+        if (!this.#accepts(state, code)) continue;
+        entered = this.#enter(state + 1, text, at + 1, next, entered, marks, pending);
+        if (entered < 0) return true;
+      }
+      steps += count + entered;
+      if (steps > MAX_STEPS) return false;
+      [current, next] = [next, current];
+      count = entered;
+    }
+    if (count < 0) return true;
+    for (let i = 0; i < count; i += 1) {
+      if (this.#ops[current[i] ?? 0] === MATCH) return true;
+    }
+    return false;
+  }
+
+  /**
+   * Adds `state` and all that is reached from it without a character to `list`.
+   * Returns the new length, or -1 when MATCH_REST was reached.
+   */
+  #enter(
+    state: number,
+    text: string,
+    at: number,
+    list: Int32Array,
+    length: number,
+    marks: Int32Array,
+    pending: number[],
+  ): number {
+    let count = length;
+    pending.push(state);
+    for (let top = pending.pop(); top !== undefined; top = pending.pop()) {
+      if (marks[top] === at) continue;
+      marks[top] = at;
+      const op = this.#ops[top];
+      if (op === JUMP) pending.push(this.#first[top] ?? 0);
+      else if (op === SPLIT) pending.push(this.#second[top] ?? 0, this.#first[top] ?? 0);
+      else if (op === MATCH_REST) {
+        pending.length = 0;
+        return -1;
+      } else if (op !== undefined && op >= ASSERT_START && op <= ASSERT_NOT_WORD) {
+        if (holds(op, text, at)) pending.push(top + 1);
+      } else {
+        list[count] = top;
+        count += 1;
+      }
+    }
+    return count;
+  }
+
+  #accepts(state: number, code: number): boolean {
+    switch (this.#ops[state] ?? MATCH) {
+      case CHAR:
+        return this.#first[state] === code;
+      case SET:
+        return this.#sets[this.#first[state] ?? 0]?.[code] === 1;
+      case ANY:
+        return true;
+      default:
+        return false;
+    }
+  }
+}
+
+/** @throws HubgateError `invalid-pattern` when the program would be too large */
+export function compile(syntax: Syntax): Program {
+  const code = new Code();
+  const items = syntax.kind === 'sequence' ? syntax.items : [syntax];
+  const last = items.at(-1);
+  const open = last !== undefined && isAnything(last);
+  for (const item of open ? items.slice(0, -1) : items) code.write(item);
+  code.emit(open ? MATCH_REST : MATCH);
+  return new Program(code);
+}
+
+/** `*`: any number of any characters. */
+export function isAnything(syntax: Syntax): boolean {
+  return (
+    syntax.kind === 'repeat' &&
+    syntax.min === 0 &&
+    syntax.max === Number.POSITIVE_INFINITY &&
+    syntax.item.kind === 'any'
+  );
+}
+
+class Code {
+  readonly ops: number[] = [];
+  readonly first: number[] = [];
+  readonly second: number[] = [];
+  readonly sets: AsciiSet[] = [];
+  readonly #setNumbers = new Map<AsciiSet, number>();
+  #written = 0;
+
+  write(syntax: Syntax): void {
+    // Counts visits as well, since a repeat of nothing emits nothing.
+    this.#written += 1;
+    if (this.#written > MAX_INSTRUCTIONS) throw refusal('too large');
+    switch (syntax.kind) {
+      case 'char':
+        this.emit(CHAR, syntax.code);
+        return;
+      case 'set':
+        this.emit(SET, this.#numberOf(syntax.set));
+        return;
+      case 'any':
+        this.emit(ANY);
+        return;
+      case 'sequence':
+        for (const item of syntax.items) this.write(item);
+        return;
+      case 'choice':
+        this.#choice(syntax.items);
+        return;
+      case 'repeat':
+        this.#repeat(syntax.item, syntax.min, syntax.max);
+        return;
+      case 'assert':
+        this.emit(ASSERTIONS[syntax.at]);
+    }
+  }
+
+  emit(op: number, first = 0): number {
+    if (this.ops.length === MAX_INSTRUCTIONS) throw refusal('too large');
+    this.first.push(first);
+    this.second.push(0);
+    return this.ops.push(op) - 1;
+  }
+
+  #choice(items: readonly Syntax[]): void {
+    const jumps: number[] = [];
+    items.forEach((item, index) => {
+      if (index === items.length - 1) {
+        this.write(item);
+        return;
+      }
+      const split = this.emit(SPLIT, this.ops.length + 1);
+      this.write(item);
+      jumps.push(this.emit(JUMP));
+      this.second[split] = this.ops.length;
+    });
+    for (const jump of jumps) this.first[jump] = this.ops.length;
+  }
+
+  #repeat(item: Syntax, min: number, max: number): void {
+    for (let copy = 0; copy < min; copy += 1) this.write(item);
+    if (max === Number.POSITIVE_INFINITY) {
+      const split = this.emit(SPLIT, this.ops.length + 1);
+      this.write(item);
+      this.emit(JUMP, split);
+      this.second[split] = this.ops.length;
+      return;
+    }
+    const splits: number[] = [];
+    for (let copy = min; copy < max; copy += 1) {
+      splits.push(this.emit(SPLIT, this.ops.length + 1));
+      this.write(item);
+    }
+    for (const split of splits) this.second[split] = this.ops.length;
+  }
+
+  #numberOf(set: AsciiSet): number {
+    const known = this.#setNumbers.get(set);
+    if (known !== undefined) return known;
+    const number = this.sets.push(set) - 1;
+    this.#setNumbers.set(set, number);
+    return number;
+  }
+}
+
+function holds(op: number, text: string, at: number): boolean {
+  if (op === ASSERT_START) return at === 0;
+  if (op === ASSERT_END) return at === text.length;
+  const boundary = isWord(text, at - 1) !== isWord(text, at);
+  return boundary === (op === ASSERT_WORD);
+}
+
+function isWord(text: string, at: number): boolean {
+  return /^\w$/.test(text.charAt(at));
+}

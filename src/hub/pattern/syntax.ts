@@ -1,0 +1,19 @@
+/** What a component's text must look like, as a tree: a regular expression without captures. */
+export type Syntax =
+  | { readonly kind: 'char'; readonly code: number }
+  /** Any one of a set of ASCII characters. */
+  | { readonly kind: 'set'; readonly set: AsciiSet }
+  | { readonly kind: 'any' }
+  | { readonly kind: 'sequence'; readonly items: readonly Syntax[] }
+  | { readonly kind: 'choice'; readonly items: readonly Syntax[] }
+  /** `max` may be Infinity. */
+  | { readonly kind: 'repeat'; readonly item: Syntax; readonly min: number; readonly max: number }
+  | { readonly kind: 'assert'; readonly at: 'start' | 'end' | 'word' | 'not-word' };
+
+/** 128 flags. The URL parser leaves nothing but ASCII in any component. */
+export type AsciiSet = Uint8Array;
+
+/** A text as it stands. */
+export function literal(text: string): readonly Syntax[] {
+  return Array.from(text, (character) => ({ kind: 'char', code: character.codePointAt(0) ?? 0 }));
+}

@@ -1,0 +1,123 @@
+import { HubgateError } from '../kernel/error.ts';
+import type { Profile } from './profile.ts';
+import { hasForbiddenCharacters, isReservedTopic, parseTopic } from './topic.ts';
+import { EARLIEST, type Update } from './update.ts';
+
+/** The fields of a publication as they were sent; null stands for bytes that are not UTF-8. */
+export interface PublicationFields {
+  readonly topics: readonly (string | null)[];
+  readonly data: string | null | undefined;
+  readonly private: boolean;
+  readonly id: string | null | undefined;
+  readonly type: string | null | undefined;
+  readonly retry: string | null | undefined;
+}
+
+export interface PublicationRules {
+  readonly profile: Profile;
+  /** URL against which topics are resolved; the same as for URL Patterns. */
+  readonly base: string;
+  readonly hubPath: string;
+  /** Makes the id of an update that came without one. */
+  readonly newId: () => string;
+}
+
+/** A publication that is refused. The message is for the publisher and holds nothing it did not send. */
+export class PublicationError extends HubgateError {
+  constructor(code: 'invalid-publication' | 'publication-too-large', message: string) {
+    super(code, message);
+    this.name = 'PublicationError';
+  }
+}
+
+const MAX_TOPICS = 1000;
+const MAX_TOPIC_BYTES = 4096;
+const MAX_ID_BYTES = 1024;
+const MAX_TYPE_BYTES = 1024;
+const MAX_RETRY = 18446744073709551615n;
+
+/**
+ * Makes an update of what a publisher sent.
+ *
+ * @throws PublicationError with the first fault found
+ */
+export function parsePublication(fields: PublicationFields, rules: PublicationRules): Update {
+  const topics = parseTopics(fields.topics, rules);
+  const retry = parseRetry(fields.retry);
+  return {
+    id: parseId(fields.id) ?? rules.newId(),
+    topics,
+    data: requireUtf8('data', fields.data ?? undefined, fields.data === null),
+    private: fields.private,
+    type: parseType(fields.type, rules.profile),
+    retry,
+  };
+}
+
+function parseTopics(topics: readonly (string | null)[], rules: PublicationRules): string[] {
+  if (topics.length === 0) throw refuse('Missing "topic" parameter');
+  if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
+  return topics.map((topic) => {
+    const text = requireUtf8('topic', topic ?? undefined, topic === null);
+    if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
+      throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
+    }
+    refuseForbidden('topic', text);
+    if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
+    if (isReservedTopic(parseTopic(text, rules.base), rules.hubPath)) {
+      throw refuse(`"topic" is in the namespace reserved for the hub`);
+    }
+    return text;
+  });
+}
+
+function parseId(id: string | null | undefined): string | undefined {
+  if (id === undefined || id === '') return undefined;
+  const text = requireUtf8('id', id ?? undefined, id === null);
+  if (Buffer.byteLength(text) > MAX_ID_BYTES) {
+    throw tooLarge(`id too long (max ${MAX_ID_BYTES} bytes)`);
+  }
+  refuseForbidden('id', text);
+  if (text.startsWith('#')) throw refuse('"id" must not start with "#"');
+  if (text === EARLIEST) throw refuse(`"id" must not be "${EARLIEST}"`);
+  return text;
+}
+
+function parseType(type: string | null | undefined, profile: Profile): string | null {
+  if (type === undefined || type === '') return null;
+  const text = requireUtf8('type', type ?? undefined, type === null);
+  if (Buffer.byteLength(text) > MAX_TYPE_BYTES) {
+    throw tooLarge(`type too long (max ${MAX_TYPE_BYTES} bytes)`);
+  }
+  refuseForbidden('type', text);
+  if (text === profile.reservedType) throw refuse(`"type" must not be "${profile.reservedType}"`);
+  return text;
+}
+
+/** Zero is accepted and means nothing: clients treat it as their default (catalogue A-87). */
+function parseRetry(retry: string | null | undefined): string | null {
+  if (retry === undefined || retry === '') return null;
+  if (retry === null || !/^[0-9]+$/.test(retry)) throw refuse('Invalid "retry" parameter');
+  const digits = retry.replace(/^0+/, '');
+  if (digits.length > 20 || BigInt(digits) > MAX_RETRY) throw refuse('Invalid "retry" parameter');
+  return digits === '' ? null : digits;
+}
+
+function requireUtf8(field: string, text: string | undefined, broken: boolean): string {
+  if (broken) throw refuse(`"${field}" field is not valid UTF-8`);
+  return text ?? '';
+}
+
+function refuseForbidden(field: string, text: string): void {
+  if (hasForbiddenCharacters(text)) {
+    throw refuse(`"${field}" must not contain control or format characters`);
+  }
+}
+
+function refuse(message: string): PublicationError {
+  return new PublicationError('invalid-publication', message);
+}
+
+function tooLarge(message: string): PublicationError {
+  return new PublicationError('publication-too-large', message);
+}

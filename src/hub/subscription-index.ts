@@ -1,0 +1,155 @@
+import { matches, type SubscriptionMatcher } from './matcher.ts';
+import { originKey } from './pattern/url-components.ts';
+import type { UrlPattern } from './pattern/url-pattern.ts';
+import type { Subscriber } from './subscriber.ts';
+import type { Topic } from './topic.ts';
+
+type PatternMatcher = Extract<SubscriptionMatcher, { kind: 'urlpattern' }>;
+
+interface PatternEntry {
+  readonly matcher: PatternMatcher;
+  readonly subscribers: Set<Subscriber>;
+}
+
+/** Stands for the origin of patterns that leave it open. */
+const ANY_ORIGIN = '*';
+
+/**
+ * Who wants what. An update costs the subscribers that it reaches and the patterns that could
+ * match it, not all that are open: exact topics are looked up, patterns are tried only where the
+ * topic has their origin and its path begins with what they spell out.
+ */
+export class SubscriptionIndex {
+  readonly #everything = new Set<Subscriber>();
+  readonly #exact = new Map<string, Set<Subscriber>>();
+  /** By the pattern's text: equal patterns are tried once. */
+  readonly #patterns = new Map<string, PatternEntry>();
+  /** By origin and literal path prefix, then by text. */
+  readonly #byPrefix = new Map<string, Map<string, PatternEntry>>();
+  /** How many prefixes there are of each length. */
+  readonly #prefixLengths = new Map<number, number>();
+
+  add(subscriber: Subscriber): void {
+    for (const matcher of subscriber.options.matchers) {
+      switch (matcher.kind) {
+        case 'any':
+          this.#everything.add(subscriber);
+          break;
+        case 'exact':
+          addTo(this.#exact, matcher.spec.match, subscriber);
+          break;
+        case 'urlpattern':
+          this.#patternEntry(matcher).subscribers.add(subscriber);
+          break;
+      }
+    }
+  }
+
+  delete(subscriber: Subscriber): void {
+    for (const matcher of subscriber.options.matchers) {
+      switch (matcher.kind) {
+        case 'any':
+          this.#everything.delete(subscriber);
+          break;
+        case 'exact':
+          deleteFrom(this.#exact, matcher.spec.match, subscriber);
+          break;
+        case 'urlpattern':
+          this.#deletePattern(matcher, subscriber);
+          break;
+      }
+    }
+  }
+
+  /** Calls `visit` for every subscriber with a matcher for one of the topics; some more than once. */
+  select(topics: readonly Topic[], visit: (subscriber: Subscriber) => void): void {
+    for (const subscriber of this.#everything) visit(subscriber);
+    for (const topic of topics) {
+      const exact = this.#exact.get(topic.text);
+      if (exact !== undefined) for (const subscriber of exact) visit(subscriber);
+      if (this.#patterns.size > 0) this.#selectByPattern(topic, visit);
+    }
+  }
+
+  #selectByPattern(topic: Topic, visit: (subscriber: Subscriber) => void): void {
+    const { url } = topic;
+    if (url === null) return;
+    const origin = originKey(url);
+    for (const length of this.#prefixLengths.keys()) {
+      if (length > url.pathname.length) continue;
+      const prefix = url.pathname.slice(0, length);
+      this.#try(this.#byPrefix.get(indexKey(origin, prefix)), topic, visit);
+      this.#try(this.#byPrefix.get(indexKey(ANY_ORIGIN, prefix)), topic, visit);
+    }
+  }
+
+  #try(
+    entries: ReadonlyMap<string, PatternEntry> | undefined,
+    topic: Topic,
+    visit: (subscriber: Subscriber) => void,
+  ): void {
+    if (entries === undefined) return;
+    for (const { matcher, subscribers } of entries.values()) {
+      if (!matches(matcher, topic)) continue;
+      for (const subscriber of subscribers) visit(subscriber);
+    }
+  }
+
+  #patternEntry(matcher: PatternMatcher): PatternEntry {
+    const text = matcher.spec.match;
+    const present = this.#patterns.get(text);
+    if (present !== undefined) return present;
+    const entry: PatternEntry = { matcher, subscribers: new Set() };
+    this.#patterns.set(text, entry);
+    const key = keyOf(matcher.pattern);
+    let sharing = this.#byPrefix.get(key);
+    if (sharing === undefined) {
+      sharing = new Map();
+      this.#byPrefix.set(key, sharing);
+      this.#countPrefix(matcher.pattern.pathPrefix.length, 1);
+    }
+    sharing.set(text, entry);
+    return entry;
+  }
+
+  #deletePattern(matcher: PatternMatcher, subscriber: Subscriber): void {
+    const text = matcher.spec.match;
+    const entry = this.#patterns.get(text);
+    if (entry === undefined) return;
+    entry.subscribers.delete(subscriber);
+    if (entry.subscribers.size > 0) return;
+    this.#patterns.delete(text);
+    const key = keyOf(entry.matcher.pattern);
+    const sharing = this.#byPrefix.get(key);
+    sharing?.delete(text);
+    if (sharing?.size !== 0) return;
+    this.#byPrefix.delete(key);
+    this.#countPrefix(entry.matcher.pattern.pathPrefix.length, -1);
+  }
+
+  #countPrefix(length: number, by: 1 | -1): void {
+    const count = (this.#prefixLengths.get(length) ?? 0) + by;
+    if (count === 0) this.#prefixLengths.delete(length);
+    else this.#prefixLengths.set(length, count);
+  }
+}
+
+function addTo(map: Map<string, Set<Subscriber>>, key: string, subscriber: Subscriber): void {
+  const present = map.get(key);
+  if (present === undefined) map.set(key, new Set([subscriber]));
+  else present.add(subscriber);
+}
+
+function deleteFrom(map: Map<string, Set<Subscriber>>, key: string, subscriber: Subscriber): void {
+  const present = map.get(key);
+  present?.delete(subscriber);
+  if (present?.size === 0) map.delete(key);
+}
+
+function keyOf({ origin, pathPrefix }: UrlPattern): string {
+  return indexKey(origin ?? ANY_ORIGIN, pathPrefix);
+}
+
+function indexKey(origin: string, pathPrefix: string): string {
+  return `${origin} ${pathPrefix}`;
+}

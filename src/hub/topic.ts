@@ -1,0 +1,70 @@
+import { parseUrl } from '../kernel/parse-url.ts';
+import { componentsOf, type UrlComponents } from './pattern/url-components.ts';
+
+/** Controls (C0, DEL, C1), format characters, and halves of surrogate pairs. */
+const FORBIDDEN = /[\p{Cc}\p{Cf}\p{Cs}]/u;
+const UNRESERVED_ESCAPE = /%(2[de]|3[0-9]|4[1-9a-f]|5[0-9af]|6[1-9a-f]|7[0-9ae])/gi;
+
+/** Whether a topic, id, type or matcher contains a character that none of them may contain. */
+export function hasForbiddenCharacters(text: string): boolean {
+  return FORBIDDEN.test(text);
+}
+
+/**
+ * The URL that relative topics and patterns resolve against, the same for both. Without a
+ * configured identity it is on a host that cannot exist, so that relative and absolute topics never
+ * meet.
+ *
+ * @param identity the hub's resource identifier, or null when each request brings its own
+ * @param hubPath path of the hub
+ */
+export function hubBase(identity: string | null, hubPath: string): string {
+  return new URL(hubPath, identity ?? 'https://hub.invalid').href;
+}
+
+/** A topic: a string that may also be read as a URL. */
+export class Topic {
+  readonly text: string;
+  readonly #base: string;
+  #url: UrlComponents | null | undefined;
+
+  constructor(text: string, base: string) {
+    this.text = text;
+    this.#base = base;
+  }
+
+  /** The topic resolved against the hub's base, at the first use; null when that is no URL. */
+  get url(): UrlComponents | null {
+    // null is an answer as well: it is not asked for again.
+    if (this.#url === undefined) this.#url = parse(this.text, this.#base);
+    return this.#url;
+  }
+}
+
+/** @param base see {@link hubBase} */
+export function parseTopic(text: string, base: string): Topic {
+  return new Topic(text, base);
+}
+
+/**
+ * Whether a topic lies in the hub's own namespace, on whatever host: there the hub alone publishes,
+ * else subscription events could be forged.
+ */
+export function isReservedTopic(topic: Topic, hubPath: string): boolean {
+  if (topic.url === null) return false;
+  const path = decodeUnreserved(topic.url.pathname);
+  const reserved = decodeUnreserved(hubPath);
+  return path === reserved || path.startsWith(`${reserved}/`);
+}
+
+/** `%68` is `h` (RFC 3986 §2.3); `%2F` is not `/`. */
+function decodeUnreserved(path: string): string {
+  return path.replace(UNRESERVED_ESCAPE, (_, hex: string) =>
+    String.fromCharCode(Number.parseInt(hex, 16)),
+  );
+}
+
+function parse(text: string, base: string): UrlComponents | null {
+  const url = parseUrl(text, base);
+  return url === null ? null : componentsOf(url);
+}

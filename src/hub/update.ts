@@ -1,0 +1,17 @@
+/** What a publisher sends and subscribers receive. The first topic is the canonical one. */
+export interface Update {
+  /** Unique by intention, not by check; an IRI when the hub made it. */
+  readonly id: string;
+  /** One at least; the others are alternates. */
+  readonly topics: readonly string[];
+  readonly data: string;
+  /** Delivered only to subscribers whose grants cover one of its topics. */
+  readonly private: boolean;
+  /** SSE event name; null for none. */
+  readonly type: string | null;
+  /** Reconnection time in milliseconds as decimal digits; null for none. */
+  readonly retry: string | null;
+}
+
+/** The cursor before the first update; as an update's id it is refused. */
+export const EARLIEST = 'earliest';
