@@ -1,0 +1,133 @@
+import type { Grants, JsonValue, SubscribeGrant } from '../hub/grants.ts';
+import { compileMatcher, type Matcher, type MatcherCache, type MatchType } from '../hub/matcher.ts';
+import { messageOf } from '../kernel/error.ts';
+import { InvalidTokenError, show } from './diagnosis.ts';
+import { isJsonObject, type JsonObject } from './strict-json.ts';
+
+/** Entries of this hub in one token. */
+const MAX_DETAILS = 100;
+/** Matchers over all entries of this hub in one token. */
+const MAX_MATCHERS = 100;
+
+/** What compiling a grant needs. */
+export interface GrantContext {
+  /** `type` of this hub's authorization details. */
+  readonly detailType: string;
+  /** See `hubBase`. */
+  readonly base: string;
+  readonly cache: MatcherCache | null;
+}
+
+/**
+ * The grants of the claim `authorization_details` (RFC 9396). One bad entry of this hub refuses the
+ * token; entries for others are not looked at.
+ *
+ * @throws InvalidTokenError
+ */
+export function readAuthorizationDetails(
+  claim: JsonValue | undefined,
+  context: GrantContext,
+): Grants {
+  if (claim === undefined || claim === null) return { publish: [], subscribe: [] };
+  if (!Array.isArray(claim)) throw malformed('authorization_details', 'an array', claim);
+  const details = claim.flatMap((entry, index) => ownDetail(entry, index, context.detailType));
+  if (details.length > MAX_DETAILS) {
+    throw malformed('authorization_details', `at most ${MAX_DETAILS} entries`, details.length);
+  }
+  const publish: Matcher[] = [];
+  const subscribe: SubscribeGrant[] = [];
+  let total = 0;
+  for (const { where, detail } of details) {
+    const actions = readActions(detail['actions'], `${where}.actions`);
+    const topics = readTopics(detail['topics'], `${where}.topics`);
+    total += topics.length;
+    if (total > MAX_MATCHERS) {
+      throw malformed('authorization_details', `at most ${MAX_MATCHERS} topics in all`, total);
+    }
+    const matchers = topics.map((topic, at) =>
+      readMatcher(topic, `${where}.topics[${at}]`, context),
+    );
+    if (actions.includes('publish')) publish.push(...matchers);
+    if (actions.includes('subscribe')) {
+      const payload = detail['payload'];
+      subscribe.push(payload === undefined ? { matchers } : { matchers, payload });
+    }
+  }
+  return { publish, subscribe };
+}
+
+function ownDetail(
+  entry: JsonValue,
+  index: number,
+  detailType: string,
+): readonly { readonly where: string; readonly detail: JsonObject }[] {
+  const where = `authorization_details[${index}]`;
+  if (!isJsonObject(entry)) throw malformed(where, 'an object', entry);
+  const { type } = entry;
+  if (type !== undefined && typeof type !== 'string') {
+    throw malformed(`${where}.type`, 'a string', type);
+  }
+  return type === detailType ? [{ where, detail: entry }] : [];
+}
+
+/** Unknown actions grant nothing and are no error: others may define them. */
+function readActions(value: JsonValue | undefined, where: string): readonly string[] {
+  const isList = Array.isArray(value) && value.length > 0;
+  if (!isList || !value.every((action) => typeof action === 'string')) {
+    throw malformed(where, 'a non-empty array of "publish" and "subscribe"', value);
+  }
+  return value;
+}
+
+function readTopics(value: JsonValue | undefined, where: string): readonly JsonValue[] {
+  if (!Array.isArray(value) || value.length === 0) {
+    throw malformed(where, 'a non-empty array of {"match": …}', value);
+  }
+  return value;
+}
+
+function readMatcher(value: JsonValue, where: string, context: GrantContext): Matcher {
+  if (!isJsonObject(value)) throw malformed(where, 'an object {"match": …}', value);
+  const { match, match_type: type } = value;
+  if (typeof match !== 'string' || match === '') {
+    throw malformed(`${where}.match`, 'a non-empty string', match);
+  }
+  const matchType = readMatchType(type, `${where}.match_type`);
+  return grantMatcher({ match, matchType }, where, context);
+}
+
+function readMatchType(value: JsonValue | undefined, where: string): MatchType {
+  if (value === undefined || value === null || value === '') return 'exact';
+  if (value === 'exact' || value === 'urlpattern') return value;
+  throw malformed(where, '"exact" or "urlpattern"', value);
+}
+
+/** @throws InvalidTokenError for a matcher that does not compile */
+export function grantMatcher(
+  spec: { readonly match: string; readonly matchType: MatchType },
+  where: string,
+  { base, cache }: Pick<GrantContext, 'base' | 'cache'>,
+): Matcher {
+  try {
+    return compileMatcher(spec, base, cache);
+  } catch (error) {
+    throw new InvalidTokenError(
+      {
+        check: where,
+        expected: 'a matcher that compiles',
+        found: `${show(spec.match)}: ${messageOf(error)}`,
+        cure: 'correct the matcher where the token is issued',
+      },
+      { cause: error },
+    );
+  }
+}
+
+export function malformed(check: string, expected: string, found: unknown): InvalidTokenError {
+  return new InvalidTokenError({
+    check,
+    expected,
+    found: show(found),
+    cure: 'correct the claim where the token is issued; one bad entry refuses the whole token',
+  });
+}

@@ -1,0 +1,87 @@
+import { type Check, show } from './diagnosis.ts';
+import { stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
+
+const TYPE = 'at+jwt';
+const CLOCKS = 'compare the clocks of the issuer and of this machine (no leeway is given)';
+
+/**
+ * Only access tokens (RFC 9068 §2.1): an ID token of the same issuer is none.
+ *
+ * @param legacy whether it is a 0.x token, which had no type of its own
+ */
+export function checkType({ header }: UnverifiedToken, legacy: boolean): Check {
+  const { typ } = header;
+  const type = typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : null;
+  return {
+    check: 'typ',
+    passed: type === TYPE || (legacy && (typ === undefined || type === 'jwt')),
+    expected: `"${TYPE}"`,
+    found: show(typ),
+    cure: `set the header "typ": "${TYPE}" where the token is issued`,
+  };
+}
+
+/** A token is for one hub (RFC 7519 §4.1.3), compared byte for byte. */
+export function checkAudience(
+  { claims }: UnverifiedToken,
+  audience: string,
+  legacy: boolean,
+): Check {
+  const { aud } = claims;
+  const audiences = typeof aud === 'string' ? [aud] : aud;
+  const names =
+    Array.isArray(audiences) &&
+    audiences.every((entry) => typeof entry === 'string') &&
+    audiences.includes(audience);
+  return {
+    check: 'aud',
+    passed: audience !== '' && (names || (legacy && aud === undefined)),
+    expected: audience === '' ? 'a request from which the identity can be derived' : show(audience),
+    found: show(aud),
+    cure: 'issue the token for that audience, or set resource_identifier to the one it names',
+  };
+}
+
+/** `exp` without leeway. A 0.x token may live for ever. */
+export function checkExpiry({ claims }: UnverifiedToken, nowMs: number, legacy: boolean): Check {
+  const { exp } = claims;
+  const passed = typeof exp === 'number' ? nowMs < exp * 1000 : legacy && exp === undefined;
+  return {
+    check: 'exp',
+    passed,
+    expected: `a time after ${describeTime(nowMs / 1000)}`,
+    found: describeTime(exp),
+    cure: exp === undefined ? 'issue the token with "exp"' : `get a new token, or ${CLOCKS}`,
+  };
+}
+
+export function checkNotBefore({ claims }: UnverifiedToken, nowMs: number): Check {
+  const { nbf } = claims;
+  return {
+    check: 'nbf',
+    passed: nbf === undefined || (typeof nbf === 'number' && nowMs >= nbf * 1000),
+    expected: `a time not after ${describeTime(nowMs / 1000)}, or none`,
+    found: describeTime(nbf),
+    cure: CLOCKS,
+  };
+}
+
+/** Claims that are not used must still be what the standard says (RFC 7519 §4.1). */
+export function checkClaimTypes({ claims }: UnverifiedToken): Check {
+  const { iat, sub, jti } = claims;
+  const isTime = iat === undefined || typeof iat === 'number';
+  const wrong = isTime ? [sub, jti].find((claim) => stringOrAbsent(claim) === undefined) : iat;
+  return {
+    check: 'claims',
+    passed: wrong === undefined,
+    expected: '"iat" a number, "sub" and "jti" strings',
+    found: wrong === undefined ? 'so' : show(wrong),
+    cure: 'correct the type of the claim where the token is issued',
+  };
+}
+
+function describeTime(seconds: unknown): string {
+  if (typeof seconds !== 'number') return show(seconds);
+  const date = new Date(seconds * 1000);
+  return Number.isNaN(date.getTime()) ? show(seconds) : `${date.toISOString()} (${seconds})`;
+}

@@ -1,0 +1,105 @@
+import { type Grants, mayPublish, mayReceive } from '../hub/grants.ts';
+import { parseTopic } from '../hub/topic.ts';
+import {
+  checkAudience,
+  checkClaimTypes,
+  checkExpiry,
+  checkNotBefore,
+  checkType,
+} from './claim-checks.ts';
+import { type Check, InvalidTokenError, show } from './diagnosis.ts';
+import { checkAlgorithm, checkRole, checkSignature, findIssuer, voucherOf } from './issuer.ts';
+import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
+import { isLegacy, readGrants, type TokenVerifierOptions } from './verify.ts';
+
+export type { Check } from './diagnosis.ts';
+
+/** What the token would be used for. */
+export interface InspectedUse {
+  readonly action: 'publish' | 'subscribe';
+  /** The hub's identity when it is contacted like that. */
+  readonly audience: string;
+  /** null looks at no grant. */
+  readonly topic: string | null;
+}
+
+/**
+ * Every check that the hub would make, passed or not, in its order; what depends on a check that
+ * failed is left out. For the operator's eyes only.
+ */
+export async function inspectToken(
+  text: string,
+  options: TokenVerifierOptions,
+  use: InspectedUse,
+): Promise<readonly Check[]> {
+  const parsed = attempt('shape', 'a signed JWT', () => parseToken(text));
+  const { value: token } = parsed;
+  if (token === null) return [parsed.check];
+  const legacy = isLegacy(token, options);
+  const grants = attempt('authorization_details', 'valid entries', () =>
+    readGrants(token, options, legacy),
+  );
+  const now = options.clock.now();
+  return [
+    parsed.check,
+    checkType(token, legacy),
+    checkCritical(token),
+    ...(await checkVoucher(token, options, use, legacy)),
+    checkAudience(token, use.audience, legacy),
+    checkExpiry(token, now, legacy),
+    checkNotBefore(token, now),
+    checkClaimTypes(token),
+    grants.check,
+    ...(grants.value === null ? [] : checkGrant(grants.value, use, options.base)),
+  ];
+}
+
+async function checkVoucher(
+  token: UnverifiedToken,
+  { issuers }: TokenVerifierOptions,
+  { action }: InspectedUse,
+  legacy: boolean,
+): Promise<readonly Check[]> {
+  const { issuer, check } = findIssuer(issuers, token, legacy);
+  if (issuer === null) return [check];
+  const role = action === 'publish' ? 'publisher' : 'subscriber';
+  const voucher = voucherOf(issuer, role);
+  const checks = [check, checkRole(voucher, issuer, role)];
+  if (voucher === null) return checks;
+  const algorithm = checkAlgorithm(token, voucher);
+  if (!algorithm.passed) return [...checks, algorithm];
+  return [...checks, algorithm, await checkSignature(token, voucher)];
+}
+
+function checkGrant(
+  grants: Grants,
+  { action, topic }: InspectedUse,
+  base: string,
+): readonly Check[] {
+  if (topic === null) return [];
+  const topics = [parseTopic(topic, base)];
+  const passed = action === 'publish' ? mayPublish(grants, topics) : mayReceive(grants, topics);
+  return [
+    {
+      check: 'grant',
+      passed,
+      expected: `a ${action} grant that covers ${show(topic)}`,
+      found: passed ? 'one' : 'none',
+      cure: `add an authorization detail with the action "${action}" and a matcher for the topic`,
+    },
+  ];
+}
+
+function attempt<T>(
+  check: string,
+  expected: string,
+  run: () => T,
+): { readonly value: T | null; readonly check: Check } {
+  try {
+    const value = run();
+    return { value, check: { check, passed: true, expected, found: 'so', cure: '' } };
+  } catch (error) {
+    if (!(error instanceof InvalidTokenError)) throw error;
+    return { value: null, check: { ...error.diagnosis, passed: false } };
+  }
+}

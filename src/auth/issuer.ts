@@ -1,0 +1,119 @@
+import { hash } from 'node:crypto';
+import { compactVerify } from 'jose';
+import { type Check, show } from './diagnosis.ts';
+import type { KeyMaterial, KeySet } from './key.ts';
+import { stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
+
+export type Role = 'publisher' | 'subscriber';
+
+/** An issuer that the hub trusts, with its keys for each role; they are never pooled over issuers. */
+export interface TrustedIssuer {
+  /** Compared byte for byte with `iss`; null for the one of the 0.x directives, which has no id. */
+  readonly id: string | null;
+  readonly publisher: KeySet | null;
+  readonly subscriber: KeySet | null;
+}
+
+/** The issuer, the role and the keys that a token is verified with. */
+export interface Voucher {
+  readonly issuer: TrustedIssuer;
+  readonly keys: KeySet;
+  /** Equal as long as this issuer, role and key configuration stay. Not for printing. */
+  readonly identity: string;
+}
+
+export function voucherOf(issuer: TrustedIssuer, role: Role): Voucher | null {
+  const keys = issuer[role];
+  if (keys === null) return null;
+  const identity = hash('sha256', JSON.stringify([issuer.id, role, keys.identity]));
+  return { issuer, keys, identity };
+}
+
+/**
+ * The issuer that a token names. A 0.x token names none, or one that nobody configured; it belongs
+ * to the issuer of the 0.x directives, else to the only one there is.
+ */
+export function findIssuer(
+  issuers: readonly TrustedIssuer[],
+  { claims }: UnverifiedToken,
+  legacy: boolean,
+): { readonly issuer: TrustedIssuer | null; readonly check: Check } {
+  const { iss } = claims;
+  const named = issuers.find(({ id }) => id !== null && id === iss);
+  const nameless =
+    issuers.find(({ id }) => id === null) ?? (issuers.length === 1 ? issuers[0] : null);
+  const mayBeNameless = legacy && stringOrAbsent(iss) !== undefined;
+  const issuer = named ?? (mayBeNameless ? nameless : null) ?? null;
+  const check: Check = {
+    check: 'iss',
+    passed: issuer !== null,
+    expected: issuers.flatMap(({ id }) => (id === null ? [] : [show(id)])).join(' or ') || 'none',
+    found: show(iss),
+    cure: 'declare the issuer in the Hubfile exactly as the token spells it, or correct "iss"',
+  };
+  return { issuer, check };
+}
+
+export function checkRole(voucher: Voucher | null, issuer: TrustedIssuer, role: Role): Check {
+  return {
+    check: 'role',
+    passed: voucher !== null,
+    expected: `an issuer with a ${role} key`,
+    found: show(issuer.id ?? undefined),
+    cure: `add ${role} { jwt … } to this issuer, or use a token of another one`,
+  };
+}
+
+/** The configuration chooses the algorithm, never the token (RFC 8725 §3.1). */
+export function checkAlgorithm({ header }: UnverifiedToken, { keys }: Voucher): Check {
+  const { alg } = header;
+  return {
+    check: 'alg',
+    passed: typeof alg === 'string' && keys.algorithms.includes(alg),
+    expected: keys.algorithms.join(' or '),
+    found: show(alg),
+    cure: 'sign with that algorithm, or configure the one of the key beside it',
+  };
+}
+
+/** Whether one of the issuer's keys for the role made the signature. Call it after {@link checkAlgorithm}. */
+export async function checkSignature(token: UnverifiedToken, { keys }: Voucher): Promise<Check> {
+  const { alg, kid } = token.header;
+  const hint = stringOrAbsent(kid);
+  const candidates =
+    typeof alg === 'string' && hint !== undefined ? await keys.find({ alg, kid: hint }) : [];
+  const passed = typeof alg === 'string' && (await isSignedByOne(token.text, candidates, alg));
+  return {
+    check: 'signature',
+    passed,
+    expected: 'a signature by a key of the issuer for this role',
+    found: describeSignature(passed, candidates.length, kid),
+    cure:
+      candidates.length > 0
+        ? 'check that the key is the counterpart of the one that signs, and meant for this role'
+        : 'check that the issuer publishes the key that signs, with that "kid" and algorithm',
+  };
+}
+
+function describeSignature(passed: boolean, candidates: number, kid: unknown): string {
+  if (passed) return 'one';
+  return candidates > 0
+    ? `another signature (keys tried: ${candidates}, kid ${show(kid)})`
+    : `no key for kid ${show(kid)}`;
+}
+
+async function isSignedByOne(
+  token: string,
+  keys: readonly KeyMaterial[],
+  algorithm: string,
+): Promise<boolean> {
+  for (const key of keys) {
+    try {
+      await compactVerify(token, key, { algorithms: [algorithm] });
+      return true;
+    } catch {
+      // Whatever the reason, this key does not vouch for the token; the next one may.
+    }
+  }
+  return false;
+}

@@ -1,0 +1,87 @@
+import { RE2JS } from 're2js';
+import type { JsonValue, SubscribeGrant } from '../hub/grants.ts';
+import { type GrantMatcher, MAX_MATCHER_BYTES } from '../hub/matcher.ts';
+import { hasForbiddenCharacters } from '../hub/topic.ts';
+import { grantMatcher, malformed } from './authorization-details.ts';
+import type { LegacyClaimReader } from './legacy-reader.ts';
+import { isJsonObject } from './strict-json.ts';
+
+/** Entries of each list. */
+const MAX_ENTRIES = 1000;
+
+type Context = Parameters<LegacyClaimReader>[2];
+type LegacyMatchType = 'exact' | 'urlpattern' | 'regexp';
+
+/** As 0.x writes them, and as 1.0 does. */
+const MATCH_TYPES: ReadonlyMap<JsonValue, LegacyMatchType> = new Map([
+  ['Exact', 'exact'],
+  ['URLPattern', 'urlpattern'],
+  ['Regexp', 'regexp'],
+  ['exact', 'exact'],
+  ['urlpattern', 'urlpattern'],
+]);
+
+/**
+ * The claim of a 0.x token: `{publish: […], subscribe: […], payload}` with entries
+ * `{match, matchType, payload}`. Loaded only under `--conditions=deprecated_claim`.
+ */
+export const readLegacyClaim: LegacyClaimReader | null = (claim, name, context) => {
+  if (claim === undefined || claim === null) return { publish: [], subscribe: [] };
+  if (!isJsonObject(claim)) throw malformed(name, 'an object', claim);
+  const publish = readEntries(claim['publish'], `${name}.publish`, context);
+  const { payload } = claim;
+  const grants = {
+    publish: publish.flatMap(({ matchers }) => matchers),
+    subscribe: readEntries(claim['subscribe'], `${name}.subscribe`, context),
+  };
+  return payload === undefined ? grants : { ...grants, fallbackPayload: payload };
+};
+
+function readEntries(
+  list: JsonValue | undefined,
+  where: string,
+  context: Context,
+): readonly SubscribeGrant[] {
+  if (list === undefined || list === null) return [];
+  if (!Array.isArray(list)) throw malformed(where, 'an array', list);
+  if (list.length > MAX_ENTRIES) {
+    throw malformed(where, `at most ${MAX_ENTRIES} entries`, list.length);
+  }
+  return list.map((entry, index) => readEntry(entry, `${where}[${index}]`, context));
+}
+
+function readEntry(entry: JsonValue, where: string, context: Context): SubscribeGrant {
+  if (!isJsonObject(entry)) throw malformed(where, 'an object {"match": …}', entry);
+  const { match, matchType, match_type: modernType, payload } = entry;
+  if (typeof match !== 'string' || match === '') {
+    throw malformed(`${where}.match`, 'a non-empty string', match);
+  }
+  const written = matchType ?? modernType ?? 'Exact';
+  const type = MATCH_TYPES.get(written);
+  if (type === undefined) {
+    throw malformed(`${where}.matchType`, '"Exact", "URLPattern" or "Regexp"', written);
+  }
+  const matcher =
+    type === 'regexp' && match !== '*'
+      ? regexpMatcher(match, where)
+      : grantMatcher({ match, matchType: type === 'regexp' ? 'exact' : type }, where, context);
+  return payload === undefined ? { matchers: [matcher] } : { matchers: [matcher], payload };
+}
+
+/** Matches the whole topic, in linear time. */
+function regexpMatcher(text: string, where: string): GrantMatcher {
+  if (hasForbiddenCharacters(text) || Buffer.byteLength(text) > MAX_MATCHER_BYTES) {
+    const limit = `at most ${MAX_MATCHER_BYTES} bytes without control characters`;
+    throw malformed(`${where}.match`, limit, text);
+  }
+  const pattern = compileRegexp(text, where);
+  return { kind: 'predicate', spec: null, test: (topic) => pattern.matches(topic) };
+}
+
+function compileRegexp(text: string, where: string): RE2JS {
+  try {
+    return RE2JS.compile(text);
+  } catch {
+    throw malformed(`${where}.match`, 'a regular expression in RE2 syntax', text);
+  }
+}

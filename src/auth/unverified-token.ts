@@ -1,0 +1,71 @@
+import type { JsonValue } from '../hub/grants.ts';
+import { type Check, InvalidTokenError } from './diagnosis.ts';
+import { isJsonObject, type JsonObject, parseStrictJson } from './strict-json.ts';
+
+/** Longest token in bytes, however it is sent. */
+export const MAX_TOKEN_BYTES = 65_536;
+
+const BASE64URL = /^[A-Za-z0-9_-]+$/;
+
+/** What a token says of itself, before anything of it is believed. */
+export interface UnverifiedToken {
+  readonly text: string;
+  readonly header: JsonObject;
+  readonly claims: JsonObject;
+}
+
+/**
+ * Takes a compact JWS apart (RFC 7515 §3.1).
+ *
+ * @throws InvalidTokenError
+ */
+export function parseToken(text: string): UnverifiedToken {
+  const bytes = Buffer.byteLength(text);
+  if (bytes > MAX_TOKEN_BYTES) {
+    throw misshapen(`at most ${MAX_TOKEN_BYTES} bytes`, `${bytes} bytes`, 'put less into it');
+  }
+  const parts = text.split('.', 6);
+  const [header, claims, signature] = parts;
+  if (parts.length !== 3 || header === undefined || claims === undefined) {
+    const cure = 'send a signed JWT; encrypted ones (five parts) are not access tokens here';
+    throw misshapen('three parts with dots between them', `${parts.length} parts`, cure);
+  }
+  if (signature === '') {
+    throw misshapen('a signature', 'none', 'sign the token; "alg": "none" is never accepted');
+  }
+  if (!parts.every((part) => BASE64URL.test(part))) {
+    throw misshapen('base64url without padding', 'other characters', 'look for a truncated token');
+  }
+  return { text, header: readPart(header, 'header'), claims: readPart(claims, 'claims') };
+}
+
+/** Members that the standard lets a token demand and that hubgate does not know (RFC 7515 §4.1.11). */
+export function checkCritical({ header }: UnverifiedToken): Check {
+  return {
+    check: 'crit',
+    passed: header['crit'] === undefined,
+    expected: 'no critical header',
+    found: header['crit'] === undefined ? 'none' : 'one',
+    cure: 'issue the token without "crit"',
+  };
+}
+
+/** The member when it is a string, null when it is absent, undefined for anything else. */
+export function stringOrAbsent(value: JsonValue | undefined): string | null | undefined {
+  if (value === undefined) return null;
+  return typeof value === 'string' ? value : undefined;
+}
+
+function readPart(part: string, name: string): JsonObject {
+  const value = parseStrictJson(Buffer.from(part, 'base64url'));
+  if (isJsonObject(value)) return value;
+  throw misshapen(
+    `a ${name} part that is one JSON object in UTF-8, no member of it twice`,
+    'something else',
+    'correct the library that issues the token',
+  );
+}
+
+function misshapen(expected: string, found: string, cure: string): InvalidTokenError {
+  return new InvalidTokenError({ check: 'shape', expected, found, cure });
+}

@@ -1,0 +1,172 @@
+import { hash } from 'node:crypto';
+import { readLegacyClaim } from '#legacy-claim';
+import type { Grants } from '../hub/grants.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { type GrantContext, readAuthorizationDetails } from './authorization-details.ts';
+import {
+  checkAudience,
+  checkClaimTypes,
+  checkExpiry,
+  checkNotBefore,
+  checkType,
+} from './claim-checks.ts';
+import { demand } from './diagnosis.ts';
+import {
+  checkAlgorithm,
+  checkRole,
+  checkSignature,
+  findIssuer,
+  type Role,
+  type TrustedIssuer,
+  type Voucher,
+  voucherOf,
+} from './issuer.ts';
+import {
+  checkCritical,
+  MAX_TOKEN_BYTES,
+  parseToken,
+  type UnverifiedToken,
+} from './unverified-token.ts';
+import { VerifiedTokens } from './verified-tokens.ts';
+
+export { type Diagnosis, InvalidTokenError } from './diagnosis.ts';
+export type { Role, TrustedIssuer } from './issuer.ts';
+
+/** A token that has passed every check. */
+export interface AccessToken {
+  readonly grants: Grants;
+  /** null: never, with 0.x tokens only. */
+  readonly expiresAtMs: number | null;
+  /** As the token spells it; empty for a 0.x token without one. */
+  readonly issuer: string;
+  readonly tokenId: string | null;
+  /** One of {@link TokenVerifier.vouchers}. Not for printing. */
+  readonly vouchedBy: string;
+}
+
+export interface TokenVerifierOptions extends GrantContext {
+  readonly issuers: readonly TrustedIssuer[];
+  readonly clock: Clock;
+  /** Accepts 0.x tokens by the claim of that name, if this build can read them; null does not. */
+  readonly legacyClaim: string | null;
+}
+
+/** Decides which tokens are accepted, and what they allow. */
+export interface TokenVerifier {
+  /** Whether any issuer has a key for the role. */
+  readonly roles: Readonly<Record<Role, boolean>>;
+  /**
+   * All that can vouch for a token. A stream whose voucher is missing after a reload is one whose
+   * issuer or key was removed.
+   */
+  readonly vouchers: ReadonlySet<string>;
+  /** Whether 0.x tokens are accepted: asked for, and this build can read them. */
+  readonly acceptsLegacy: boolean;
+  /**
+   * Verifies a token; one that was seen before is answered without a promise.
+   *
+   * @param audience the hub's identity for this request; empty when there is none
+   * @throws InvalidTokenError (or rejects with it)
+   */
+  verify(token: string, role: Role, audience: string): AccessToken | Promise<AccessToken>;
+}
+
+export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
+  const { issuers, clock } = options;
+  const verified = new VerifiedTokens<AccessToken>();
+
+  const verifyNew = async (
+    text: string,
+    role: Role,
+    audience: string,
+    digest: string,
+  ): Promise<AccessToken> => {
+    const token = parseToken(text);
+    const legacy = isLegacy(token, options);
+    demand(checkType(token, legacy));
+    demand(checkCritical(token));
+    const voucher = requireVoucher(issuers, token, role, legacy);
+    demand(checkAlgorithm(token, voucher));
+    const signature = await checkSignature(token, voucher);
+    // The keys that were just used may have been fetched for this token.
+    const { generation } = voucher.keys;
+    demand(signature);
+    demand(checkAudience(token, audience, legacy));
+    demand(checkExpiry(token, clock.now(), legacy));
+    demand(checkNotBefore(token, clock.now()));
+    demand(checkClaimTypes(token));
+    const accepted = describe(token, readGrants(token, options, legacy), voucher);
+    verified.add(digest, accepted, text.length, voucher.keys, generation);
+    return accepted;
+  };
+
+  return {
+    roles: {
+      publisher: issuers.some(({ publisher }) => publisher !== null),
+      subscriber: issuers.some(({ subscriber }) => subscriber !== null),
+    },
+    vouchers: new Set(
+      issuers.flatMap((issuer) =>
+        (['publisher', 'subscriber'] as const).flatMap(
+          (role) => voucherOf(issuer, role)?.identity ?? [],
+        ),
+      ),
+    ),
+    acceptsLegacy: acceptsLegacy(options),
+    verify(text, role, audience) {
+      // Too long to be accepted, so too long to be digested.
+      if (text.length > MAX_TOKEN_BYTES) return verifyNew(text, role, audience, '');
+      const digest = hash('sha256', `${role} ${audience} ${text}`, 'base64url');
+      return verified.get(digest, clock.now()) ?? verifyNew(text, role, audience, digest);
+    },
+  };
+}
+
+/** Whether a token is read as a 0.x one: with `authorization_details` it is modern, come what may. */
+export function isLegacy({ claims }: UnverifiedToken, options: LegacyOptions): boolean {
+  return acceptsLegacy(options) && claims['authorization_details'] === undefined;
+}
+
+/** @throws InvalidTokenError */
+export function readGrants(
+  { claims }: UnverifiedToken,
+  options: GrantContext & LegacyOptions,
+  legacy: boolean,
+): Grants {
+  const { legacyClaim } = options;
+  if (legacy && legacyClaim !== null && readLegacyClaim !== null) {
+    return readLegacyClaim(claims[legacyClaim], legacyClaim, options);
+  }
+  return readAuthorizationDetails(claims['authorization_details'], options);
+}
+
+type LegacyOptions = Pick<TokenVerifierOptions, 'legacyClaim'>;
+
+function acceptsLegacy({ legacyClaim }: LegacyOptions): boolean {
+  return legacyClaim !== null && readLegacyClaim !== null;
+}
+
+function requireVoucher(
+  issuers: readonly TrustedIssuer[],
+  token: UnverifiedToken,
+  role: Role,
+  legacy: boolean,
+): Voucher {
+  const { issuer, check } = findIssuer(issuers, token, legacy);
+  demand(check);
+  const voucher = issuer === null ? null : voucherOf(issuer, role);
+  if (issuer !== null) demand(checkRole(voucher, issuer, role));
+  if (voucher === null) throw new TypeError('a check that failed did not throw');
+  return voucher;
+}
+
+function describe(token: UnverifiedToken, grants: Grants, voucher: Voucher): AccessToken {
+  const { exp, iss, jti } = token.claims;
+  return {
+    grants,
+    expiresAtMs: typeof exp === 'number' ? exp * 1000 : null,
+    issuer: typeof iss === 'string' ? iss : '',
+    tokenId: typeof jti === 'string' ? jti : null,
+    vouchedBy: voucher.identity,
+  };
+}
