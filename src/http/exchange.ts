@@ -1,0 +1,120 @@
+import type { IncomingMessage } from 'node:http';
+import type { ServerHttp2Stream } from 'node:http2';
+import type { Duplex, Readable, Writable } from 'node:stream';
+import type { Logger } from '../kernel/log.ts';
+import type { HeaderList } from './header-list.ts';
+
+/**
+ * One request and its response, the same over HTTP/1.1 and HTTP/2. Handlers see nothing of the
+ * protocol beneath: fields that HTTP/2 forbids, body-less statuses and the bytes of the head are
+ * the business of the implementation.
+ */
+export interface Exchange {
+  /** Unique per request; in the log and in `X-Request-Id` of error answers. */
+  readonly id: string;
+  readonly log: Logger;
+  /** The connection's own scheme; forwarded headers never change it. */
+  readonly scheme: 'http' | 'https';
+  readonly httpVersion: '1.0' | '1.1' | '2.0';
+  readonly method: string;
+  /** `Host` or `:authority` as sent; empty when the request had none. */
+  readonly host: string;
+  /** Path and query as sent, still encoded. */
+  readonly originalTarget: string;
+  /** Path and query as rewritten so far. */
+  target: string;
+  /** Fields of the request. Handlers may change them; the HTTP/2 pseudo fields are not in it. */
+  readonly headers: HeaderList;
+  readonly remoteAddress: string;
+  readonly remotePort: number;
+  /** The address of the client behind trusted proxies; else `remoteAddress`. */
+  readonly clientAddress: string;
+  /** Body of the request. Ends at once when there is none. Handlers may put a limiting one before it. */
+  body: Readable;
+  /** False when the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
+  readonly hasBody: boolean;
+  /** Trailer fields of the request; complete once `body` has ended. */
+  trailers(): HeaderList;
+  /** Aborted when the client leaves before the response is complete. */
+  readonly signal: AbortSignal;
+  /** Values of `{…}` placeholders that handlers left for later ones. */
+  readonly variables: Map<string, string>;
+
+  /** What the client wants to switch to; null for an ordinary request. */
+  readonly upgrade: UpgradeRequest | null;
+  /**
+   * Hands the connection of an HTTP/1.1 upgrade to the caller, who writes the head himself: it has
+   * passed the head transforms, body wrappers apart. The exchange counts as begun.
+   *
+   * @throws HubgateError `response-begun` when a head has been sent before
+   */
+  takeOver(head: ResponseHead): void;
+
+  /** True once the head of the response is on its way. */
+  readonly begun: boolean;
+  /** Status sent; 0 before. */
+  readonly status: number;
+  /** Changes the head just before it is sent. The last registered runs first. */
+  onHead(transform: HeadTransform): void;
+  /** Keeps a field from the client, in informational responses, the head and the trailers alike. */
+  withhold(name: string): void;
+  /** Sends a 1xx response; 101 is not one of them. */
+  inform(status: number, headers: HeaderList): void;
+  /**
+   * Sends the head and returns where the body goes; the head leaves at once, not with the first
+   * byte of the body. For HEAD, 204 and 304 what is written is discarded.
+   *
+   * @throws HubgateError `response-begun` when the head has been sent before
+   */
+  begin(head: ResponseHead): Writable;
+  /** Trailer fields, to be called before the body ends. Dropped where the protocol cannot carry them. */
+  end(body: Writable, trailers: HeaderList): void;
+  /** Breaks the response off, so that the client cannot take it for complete. */
+  abort(): void;
+}
+
+/** An HTTP/1.1 `Upgrade`, or an HTTP/2 extended CONNECT (RFC 8441). */
+export type UpgradeRequest =
+  | {
+      readonly kind: 'http1';
+      readonly request: IncomingMessage;
+      readonly socket: Duplex;
+      /** What the client sent right after its head. */
+      readonly head: Buffer;
+    }
+  | { readonly kind: 'http2'; readonly protocol: string; readonly stream: ServerHttp2Stream };
+
+export interface ResponseHead {
+  status: number;
+  readonly headers: HeaderList;
+  /** `upstream` for the site's pages, of the proxied app or from files; `gateway` for all of our own. */
+  readonly source: 'upstream' | 'gateway';
+}
+
+/**
+ * Changes a head; may return a function that wraps the body (for compression). One that needs an
+ * answer from elsewhere returns a promise: the head and the body wait for it, and it must not
+ * reject. A connection that is taken over waits for nobody.
+ */
+export type HeadTransform = (head: ResponseHead) => BodyWrapper | Promise<void> | undefined;
+
+/** Takes where the encoded bytes go and returns where the plain bytes are written. */
+export type BodyWrapper = (body: Writable) => Writable;
+
+/** Answers the exchange, or passes it on. Throwing an {@link HttpError} answers with its status. */
+export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
+
+/** Runs the handlers after this one; resolves when one of them has answered or the last passed. */
+export type Next = () => Promise<void>;
+
+/**
+ * Replaces the `{…}` placeholders of a text by what this exchange makes of them; those of the
+ * response only where its fields are given. Each value goes through `encode`, if that is given;
+ * the text around the placeholders does not.
+ */
+export type Expand = (
+  template: string,
+  exchange: Exchange,
+  response?: HeaderList,
+  encode?: (value: string) => string,
+) => string;

@@ -1,0 +1,83 @@
+import { BlockList, isIP } from 'node:net';
+import { PRIVATE_RANGES } from '../config/private-ranges.ts';
+import { HubgateError } from '../kernel/error.ts';
+import type { HeaderList } from './header-list.ts';
+
+/** Tells whether an IP address belongs to a set. Anything that is no address does not. */
+export type AddressSet = (address: string) => boolean;
+
+/** Entries of the client address fields that are looked at; a client chooses their number. */
+const MAX_FORWARDED_ENTRIES = 64;
+
+/**
+ * A set of CIDR ranges, single addresses and `private_ranges`.
+ *
+ * @throws HubgateError `invalid-address-range`
+ */
+export function addressSet(ranges: readonly string[]): AddressSet {
+  if (ranges.length === 0) return () => false;
+  const list = new BlockList();
+  for (const range of ranges) {
+    for (const one of range === 'private_ranges' ? PRIVATE_RANGES : [range]) addRange(list, one);
+  }
+  return (address) => {
+    // BlockList answers false for what it cannot parse, but only isIP parses strictly.
+    const version = isIP(address);
+    return version !== 0 && list.check(address, version === 6 ? 'ipv6' : 'ipv4');
+  };
+}
+
+function addRange(list: BlockList, range: string): void {
+  const slash = range.indexOf('/');
+  const address = slash === -1 ? range : range.slice(0, slash);
+  const version = isIP(address);
+  const bits = version === 6 ? 128 : 32;
+  const prefix = slash === -1 ? String(bits) : range.slice(slash + 1);
+  if (version === 0 || !/^\d{1,3}$/.test(prefix) || Number(prefix) > bits) {
+    throw new HubgateError(
+      'invalid-address-range',
+      `"${range}" is no address range: write an IP address, a CIDR range such as 10.0.0.0/8, or private_ranges`,
+    );
+  }
+  list.addSubnet(address, Number(prefix), version === 6 ? 'ipv6' : 'ipv4');
+}
+
+/**
+ * The address of the client behind trusted proxies: in the first of `fields` that is present, the
+ * first address from the right that is not itself trusted. What stands left of it is hearsay. The
+ * peer's own address when the peer is not trusted or an entry is no address.
+ */
+export function clientAddress(
+  peer: string,
+  headers: HeaderList,
+  trusted: AddressSet,
+  fields: readonly string[],
+): string {
+  if (!trusted(peer)) return peer;
+  let client = peer;
+  for (const field of fields) {
+    const entries = headers.getAll(field).flatMap((value) => value.split(','));
+    if (entries.length === 0) continue;
+    for (const entry of entries.reverse().slice(0, MAX_FORWARDED_ENTRIES)) {
+      const address = addressOf(entry.trim());
+      if (address === null) return client;
+      client = address;
+      if (!trusted(address)) return client;
+    }
+    return client;
+  }
+  return client;
+}
+
+/** `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]` and `[2001:db8::1]:4711`. */
+function addressOf(entry: string): string | null {
+  if (isIP(entry) !== 0) return entry;
+  const withPort = /^(?:\[([^\]]+)\]|([\d.]+))(?::\d{1,5})?$/.exec(entry);
+  const address = withPort?.[1] ?? withPort?.[2] ?? '';
+  return isIP(address) === 0 ? null : address;
+}
+
+/** Removes what only a proxy may say: `Forwarded` and every `X-Forwarded-*`. */
+export function dropForwardedFields(headers: HeaderList): void {
+  headers.deleteWhere((key) => key === 'forwarded' || key.startsWith('x-forwarded-'));
+}

@@ -1,0 +1,145 @@
+/**
+ * The fields of one message in order, names compared without case and kept as they were written.
+ * Values are byte strings: one character per byte of the wire, as Node reads and writes them. Use
+ * {@link utf8Field} to put text into a field and {@link fieldUtf8} to read text from one.
+ */
+export class HeaderList implements Iterable<readonly [name: string, value: string]> {
+  readonly #names: string[] = [];
+  readonly #keys: string[] = [];
+  readonly #values: string[] = [];
+
+  /** From the alternating names and values of Node's `rawHeaders`. */
+  static fromRaw(raw: readonly string[]): HeaderList {
+    const list = new HeaderList();
+    for (let i = 0; i + 1 < raw.length; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
+    return list;
+  }
+
+  static of(fields: Readonly<Record<string, string | readonly string[]>>): HeaderList {
+    const list = new HeaderList();
+    for (const [name, value] of Object.entries(fields)) {
+      if (typeof value === 'string') list.append(name, value);
+      else for (const one of value) list.append(name, one);
+    }
+    return list;
+  }
+
+  /** The value of the first field of that name. */
+  get(name: string): string | undefined {
+    const index = this.#keys.indexOf(name.toLowerCase());
+    return index === -1 ? undefined : this.#values[index];
+  }
+
+  /** The values of all fields of that name, in order. */
+  getAll(name: string): string[] {
+    const key = name.toLowerCase();
+    return this.#values.filter((_, index) => this.#keys[index] === key);
+  }
+
+  /** All values of that name as one list (RFC 9110 §5.3). Not for `Set-Cookie`. */
+  combined(name: string): string | undefined {
+    const values = this.getAll(name);
+    return values.length === 0 ? undefined : values.join(', ');
+  }
+
+  has(name: string): boolean {
+    return this.#keys.includes(name.toLowerCase());
+  }
+
+  append(name: string, value: string): void {
+    this.#names.push(name);
+    this.#keys.push(name.toLowerCase());
+    this.#values.push(value);
+  }
+
+  /** Replaces all fields of that name by one, at the place of the first. */
+  set(name: string, value: string): void {
+    const index = this.#keys.indexOf(name.toLowerCase());
+    if (index === -1) {
+      this.append(name, value);
+      return;
+    }
+    this.#values[index] = value;
+    this.#deleteFrom(name, index + 1);
+  }
+
+  /** Removes all fields of that name. */
+  delete(name: string): void {
+    this.#deleteFrom(name, 0);
+  }
+
+  /** Removes the fields for whose lower-case name `condition` holds. */
+  deleteWhere(condition: (key: string, value: string) => boolean): void {
+    for (let i = this.#keys.length - 1; i >= 0; i -= 1) {
+      if (condition(this.#keys[i] ?? '', this.#values[i] ?? '')) this.#remove(i);
+    }
+  }
+
+  /** Replaces each value by what `change` makes of it. */
+  mapValues(change: (key: string, value: string) => string): void {
+    for (let i = 0; i < this.#keys.length; i += 1) {
+      this.#values[i] = change(this.#keys[i] ?? '', this.#values[i] ?? '');
+    }
+  }
+
+  clone(): HeaderList {
+    return HeaderList.fromRaw(this.toRaw());
+  }
+
+  *[Symbol.iterator](): Iterator<readonly [string, string]> {
+    for (let i = 0; i < this.#names.length; i += 1) {
+      yield [this.#names[i] ?? '', this.#values[i] ?? ''];
+    }
+  }
+
+  /** Alternating names and values, as Node's `writeHead` takes them. */
+  toRaw(): string[] {
+    const raw: string[] = [];
+    for (let i = 0; i < this.#names.length; i += 1) {
+      raw.push(this.#names[i] ?? '', this.#values[i] ?? '');
+    }
+    return raw;
+  }
+
+  /** Lower-case names with their values, several kept apart. */
+  toRecord(): Record<string, string | string[]> {
+    const record: Record<string, string | string[]> = Object.create(null);
+    for (let i = 0; i < this.#keys.length; i += 1) {
+      const key = this.#keys[i] ?? '';
+      const value = this.#values[i] ?? '';
+      const present = record[key];
+      if (present === undefined) record[key] = value;
+      else if (typeof present === 'string') record[key] = [present, value];
+      else present.push(value);
+    }
+    return record;
+  }
+
+  #deleteFrom(name: string, start: number): void {
+    const key = name.toLowerCase();
+    for (let i = this.#keys.length - 1; i >= start; i -= 1) {
+      if (this.#keys[i] === key) this.#remove(i);
+    }
+  }
+
+  #remove(index: number): void {
+    this.#names.splice(index, 1);
+    this.#keys.splice(index, 1);
+    this.#values.splice(index, 1);
+  }
+}
+
+/** Text as the byte string of a field value: its UTF-8 bytes. */
+export function utf8Field(text: string): string {
+  return Buffer.from(text, 'utf8').toString('latin1');
+}
+
+/** The text of a byte string that holds UTF-8; undefined when it does not. */
+export function fieldUtf8(value: string): string | undefined {
+  const bytes = Buffer.from(value, 'latin1');
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}

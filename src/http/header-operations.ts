@@ -1,0 +1,78 @@
+import type { HeaderOperation } from '../config/config.ts';
+import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
+import { compilePattern } from './pattern.ts';
+
+/** Changes the fields of one message; `expand` replaces the placeholders of values. */
+export type ApplyOperations = (headers: HeaderList, expand: (template: string) => string) => void;
+
+/** The gateway frames messages itself: a configured length would desynchronise the connection. */
+const FRAMING = new Set([
+  'connection',
+  'content-length',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+// The gateway would refuse to send these bytes; a placeholder may bring them in.
+// oxlint-disable-next-line no-control-regex
+const FORBIDDEN_BYTES = /[\0-\x08\x0a-\x1f\x7f]/g;
+
+/**
+ * The lines of a `header`, `request_header`, `header_up` or `header_down` block, in their order.
+ * Operations on fields that frame the message do nothing.
+ *
+ * @throws HubgateError `invalid-pattern`
+ */
+export function compileOperations(operations: readonly HeaderOperation[]): ApplyOperations {
+  const steps = operations.filter((one) => !FRAMING.has(one.name.toLowerCase())).map(compileOne);
+  return (headers, expand) => {
+    for (const step of steps) step(headers, expand);
+  };
+}
+
+function compileOne(operation: HeaderOperation): ApplyOperations {
+  const { name } = operation;
+  switch (operation.kind) {
+    case 'set':
+      return (headers, expand) => headers.set(name, fieldValue(expand(operation.value)));
+    case 'add':
+      return (headers, expand) => headers.append(name, fieldValue(expand(operation.value)));
+    case 'default':
+      return (headers, expand) => {
+        if (!headers.has(name)) headers.append(name, fieldValue(expand(operation.value)));
+      };
+    case 'delete':
+      return deletion(name.toLowerCase());
+    case 'replace': {
+      const pattern = compilePattern(operation.pattern);
+      const wanted = wildcard(name.toLowerCase());
+      return (headers, expand) => {
+        const replacement = expand(operation.replacement);
+        headers.mapValues((key, value) => {
+          if (!wanted(key)) return value;
+          return fieldValue(pattern.replace(fieldUtf8(value) ?? value, replacement));
+        });
+      };
+    }
+  }
+}
+
+function deletion(name: string): ApplyOperations {
+  if (!name.includes('*')) return (headers) => headers.delete(name);
+  const wanted = wildcard(name);
+  return (headers) => headers.deleteWhere((key) => wanted(key) && !FRAMING.has(key));
+}
+
+function wildcard(name: string): (key: string) => boolean {
+  if (!name.includes('*')) return (key) => key === name;
+  const literal = name.replaceAll('*', '');
+  if (name.startsWith('*') && name.endsWith('*')) return (key) => key.includes(literal);
+  if (name.startsWith('*')) return (key) => key.endsWith(literal);
+  return (key) => key.startsWith(literal);
+}
+
+/** Text as a field value that can be sent whatever it holds. */
+export function fieldValue(text: string): string {
+  return utf8Field(text).replace(FORBIDDEN_BYTES, ' ');
+}

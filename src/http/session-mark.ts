@@ -1,0 +1,44 @@
+import { randomBytes } from 'node:crypto';
+import type { Exchange } from './exchange.ts';
+
+/**
+ * A browser gets a mark together with its access token: a random name that means nothing, in a
+ * cookie for the whole site. The token itself travels to the hub's path only, so the mark is how
+ * the gateway recognises, when the app logs a user out, which streams that browser has opened.
+ */
+const MARK = /^[A-Za-z0-9_-]{22}$/;
+
+/** The name of the cookie that goes with an access-token cookie. */
+export function sessionCookieName(cookieName: string): string {
+  return `${cookieName}_session`;
+}
+
+/** 128 random bits: nobody can name a session that is not his. */
+export function newSessionMark(): string {
+  return randomBytes(16).toString('base64url');
+}
+
+/** The mark that {@link takeSessionMark} has found. */
+export function sessionMark(exchange: Exchange, cookieName: string): string | null {
+  return exchange.variables.get(variable(cookieName)) ?? null;
+}
+
+/** Takes the mark out of the request, so that the app never sees it, and keeps it for later. */
+export function takeSessionMark(exchange: Exchange, cookieName: string): void {
+  const name = sessionCookieName(cookieName);
+  exchange.headers.mapValues((key, value) => {
+    if (key !== 'cookie' || !value.includes(name)) return value;
+    const others = value.split(';').filter((pair) => {
+      const [pairName = '', mark = ''] = pair.split('=', 2);
+      if (pairName.trim() !== name) return true;
+      if (MARK.test(mark.trim())) exchange.variables.set(variable(cookieName), mark.trim());
+      return false;
+    });
+    return others.join(';').trimStart();
+  });
+  exchange.headers.deleteWhere((key, value) => key === 'cookie' && value === '');
+}
+
+function variable(cookieName: string): string {
+  return `hub.session.${cookieName}`;
+}
