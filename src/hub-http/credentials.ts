@@ -1,0 +1,42 @@
+import type { Exchange } from '../http/exchange.ts';
+
+/** How a request presents its token. */
+export type Credential =
+  | { readonly kind: 'none' }
+  /** A malformed `Authorization` (RFC 6750 §3.1 `invalid_request`). */
+  | { readonly kind: 'malformed' }
+  | { readonly kind: 'token'; readonly token: string; readonly via: 'header' | 'cookie' | 'query' };
+
+export const NO_CREDENTIAL: Credential = { kind: 'none' };
+
+/** The header decides when there is one, even a bad one; then the cookie. */
+export function credentialOf(exchange: Exchange, cookieName: string): Credential {
+  return headerCredential(exchange) ?? cookieCredential(exchange, cookieName) ?? NO_CREDENTIAL;
+}
+
+export function headerCredential(exchange: Exchange): Credential | null {
+  const [field, ...others] = exchange.headers.getAll('authorization');
+  if (field === undefined) return null;
+  return others.length > 0 ? { kind: 'malformed' } : bearer(field);
+}
+
+function bearer(field: string): Credential {
+  const scheme = field.slice(0, 7).toLowerCase();
+  if (scheme !== 'bearer ' || field.length === 7) return { kind: 'malformed' };
+  return { kind: 'token', token: field.slice(7), via: 'header' };
+}
+
+/** The first cookie of that name whose value has no byte that RFC 6265 §4.1.1 forbids. */
+export function cookieCredential(exchange: Exchange, name: string): Credential | null {
+  for (const field of exchange.headers.getAll('cookie')) {
+    for (const pair of field.split(';')) {
+      const equals = pair.indexOf('=');
+      if (equals === -1 || pair.slice(0, equals).trim() !== name) continue;
+      const value = pair.slice(equals + 1).trim();
+      // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
+      if (/[\x00-\x1f\x7f-\xff"\\]/.test(value)) continue;
+      return { kind: 'token', token: value, via: 'cookie' };
+    }
+  }
+  return null;
+}

@@ -1,0 +1,56 @@
+import type { KeyMaterial } from '../auth/key.ts';
+import type { TokenVerifier } from '../auth/verify.ts';
+import type { Hub } from '../hub/hub.ts';
+import type { MatcherCache } from '../hub/matcher.ts';
+import type { Profile } from '../hub/profile.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
+
+/** All that the hub's HTTP face knows: the core it speaks for, and the site's settings. */
+export interface HubEndpoint {
+  readonly hub: Hub;
+  readonly profile: Profile;
+  /** Path of the hub, without a trailing slash. */
+  readonly path: string;
+  /** URL against which topics and patterns are resolved. */
+  readonly base: string;
+  readonly detailType: string;
+  readonly cookieName: string;
+  /** Issuers that are authorization servers, in configuration order. */
+  readonly authorizationServers: readonly string[];
+  readonly verifier: TokenVerifier;
+  readonly anonymous: boolean;
+  readonly subscriptions: boolean;
+  /** Whether `HUB/debug/` is served. */
+  readonly debugger: boolean;
+  /** null: no playground. */
+  readonly playground: Playground | null;
+  readonly corsOrigins: readonly string[];
+  readonly publishOrigins: readonly string[];
+  /** Lower-case `scheme://host[:port]`; empty accepts every host. */
+  readonly publicOrigins: readonly string[];
+  readonly resourceIdentifier: string | null;
+  readonly heartbeatMs: number;
+  readonly writeTimeoutMs: number;
+  readonly dispatchTimeoutMs: number;
+  /** 0 means no limit. */
+  readonly maxRequestBodySize: number;
+  readonly maxSubscriberBuffer: number;
+  readonly connections: ConnectionCounter;
+  readonly connectionLimits: ConnectionLimits;
+  readonly matcherCache: MatcherCache;
+  readonly clock: Clock;
+  /** From 0 up to 1; spreads deadlines. */
+  readonly random: () => number;
+}
+
+/** What the playground may sign with: the hub's own HMAC key. Only ever for demonstrations. */
+export interface Playground {
+  /** null when the subscriber key is no HMAC secret: then there is no token to be had. */
+  readonly signer: {
+    readonly issuer: string;
+    readonly key: { readonly algorithm: string; readonly material: KeyMaterial };
+    /** Whether publishers are verified with the same key. */
+    readonly mayPublish: boolean;
+  } | null;
+}

@@ -1,0 +1,79 @@
+import { randomUUID } from 'node:crypto';
+import { mintToken } from '../auth/mint.ts';
+import { answer } from '../http/answer.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { utf8Field } from '../http/header-list.ts';
+import type { HubEndpoint } from './endpoint.ts';
+import { valuesOf, parseQuery } from './form.ts';
+import type { Identity } from './identity.ts';
+import { notFound } from './refusal.ts';
+
+/** 2100-01-01. */
+const EXPIRES_AT_MS = 4_102_444_800_000;
+const EVERYTHING = [{ match: '*', matchType: 'exact' }] as const;
+
+/** `GET HUB/debug/playground-token`: a token for everything, as text. */
+export async function answerPlaygroundToken(
+  exchange: Exchange,
+  endpoint: HubEndpoint,
+  identity: Identity,
+): Promise<void> {
+  const signer = endpoint.playground?.signer ?? null;
+  if (signer === null) throw notFound();
+  const { token } = await mintToken({
+    key: signer.key,
+    keyId: null,
+    issuer: signer.issuer,
+    audience: identity.resource,
+    subject: null,
+    clientId: null,
+    newId: () => `urn:uuid:${randomUUID()}`,
+    issuedAtMs: endpoint.clock.now(),
+    expiresAtMs: EXPIRES_AT_MS,
+    detailType: endpoint.detailType,
+    publish: signer.mayPublish ? EVERYTHING : [],
+    subscribe: EVERYTHING,
+    payload: { playground: true },
+  });
+  answer(exchange, 200, { 'content-type': 'text/plain', 'cache-control': 'no-store' }, token);
+}
+
+/** The paths of the playground outside of the hub's own; false for every other request. */
+export function answerPlayground(exchange: Exchange, endpoint: HubEndpoint, path: string): boolean {
+  if (exchange.method !== 'GET' && exchange.method !== 'HEAD') return false;
+  if (path === '/') answer(exchange, 302, { location: `${endpoint.path}/debug/` });
+  else if (path.startsWith('/playground/')) answerPlaygroundResource(exchange, endpoint);
+  else return false;
+  return true;
+}
+
+/**
+ * `GET /playground/…?body=B&jwt=J`: a page of a pretended app, with its discovery headers and the
+ * cookie that a real app would have asked for.
+ */
+function answerPlaygroundResource(exchange: Exchange, endpoint: HubEndpoint): void {
+  const query = parseQuery(exchange.target);
+  const body = valuesOf(query, 'body')[0] ?? '';
+  const token = valuesOf(query, 'jwt')[0] ?? '';
+  const { profile, path, cookieName } = endpoint;
+  const name = cookieName === profile.cookieName ? '' : `; cookie-name="${cookieName}"`;
+  const value = /^[\w.-]*$/.test(token) ? token : '';
+  const attributes = `Path=${path}; HttpOnly; SameSite=Strict${exchange.scheme === 'https' ? '; Secure' : ''}`;
+  answer(
+    exchange,
+    200,
+    {
+      'content-type': 'application/ld+json',
+      'cache-control': 'no-store',
+      link: [
+        utf8Field(`<${path}>; rel="${profile.relation}"${name}`),
+        `<${exchange.originalTarget}>; rel="self"`,
+      ],
+      'set-cookie':
+        value === ''
+          ? `${cookieName}=; Max-Age=0; ${attributes}`
+          : `${cookieName}=${value}; ${attributes}`,
+    },
+    body,
+  );
+}
