@@ -1,0 +1,113 @@
+import { createHmac } from 'node:crypto';
+import type { BalancingPolicy } from '../config/config.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { Upstream } from './upstreams.ts';
+
+/** Chooses among the upstreams that may take a request; undefined when there is none. */
+export type Balance = (exchange: Exchange, candidates: readonly Upstream[]) => Choice | undefined;
+
+export interface Choice {
+  readonly upstream: Upstream;
+  /** A Set-Cookie value that brings the client back to the same upstream. */
+  readonly cookie?: string;
+}
+
+/** `random` returns numbers from 0 up to but not including 1. */
+export function createBalance(policy: BalancingPolicy, random: () => number): Balance {
+  const anyone: Balance = (_, candidates) => chosen(pickRandom(candidates, random));
+  switch (policy.kind) {
+    case 'random':
+      return anyone;
+    case 'first':
+      return (_, candidates) => chosen(candidates[0]);
+    case 'round_robin':
+      return roundRobin();
+    case 'least_conn':
+      return (_, candidates) => chosen(pickRandom(leastBusy(candidates), random));
+    case 'ip_hash':
+      return (exchange, candidates) => chosen(byHash(exchange.remoteAddress, candidates));
+    case 'client_ip_hash':
+      return (exchange, candidates) => chosen(byHash(exchange.clientAddress, candidates));
+    case 'uri_hash':
+      return (exchange, candidates) => chosen(byHash(exchange.target, candidates));
+    case 'header':
+      return (exchange, candidates) => {
+        const value = exchange.headers.get(policy.name);
+        return value === undefined
+          ? anyone(exchange, candidates)
+          : chosen(byHash(value, candidates));
+      };
+    case 'cookie':
+      return sticky(policy.name, policy.secret?.reveal() ?? '', anyone);
+  }
+}
+
+function roundRobin(): Balance {
+  let turn = -1;
+  return (_, candidates) => {
+    turn = (turn + 1) % Number.MAX_SAFE_INTEGER;
+    return chosen(candidates[turn % candidates.length]);
+  };
+}
+
+/** The cookie holds a keyed hash of the upstream's address, which would otherwise be disclosed. */
+function sticky(name: string, secret: string, fallback: Balance): Balance {
+  const mark = (upstream: Upstream): string =>
+    createHmac('sha256', secret).update(upstream.address.hostport).digest('hex');
+  return (exchange, candidates) => {
+    const wanted = readCookie(exchange, name);
+    const known = candidates.find((upstream) => mark(upstream) === wanted);
+    if (known !== undefined) return { upstream: known };
+    const choice = fallback(exchange, candidates);
+    if (choice === undefined) return undefined;
+    const secure = exchange.scheme === 'https' ? '; Secure' : '';
+    const cookie = `${name}=${mark(choice.upstream)}; Path=/; HttpOnly; SameSite=Lax${secure}`;
+    return { upstream: choice.upstream, cookie };
+  };
+}
+
+function readCookie(exchange: Exchange, name: string): string | undefined {
+  for (const field of exchange.headers.getAll('cookie')) {
+    for (const pair of field.split(';')) {
+      const [key, value] = pair.split('=', 2);
+      if (key?.trim() === name) return value?.trim();
+    }
+  }
+  return undefined;
+}
+
+function leastBusy(candidates: readonly Upstream[]): Upstream[] {
+  const least = Math.min(...candidates.map((upstream) => upstream.inFlight));
+  return candidates.filter((upstream) => upstream.inFlight === least);
+}
+
+function pickRandom(candidates: readonly Upstream[], random: () => number): Upstream | undefined {
+  return candidates[Math.floor(random() * candidates.length)];
+}
+
+/** Rendezvous hashing: an upstream that leaves moves only the keys that were its own. */
+function byHash(key: string, candidates: readonly Upstream[]): Upstream | undefined {
+  let best: Upstream | undefined;
+  let highest = -1;
+  for (const upstream of candidates) {
+    const weight = hash(`${upstream.address.hostport}\n${key}`);
+    if (weight > highest) {
+      highest = weight;
+      best = upstream;
+    }
+  }
+  return best;
+}
+
+/** FNV-1a with the final mix of MurmurHash3, without which similar keys stay together. */
+function hash(text: string): number {
+  let h = 0x811c9dc5;
+  for (let i = 0; i < text.length; i += 1) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+  return (h ^ (h >>> 16)) >>> 0;
+}
+
+function chosen(upstream: Upstream | undefined): Choice | undefined {
+  return upstream === undefined ? undefined : { upstream };
+}

@@ -1,0 +1,71 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { request as httpRequest } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { ServerHttp2Stream } from 'node:http2';
+import type { Exchange } from '../http/exchange.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { ForwardError } from './forward.ts';
+import {
+  awaitSwitch,
+  joinEnds,
+  type Peers,
+  tlsOptions,
+  type UpgradeSink,
+  type UpgradeTarget,
+} from './upgrade-request.ts';
+
+/** RFC 6455 §1.3. */
+const ACCEPT_SUFFIX = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
+
+/** RFC 8441: an extended CONNECT becomes an HTTP/1.1 upgrade. */
+export function switchHttp2(
+  exchange: Exchange,
+  stream: ServerHttp2Stream,
+  target: UpgradeTarget,
+  sink: UpgradeSink,
+): Promise<Peers | null> {
+  const { address, settings } = target;
+  const key = randomBytes(16).toString('base64');
+  const fields = target.headers.clone();
+  fields.set('Connection', 'Upgrade');
+  fields.set('Upgrade', 'websocket');
+  fields.set('Sec-WebSocket-Key', key);
+  if (!fields.has('sec-websocket-version')) fields.set('Sec-WebSocket-Version', '13');
+  const open = address.protocol === 'https:' ? httpsRequest : httpRequest;
+  const upstreamRequest = open({
+    method: 'GET',
+    host: address.hostname,
+    port: address.port,
+    path: exchange.target,
+    headers: fields.toRecord(),
+    agent: false,
+    ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
+    ...(address.protocol === 'https:'
+      ? { ...tlsOptions(target), rejectUnauthorized: !settings.tlsInsecureSkipVerify }
+      : {}),
+  });
+  upstreamRequest.end();
+  return new Promise((resolve, reject) => {
+    upstreamRequest.once('upgrade', (response, upstream, early) => {
+      const accept = createHash('sha1').update(`${key}${ACCEPT_SUFFIX}`).digest('base64');
+      if (response.headers['sec-websocket-accept'] !== accept) {
+        upstream.destroy();
+        reject(
+          new ForwardError('upstream-broken', 'sent', new Error('wrong Sec-WebSocket-Accept')),
+        );
+        return;
+      }
+      const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
+      head.headers.delete('sec-websocket-accept');
+      const client = exchange.begin({ ...head, status: 200 });
+      if (early.length > 0) upstream.unshift(early);
+      upstream.pipe(client);
+      stream.pipe(upstream);
+      upstream.on('error', () => exchange.abort());
+      upstream.once('close', () => stream.close());
+      joinEnds(stream, upstream);
+      resolve({ client: stream, upstream });
+    });
+    awaitSwitch(upstreamRequest, target, exchange.signal, sink, resolve, reject);
+  });
+}

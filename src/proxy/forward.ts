@@ -1,0 +1,296 @@
+import type { Readable, Writable } from 'node:stream';
+import { type Dispatcher, Pool, buildConnector } from 'undici';
+import type { ReverseProxyConfig } from '../config/config.ts';
+import { HttpError } from '../http/errors.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { HubgateError, codeOf, messageOf } from '../kernel/error.ts';
+import type { UpstreamAddress } from './address.ts';
+
+export type TransportSettings = ReverseProxyConfig['transport'];
+
+/** Bytes of a response head; the same as the gateway lets its clients send. */
+export const MAX_HEAD_BYTES = 80 * 1024;
+
+/** Bytes of an unwanted response body that are read to keep the connection. */
+const MAX_DISCARDED_BYTES = 64 * 1024;
+
+/** A request as it goes to the upstream: `headers` hold no field that frames it. */
+export interface ForwardRequest {
+  readonly method: string;
+  readonly target: string;
+  readonly headers: HeaderList;
+  readonly body: Readable | null;
+  /** The length that the client declared; null sends a body in chunks. */
+  readonly contentLength: string | null;
+  readonly signal: AbortSignal;
+}
+
+/** Takes the response. */
+export interface ForwardSink {
+  /** A 1xx response. */
+  onInformation(status: number, headers: HeaderList): void;
+  /** The head; returns where the body goes, or null when it is not wanted. */
+  onHead(status: number, headers: HeaderList): Writable | null;
+  /** The complete body has been written to `body`, which is to be ended. */
+  onEnd(body: Writable, trailers: HeaderList): void;
+}
+
+/** How far the exchange with an upstream had come when it failed. */
+export type ForwardPhase = 'unsent' | 'sent' | 'responding';
+
+/**
+ * An exchange with an upstream that failed: `upstream-timeout`, `upstream-broken`,
+ * `unsendable-request` when the request is at fault, `upstream-aborted` when the client left.
+ */
+export class ForwardError extends HubgateError {
+  readonly phase: ForwardPhase;
+
+  constructor(code: string, phase: ForwardPhase, cause: unknown) {
+    super(code, `${phase}: ${messageOf(cause)}`, { cause });
+    this.name = 'ForwardError';
+    this.phase = phase;
+  }
+}
+
+const TIMEOUTS = new Set([
+  'UND_ERR_CONNECT_TIMEOUT',
+  'UND_ERR_HEADERS_TIMEOUT',
+  'UND_ERR_BODY_TIMEOUT',
+  'upstream-timeout',
+  'upstream-write-timeout',
+  'ETIMEDOUT',
+]);
+
+/** Connections to one upstream. The only place that knows the HTTP client. */
+export class ConnectionPool {
+  readonly #pool: Pool;
+  readonly #serverName: string;
+
+  /** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
+  constructor(address: UpstreamAddress, settings: TransportSettings, trustPool: string | null) {
+    this.#serverName = settings.tlsServerName ?? address.hostname;
+    this.#pool = new Pool(`${address.protocol}//${address.authority}`, {
+      connect: dialer(address, settings, trustPool),
+      connections: settings.maxConnectionsPerHost === 0 ? null : settings.maxConnectionsPerHost,
+      pipelining: settings.keepAliveMs === 0 ? 0 : 1,
+      ...(settings.keepAliveMs === 0 ? {} : { keepAliveTimeout: settings.keepAliveMs }),
+      headersTimeout: settings.responseHeaderTimeoutMs,
+      bodyTimeout: settings.readTimeoutMs,
+      maxHeaderSize: MAX_HEAD_BYTES,
+      strictContentLength: true,
+    });
+  }
+
+  /**
+   * Exchanges one request. Resolves when the response is complete; back-pressure holds both ways.
+   *
+   * @throws ForwardError
+   * @throws HttpError with which the body ended; whatever the sink throws
+   */
+  forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const handler = new ForwardHandler(request.signal, sink, resolve, reject);
+      const options = {
+        method: request.method,
+        path: request.target,
+        headers: framedFields(request),
+        body: request.body,
+        // Else the client's Host would be the name that the certificate is checked against.
+        servername: this.#serverName,
+      };
+      this.#pool.dispatch(options, handler);
+    });
+  }
+
+  /** Lets exchanges under way finish, then closes. */
+  close(): void {
+    this.#pool.close().catch(() => {
+      // Only says that the pool has been destroyed meanwhile.
+    });
+  }
+
+  /** Breaks every exchange off. */
+  destroy(): void {
+    this.#pool.destroy().catch(() => {
+      // Only says that the pool has been destroyed before.
+    });
+  }
+}
+
+function dialer(
+  address: UpstreamAddress,
+  settings: TransportSettings,
+  trustPool: string | null,
+): buildConnector.connector {
+  const dial = buildConnector({
+    timeout: settings.dialTimeoutMs,
+    rejectUnauthorized: !settings.tlsInsecureSkipVerify,
+    ...(trustPool === null ? {} : { ca: trustPool }),
+    ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
+    allowH2: false,
+  });
+  const name = settings.tlsServerName;
+  return (options, done) => {
+    const { servername: _, ...rest } = options;
+    // Without a name the connector takes the upstream's, and none for an IP address.
+    dial(name === null ? rest : { ...rest, servername: name }, done);
+  };
+}
+
+const UNSENDABLE = new Set([
+  'UND_ERR_INVALID_ARG',
+  'UND_ERR_NOT_SUPPORTED',
+  'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
+]);
+
+/** What an exchange failed with, `error` having ended it; an HttpError is the body's and stays. */
+export function exchangeFailure(
+  error: Error,
+  phase: ForwardPhase,
+  clientLeft: boolean,
+): ForwardError | HttpError {
+  if (error instanceof HttpError) return error;
+  const code = codeOf(error) ?? '';
+  if (clientLeft || code === 'client-left') {
+    return new ForwardError('upstream-aborted', phase, error);
+  }
+  if (UNSENDABLE.has(code)) return new ForwardError('unsendable-request', phase, error);
+  const kind = TIMEOUTS.has(code) ? 'upstream-timeout' : 'upstream-broken';
+  return new ForwardError(kind, phase, error);
+}
+
+/** The fields with the one framing that the message gets; the client writes the chunked one. */
+function framedFields(request: ForwardRequest): string[] {
+  const fields = request.headers.toRaw();
+  if (request.contentLength !== null) fields.push('Content-Length', request.contentLength);
+  return fields;
+}
+
+class ForwardHandler implements Dispatcher.DispatchHandler {
+  readonly #signal: AbortSignal;
+  readonly #sink: ForwardSink;
+  readonly #resolve: () => void;
+  readonly #reject: (error: unknown) => void;
+  #controller: Dispatcher.DispatchController | undefined;
+  #phase: ForwardPhase = 'unsent';
+  #body: Writable | null = null;
+  #discarded = 0;
+  /** What a callback of ours threw: it ends the exchange and goes to the caller. */
+  #thrown: { readonly error: unknown } | undefined;
+  #settled = false;
+
+  constructor(
+    signal: AbortSignal,
+    sink: ForwardSink,
+    resolve: () => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#signal = signal;
+    this.#sink = sink;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    signal.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#signal.aborted) controller.abort(abortReason());
+    else this.#phase = 'sent';
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
+    this.#guard(controller, () => {
+      const headers = rawFields(controller.rawHeaders);
+      if (status < 200) {
+        this.#sink.onInformation(status, headers);
+        return;
+      }
+      this.#phase = 'responding';
+      this.#body = this.#sink.onHead(status, headers);
+      this.#body?.on('error', this.#onBodyError);
+    });
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    const body = this.#body;
+    if (body === null) {
+      this.#discarded += chunk.length;
+      if (this.#discarded > MAX_DISCARDED_BYTES) this.#finish(controller);
+      return;
+    }
+    if (body.destroyed) {
+      controller.abort(abortReason());
+    } else if (!body.write(chunk)) {
+      controller.pause();
+      body.once('drain', () => controller.resume());
+    }
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    this.#guard(controller, () => {
+      if (this.#body !== null) this.#sink.onEnd(this.#body, rawFields(controller.rawTrailers));
+      this.#settle();
+      this.#resolve();
+    });
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
+    if (this.#settled) return;
+    this.#settle();
+    if (this.#thrown !== undefined) this.#reject(this.#thrown.error);
+    else {
+      const left = this.#signal.aborted || this.#body?.destroyed === true;
+      this.#reject(exchangeFailure(error, this.#phase, left));
+    }
+  }
+
+  #guard(controller: Dispatcher.DispatchController, task: () => void): void {
+    try {
+      task();
+    } catch (error) {
+      this.#thrown = { error };
+      controller.abort(abortReason());
+    }
+  }
+
+  /** The rest of an unwanted body is not worth reading. */
+  #finish(controller: Dispatcher.DispatchController): void {
+    this.#settle();
+    this.#resolve();
+    controller.abort(abortReason());
+  }
+
+  readonly #onBodyError = (): void => {
+    this.#controller?.abort(abortReason());
+  };
+
+  readonly #onAbort = (): void => {
+    if (this.#controller !== undefined) {
+      this.#controller.abort(abortReason());
+      return;
+    }
+    // Still queued behind others: the queue lets it go when its turn comes.
+    this.#settle();
+    this.#reject(new ForwardError('upstream-aborted', 'unsent', abortReason()));
+  };
+
+  #settle(): void {
+    this.#settled = true;
+    this.#signal.removeEventListener('abort', this.#onAbort);
+  }
+}
+
+function abortReason(): Error {
+  return new HubgateError('upstream-aborted', 'The exchange was broken off');
+}
+
+function rawFields(raw: Dispatcher.DispatchController['rawHeaders']): HeaderList {
+  const list = new HeaderList();
+  if (!Array.isArray(raw)) return list;
+  for (let i = 0; i + 1 < raw.length; i += 2) list.append(text(raw[i]), text(raw[i + 1]));
+  return list;
+}
+
+function text(field: string | Buffer | undefined): string {
+  return typeof field === 'string' ? field : (field?.toString('latin1') ?? '');
+}

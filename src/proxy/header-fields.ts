@@ -1,0 +1,83 @@
+import { isIP } from 'node:net';
+import { type AddressSet, dropForwardedFields } from '../http/forwarded.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import type { UpstreamAddress } from './address.ts';
+import { announcedTrailers } from './trailers.ts';
+
+/** The name under which the gateway stands in `Via` (RFC 9110 §7.6.3). */
+const VIA_NAME = 'hubgate';
+
+/** Fields that concern one connection only (RFC 9110 §7.6.1). */
+const HOP_BY_HOP = new Set([
+  'connection',
+  'http2-settings',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Removes the hop-by-hop fields, those that `Connection` nominates among them. */
+export function dropHopByHop(headers: HeaderList): void {
+  const nominated = new Set<string>();
+  for (const value of headers.getAll('connection')) {
+    for (const name of value.split(',')) nominated.add(name.trim().toLowerCase());
+  }
+  headers.deleteWhere((key) => HOP_BY_HOP.has(key) || nominated.has(key));
+}
+
+/**
+ * The fields of the request as the upstream gets them, before `header_up` and without framing but
+ * for a `Trailer` where trailer fields are to follow the body.
+ */
+export function upstreamRequestFields(
+  exchange: Exchange,
+  address: UpstreamAddress,
+  trusted: AddressSet,
+): HeaderList {
+  const headers = exchange.headers.clone();
+  const wantsTrailers = headers.combined('te')?.toLowerCase().includes('trailers') ?? false;
+  dropHopByHop(headers);
+  // We frame the message ourselves and answer the expectation ourselves.
+  for (const name of ['content-length', 'expect', 'trailer']) headers.delete(name);
+  const trailers = announcedTrailers(exchange);
+  if (trailers.length > 0) headers.append('Trailer', trailers.join(', '));
+  if (wantsTrailers) headers.append('TE', 'trailers');
+  if (!trusted(exchange.remoteAddress)) dropForwardedFields(headers);
+  appendForwarded(headers, exchange);
+  headers.append('Via', `${exchange.httpVersion} ${VIA_NAME}`);
+  // A server behind TLS chooses its certificate and site by name: its own, as Caddy does.
+  const keepsHost = address.protocol === 'http:' && exchange.host !== '';
+  headers.set('Host', keepsHost ? exchange.host : address.authority);
+  return headers;
+}
+
+/** The fields of the response as the client gets them, before `header_down`. */
+export function clientResponseFields(headers: HeaderList): HeaderList {
+  // RFC 9112 §6.3: with a transfer coding the length is not the body's.
+  if (headers.has('transfer-encoding')) headers.delete('content-length');
+  dropHopByHop(headers);
+  headers.append('Via', `1.1 ${VIA_NAME}`);
+  return headers;
+}
+
+function appendForwarded(headers: HeaderList, exchange: Exchange): void {
+  const { remoteAddress } = exchange;
+  const chain = headers.combined('x-forwarded-for');
+  if (remoteAddress !== '') {
+    const forwardedFor = chain === undefined ? remoteAddress : `${chain}, ${remoteAddress}`;
+    headers.set('X-Forwarded-For', forwardedFor);
+  }
+  // What is still there comes from a trusted proxy, who knows better.
+  if (!headers.has('x-forwarded-proto')) headers.append('X-Forwarded-Proto', exchange.scheme);
+  if (!headers.has('x-forwarded-host')) headers.append('X-Forwarded-Host', exchange.host);
+  const forwarded = headers.combined('forwarded');
+  if (forwarded !== undefined && isIP(remoteAddress) !== 0) {
+    const node = isIP(remoteAddress) === 6 ? `"[${remoteAddress}]"` : remoteAddress;
+    headers.set('Forwarded', `${forwarded}, for=${node}`);
+  }
+}

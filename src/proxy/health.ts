@@ -1,0 +1,131 @@
+import type { ReverseProxyConfig } from '../config/config.ts';
+import { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { ConnectionPool, ForwardSink } from './forward.ts';
+import { statusMatcher } from './status-class.ts';
+import type { Upstream } from './upstreams.ts';
+
+type PassiveHealth = ReverseProxyConfig['passiveHealth'];
+export type ActiveHealth = NonNullable<ReverseProxyConfig['activeHealth']>;
+
+/** Whether an upstream may be given a request. */
+export type IsAvailable = (upstream: Upstream) => boolean;
+
+/** `checkKey` names the active check whose verdict counts; null when there is none. */
+export function availability(
+  passive: PassiveHealth,
+  checkKey: string | null,
+  clock: Clock,
+): IsAvailable {
+  const { failDurationMs, maxFails, unhealthyRequestCount } = passive;
+  return (upstream) => {
+    if (checkKey !== null && upstream.failingChecks.has(checkKey)) return false;
+    if (unhealthyRequestCount > 0 && upstream.inFlight >= unhealthyRequestCount) return false;
+    if (failDurationMs === 0) return true;
+    return upstream.failuresSince(clock.monotonic() - failDurationMs) < maxFails;
+  };
+}
+
+/** What a response says about its upstream. */
+export function passiveVerdict(
+  passive: PassiveHealth,
+): (status: number, latencyMs: number) => 'healthy' | 'failed' {
+  const bad =
+    passive.unhealthyStatus.length === 0 ? () => false : statusMatcher(passive.unhealthyStatus);
+  const limitMs = passive.unhealthyLatencyMs;
+  return (status, latencyMs) =>
+    bad(status) || (limitMs > 0 && latencyMs > limitMs) ? 'failed' : 'healthy';
+}
+
+/** Names an active check, so that proxies which check alike share the verdict. */
+export function activeCheckKey(check: ActiveHealth): string {
+  return JSON.stringify([check.uri, check.port, check.status, check.headers]);
+}
+
+export interface ActiveCheckTarget {
+  readonly upstream: Upstream;
+  /** Where the check goes: the upstream, or another port of its host. */
+  readonly pool: ConnectionPool;
+  readonly host: string;
+}
+
+/**
+ * Asks each upstream at once and then `intervalMs` after each answer. The first bad answer takes
+ * it out, the first good one brings it back. Returns what stops the checks.
+ */
+export function startActiveChecks(
+  check: ActiveHealth,
+  targets: readonly ActiveCheckTarget[],
+  clock: Clock,
+  log: Logger,
+): () => void {
+  const cancels = new Set<() => void>();
+  const key = activeCheckKey(check);
+  const good = statusMatcher([check.status === '' ? '2xx' : check.status]);
+  let stopped = false;
+
+  const run = async (target: ActiveCheckTarget): Promise<void> => {
+    const abort = new AbortController();
+    const breakOff = (): void => abort.abort();
+    cancels.add(breakOff);
+    const cancelTimeout = clock.after(check.timeoutMs, breakOff);
+    const fault = await probe(check, target, good, abort.signal);
+    cancelTimeout();
+    cancels.delete(breakOff);
+    if (stopped) return;
+    report(target.upstream, key, fault, log);
+    const cancelNext = clock.after(check.intervalMs, () => {
+      cancels.delete(cancelNext);
+      void run(target);
+    });
+    cancels.add(cancelNext);
+  };
+  for (const target of targets) void run(target);
+  return () => {
+    stopped = true;
+    for (const cancel of cancels) cancel();
+  };
+}
+
+function report(upstream: Upstream, key: string, fault: string | null, log: Logger): void {
+  const fields = { upstream: upstream.address.hostport };
+  if (fault === null) {
+    if (upstream.failingChecks.delete(key)) log.info('upstream is healthy again', fields);
+  } else if (!upstream.failingChecks.has(key)) {
+    upstream.failingChecks.add(key);
+    log.warn('upstream is unhealthy', { ...fields, fault });
+  }
+}
+
+/** Resolves to what is wrong, or null. Never rejects. */
+async function probe(
+  check: ActiveHealth,
+  target: ActiveCheckTarget,
+  good: (status: number) => boolean,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const headers = HeaderList.of({ Host: target.host, 'User-Agent': 'hubgate health check' });
+  for (const { name, value } of check.headers) headers.set(name, value);
+  let seen = 0;
+  const sink: ForwardSink = {
+    onInformation: () => {},
+    onHead: (status) => {
+      seen = status;
+      return null;
+    },
+    onEnd: () => {},
+  };
+  const uri = check.uri === '' ? '/' : check.uri;
+  const request = { method: 'GET', target: uri, headers, body: null, contentLength: null, signal };
+  try {
+    await target.pool.forward(request, sink);
+  } catch (error) {
+    // A body that does not end says nothing against the status before it.
+    if (seen === 0) {
+      return signal.aborted ? `no answer within ${check.timeoutMs} ms` : messageOf(error);
+    }
+  }
+  return good(seen) ? null : `status ${seen}`;
+}

@@ -1,0 +1,111 @@
+import type { Writable } from 'node:stream';
+import type { ReverseProxyConfig, RouteConfig } from '../config/config.ts';
+import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
+import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import type { Choice } from './balancing.ts';
+import { clientResponseFields } from './header-fields.ts';
+import { statusMatcher } from './status-class.ts';
+import { dropForbiddenTrailers } from './trailers.ts';
+import type { UpgradeSink } from './upgrade-request.ts';
+
+/** What a proxy does to the responses of its upstreams. */
+export interface ResponseRules {
+  readonly headerDown: ApplyOperations;
+  /** The routes that answer instead of the upstream; null lets its response pass. */
+  intercept(status: number, headers: HeaderList): Handler | null;
+  readonly expand: Expand;
+}
+
+/** @throws HubgateError `invalid-pattern` */
+export function compileResponseRules(
+  config: Pick<ReverseProxyConfig, 'handleResponse' | 'headerDown'>,
+  expand: Expand,
+  compileRoutes: (routes: readonly RouteConfig[]) => Handler,
+): ResponseRules {
+  const interceptors = config.handleResponse.map(({ status, header, routes }) => ({
+    matchesStatus: statusMatcher(status),
+    matchesHeader: (headers: HeaderList): boolean =>
+      header === null || headers.getAll(header.name).some((one) => matches(one, header.value)),
+    handler: compileRoutes(routes),
+  }));
+  return {
+    headerDown: compileOperations(config.headerDown),
+    expand,
+    intercept: (status, headers) =>
+      interceptors.find((one) => one.matchesStatus(status) && one.matchesHeader(headers))
+        ?.handler ?? null,
+  };
+}
+
+/** `*` alone, at the beginning or at the end stands for any text. */
+function matches(value: string, wanted: string): boolean {
+  const literal = wanted.replaceAll('*', '');
+  if (wanted.startsWith('*') && wanted.endsWith('*')) return value.includes(literal);
+  if (wanted.startsWith('*')) return value.endsWith(literal);
+  return wanted.endsWith('*') ? value.startsWith(literal) : value === wanted;
+}
+
+/** Passes the response of one upstream to the client. */
+export class UpstreamResponse implements UpgradeSink {
+  /** The routes that are to answer instead, once the exchange with the upstream is over. */
+  interceptor: Handler | null = null;
+  readonly #exchange: Exchange;
+  readonly #choice: Choice;
+  readonly #rules: ResponseRules;
+  readonly #onStatus: (status: number) => void;
+
+  constructor(
+    exchange: Exchange,
+    choice: Choice,
+    rules: ResponseRules,
+    onStatus: (status: number) => void,
+  ) {
+    this.#exchange = exchange;
+    this.#choice = choice;
+    this.#rules = rules;
+    this.#onStatus = onStatus;
+  }
+
+  onInformation(status: number, headers: HeaderList): void {
+    // 100 is for us: the client's own expectation is answered when its body is wanted.
+    if (status !== 100) this.#exchange.inform(status, clientResponseFields(headers));
+  }
+
+  onHead(status: number, headers: HeaderList): Writable | null {
+    this.#onStatus(status);
+    this.interceptor = this.#rules.intercept(status, headers);
+    if (this.interceptor !== null) {
+      this.#leaveForRoutes(status, headers);
+      return null;
+    }
+    return this.#exchange.begin(this.#head(status, headers));
+  }
+
+  onEnd(body: Writable, trailers: HeaderList): void {
+    dropForbiddenTrailers(trailers);
+    this.#exchange.end(body, trailers);
+  }
+
+  switched(headers: HeaderList): ResponseHead {
+    this.#onStatus(101);
+    return this.#head(101, headers);
+  }
+
+  #head(status: number, headers: HeaderList): ResponseHead {
+    const passed = clientResponseFields(headers);
+    this.#rules.headerDown(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
+    if (this.#choice.cookie !== undefined) passed.append('Set-Cookie', this.#choice.cookie);
+    return { status, headers: passed, source: 'upstream' };
+  }
+
+  #leaveForRoutes(status: number, headers: HeaderList): void {
+    const { variables } = this.#exchange;
+    variables.set('rp.status_code', String(status));
+    for (const [name] of headers) {
+      const value = headers.combined(name) ?? '';
+      variables.set(`rp.header.${name.toLowerCase()}`, value);
+      variables.set(`http.response.header.${name.toLowerCase()}`, value);
+    }
+  }
+}

@@ -1,0 +1,49 @@
+import { HttpError } from '../http/errors.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { ForwardError } from './forward.ts';
+
+/** RFC 9110 §9.2.1: a request with such a method may be repeated without asking the client. */
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
+
+/** Only what no upstream can have acted on, or what is safe to do twice. */
+export function mayRepeat(
+  exchange: Exchange,
+  { failure, consumed }: { failure: ForwardError; consumed: boolean },
+): boolean {
+  if (consumed || failure.code === 'upstream-aborted' || failure.code === 'unsendable-request') {
+    return false;
+  }
+  if (failure.phase === 'unsent') return true;
+  return failure.code === 'upstream-broken' && SAFE_METHODS.has(exchange.method);
+}
+
+export function toHttpError(failure: ForwardError): HttpError {
+  switch (failure.code) {
+    case 'upstream-aborted':
+      return new HttpError(499, 'the client left', { cause: failure });
+    case 'unsendable-request':
+      return new HttpError(400, failure.message, { cause: failure });
+    case 'upstream-timeout':
+      return new HttpError(504, failure.message, { cause: failure });
+    default:
+      return new HttpError(502, failure.message, { cause: failure });
+  }
+}
+
+export function noneLeft(failure: ForwardError | null): HttpError {
+  return failure === null ? new HttpError(503, 'no upstream is healthy') : toHttpError(failure);
+}
+
+/** Waits; at most until the client leaves. */
+export function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      cancel();
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    const cancel = clock.after(ms, done);
+    signal.addEventListener('abort', done, { once: true });
+  });
+}

@@ -1,0 +1,282 @@
+import { readFileSync } from 'node:fs';
+import type { ReverseProxyConfig, RouteConfig } from '../config/config.ts';
+import { HttpError } from '../http/errors.ts';
+import { wantBody } from '../http/expect.ts';
+import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { type AddressSet, addressSet } from '../http/forwarded.ts';
+import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import { type Balance, type Choice, createBalance } from './balancing.ts';
+import { type ConnectionPool, ForwardError } from './forward.ts';
+import { forwardWithTrailers } from './forward-with-trailers.ts';
+import { upstreamRequestFields } from './header-fields.ts';
+import {
+  type ActiveCheckTarget,
+  activeCheckKey,
+  type ActiveHealth,
+  availability,
+  type IsAvailable,
+  passiveVerdict,
+  startActiveChecks,
+} from './health.ts';
+import { RequestBody } from './request-body.ts';
+import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
+import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
+import { Tunnels, wantsWebSocket } from './tunnels.ts';
+import type { Claim, Upstream, UpstreamRegistry } from './upstreams.ts';
+
+export interface ReverseProxyOptions {
+  readonly registry: UpstreamRegistry;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Numbers from 0 up to but not including 1, for balancing. */
+  readonly random: () => number;
+  readonly expand: Expand;
+  /** Peers whose forwarded fields are believed, beside those of the configuration. */
+  readonly trusted: AddressSet;
+  /** Compiles the routes of `handle_response`. */
+  readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
+}
+
+/** What one attempt came to: the routes that take over, or why it may have to be repeated. */
+type Outcome =
+  | { readonly kind: 'answered'; readonly interceptor: Handler | null }
+  | { readonly kind: 'failed'; readonly failure: ForwardError; readonly consumed: boolean };
+
+/** One `reverse_proxy` of one generation; the state of its upstreams outlives it. */
+export class ReverseProxy {
+  readonly #config: ReverseProxyConfig;
+  readonly #clock: Clock;
+  readonly #expand: Expand;
+  readonly #trusted: AddressSet;
+  readonly #trustPool: string | null;
+  readonly #headerUp: ApplyOperations;
+  readonly #rules: ResponseRules;
+  readonly #balance: Balance;
+  readonly #isAvailable: IsAvailable;
+  readonly #verdict: ReturnType<typeof passiveVerdict>;
+  readonly #pools = new Map<Upstream, ConnectionPool>();
+  readonly #tunnels: Tunnels;
+  readonly #claims: Claim<unknown>[] = [];
+  readonly #stopChecks: () => void;
+  #active = 0;
+  #closed = false;
+
+  /** @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool` */
+  constructor(config: ReverseProxyConfig, options: ReverseProxyOptions) {
+    const { clock, expand } = options;
+    this.#config = config;
+    this.#clock = clock;
+    this.#expand = expand;
+    const trusted = addressSet(config.trustedProxies);
+    this.#trusted = (address) => trusted(address) || options.trusted(address);
+    this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
+    this.#headerUp = compileOperations(config.headerUp);
+    this.#rules = compileResponseRules(config, expand, options.compileRoutes);
+    this.#balance = createBalance(config.loadBalancing.policy, options.random);
+    const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
+    this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
+    this.#verdict = passiveVerdict(config.passiveHealth);
+    this.#tunnels = new Tunnels(clock, config);
+    for (const text of config.upstreams) this.#claimMember(options.registry, text);
+    this.#stopChecks =
+      config.activeHealth === null ? () => {} : this.#startChecks(config.activeHealth, options);
+  }
+
+  /**
+   * Answers with what an upstream answers.
+   *
+   * @throws HttpError 502, 503, 504; 499 when the client left before the response began
+   */
+  readonly handle: Handler = async (exchange, next) => {
+    refuseUnforwardable(exchange);
+    this.#active += 1;
+    try {
+      await this.#tryUpstreams(exchange, next);
+    } finally {
+      this.#active -= 1;
+      this.#releaseWhenIdle();
+      // What the upstream did not take is read and dropped, so that the connection can go on.
+      if (exchange.hasBody) exchange.body.resume();
+    }
+  };
+
+  /** Stops the health checks and lets go of the upstreams once the last exchange is over. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#stopChecks();
+    this.#tunnels.close();
+    this.#releaseWhenIdle();
+  }
+
+  async #tryUpstreams(exchange: Exchange, next: Next): Promise<void> {
+    const { tryDurationMs, tryIntervalMs } = this.#config.loadBalancing;
+    const deadline = this.#clock.monotonic() + tryDurationMs;
+    const tried = new Set<Upstream>();
+    let failure: ForwardError | null = null;
+    let repeated = false;
+    for (;;) {
+      if (exchange.signal.aborted) throw new HttpError(499, 'the client left');
+      const choice = this.#choose(exchange, tried);
+      if (choice === undefined) {
+        if (this.#clock.monotonic() + tryIntervalMs >= deadline) throw noneLeft(failure);
+        await pause(this.#clock, tryIntervalMs, exchange.signal);
+        tried.clear();
+        continue;
+      }
+      const outcome = await this.#attempt(exchange, choice);
+      if (outcome.kind === 'answered') {
+        await outcome.interceptor?.(exchange, next);
+        return;
+      }
+      failure = outcome.failure;
+      if (!mayRepeat(exchange, outcome)) throw toHttpError(failure);
+      tried.add(choice.upstream);
+      // It may have closed a kept connection at that very moment: a new one deserves a try.
+      if (failure.phase === 'sent' && !repeated && this.#choose(exchange, tried) === undefined) {
+        repeated = true;
+        tried.delete(choice.upstream);
+      }
+    }
+  }
+
+  #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
+    const candidates = [...this.#pools.keys()].filter(
+      (upstream) => !tried.has(upstream) && this.#isAvailable(upstream),
+    );
+    return candidates.length === 0 ? undefined : this.#balance(exchange, candidates);
+  }
+
+  async #attempt(exchange: Exchange, choice: Choice): Promise<Outcome> {
+    const { upstream } = choice;
+    const began = this.#clock.monotonic();
+    const response = new UpstreamResponse(exchange, choice, this.#rules, (status) => {
+      const latencyMs = this.#clock.monotonic() - began;
+      if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
+    });
+    const body = exchange.hasBody ? this.#requestBody(exchange) : null;
+    exchange.variables.set('upstream_hostport', upstream.address.hostport);
+    upstream.inFlight += 1;
+    try {
+      await this.#exchangeWith(choice, exchange, body, response);
+      return { kind: 'answered', interceptor: response.interceptor };
+    } catch (error) {
+      if (!(error instanceof ForwardError)) throw error;
+      this.#note(upstream, exchange, error);
+      if (exchange.begun) {
+        exchange.abort();
+        return { kind: 'answered', interceptor: null };
+      }
+      return { kind: 'failed', failure: error, consumed: body?.consumed ?? false };
+    } finally {
+      upstream.inFlight -= 1;
+      body?.destroy();
+    }
+  }
+
+  #exchangeWith(
+    { upstream }: Choice,
+    exchange: Exchange,
+    body: RequestBody | null,
+    response: UpstreamResponse,
+  ): Promise<void> {
+    const { address } = upstream;
+    const headers = upstreamRequestFields(exchange, address, this.#trusted);
+    const expand = (template: string): string => this.#expand(template, exchange);
+    this.#headerUp(headers, expand);
+    const target = { address, settings: this.#config.transport, trustPool: this.#trustPool };
+    if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
+      return this.#tunnels.open(exchange, exchange.upgrade, { ...target, headers }, response);
+    }
+    const pool = this.#pools.get(upstream);
+    if (pool === undefined) throw new TypeError('an upstream of another proxy was chosen');
+    const contentLength = exchange.headers.get('content-length') ?? null;
+    const { method, target: path, signal } = exchange;
+    const request = { method, target: path, headers, body, contentLength, signal };
+    if (!headers.has('trailer')) return pool.forward(request, response);
+    const trailers = (): HeaderList => {
+      const list = exchange.trailers();
+      // What is deleted from the head must not come in by the back door.
+      this.#headerUp(list, expand);
+      return list;
+    };
+    return forwardWithTrailers(target, { ...request, trailers }, response);
+  }
+
+  #requestBody(exchange: Exchange): RequestBody {
+    return new RequestBody(exchange.body, {
+      writeTimeoutMs: this.#config.transport.writeTimeoutMs,
+      // RFC 9110 §10.1.1: the client sends its body once an upstream is there to take it.
+      onWanted: () => wantBody(exchange),
+    });
+  }
+
+  #note(upstream: Upstream, exchange: Exchange, error: ForwardError): void {
+    const fields = { upstream: upstream.address.hostport, error: error.message };
+    if (error.code === 'upstream-aborted') {
+      exchange.log.debug('the client left', fields);
+    } else if (error.code === 'unsendable-request') {
+      exchange.log.warn('the request cannot be forwarded', fields);
+    } else {
+      upstream.recordFailure(this.#clock.monotonic());
+      exchange.log.warn('the upstream failed', fields);
+    }
+  }
+
+  #claimMember(registry: UpstreamRegistry, text: string): void {
+    const upstream = this.#keep(registry.claimUpstream(text));
+    const { transport } = this.#config;
+    const pool = this.#keep(registry.claimPool(upstream.address, transport, this.#trustPool));
+    this.#pools.set(upstream, pool);
+  }
+
+  #startChecks(check: ActiveHealth, { registry, clock, log }: ReverseProxyOptions): () => void {
+    const targets = [...this.#pools].map(([upstream, pool]): ActiveCheckTarget => {
+      const { address } = upstream;
+      if (check.port === null || address.socketPath !== null) {
+        return { upstream, pool, host: address.authority };
+      }
+      const host = address.hostport.replace(/\d+$/, String(check.port));
+      const other = { ...address, port: check.port, hostport: host, authority: host };
+      const claim = registry.claimPool(other, this.#config.transport, this.#trustPool);
+      return { upstream, pool: this.#keep(claim), host };
+    });
+    return startActiveChecks(check, targets, clock, log);
+  }
+
+  #keep<T>(claim: Claim<T>): T {
+    this.#claims.push(claim);
+    return claim.value;
+  }
+
+  #releaseWhenIdle(): void {
+    if (!this.#closed || this.#active > 0) return;
+    for (const claim of this.#claims) claim.release();
+  }
+}
+
+/** Requests that no upstream can be sent as they are. */
+function refuseUnforwardable(exchange: Exchange): void {
+  if (exchange.upgrade !== null) {
+    if (wantsWebSocket(exchange)) return;
+    // Node stops reading the message at such a head, so its body cannot be told from what follows.
+    if (exchange.hasBody) throw new HttpError(400, 'an upgrade with a body');
+  }
+  if (exchange.method === 'CONNECT') throw new HttpError(501, 'CONNECT is not forwarded');
+  if (!exchange.target.startsWith('/')) throw new HttpError(400, 'a target without path');
+}
+
+function readTrustPool(file: string | null): string | null {
+  if (file === null) return null;
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new HubgateError('unreadable-trust-pool', `tls_trust_pool: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+}

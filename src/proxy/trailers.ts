@@ -1,0 +1,84 @@
+import type { Exchange } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+
+/**
+ * Fields that no trailer may bring (RFC 9110 §6.5.1): they frame or route the message, modify the
+ * request, authenticate, control the response or say how the content is to be read.
+ */
+const FORBIDDEN = new Set([
+  'age',
+  'authorization',
+  'cache-control',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-range',
+  'content-type',
+  'cookie',
+  'date',
+  'expect',
+  'expires',
+  'forwarded',
+  'host',
+  'http2-settings',
+  'keep-alive',
+  'location',
+  'max-forwards',
+  'pragma',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'range',
+  'retry-after',
+  'set-cookie',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'vary',
+  'via',
+  'www-authenticate',
+  'x-request-id',
+]);
+
+/** Conditions, and what proxies say of the client. */
+const FORBIDDEN_PREFIXES = ['if-', 'x-forwarded-'];
+
+/**
+ * The names of the trailer fields to announce to the upstream; empty for a request that brings none
+ * on, or whose framing cannot carry any (RFC 9112 §6.5, §7.1.2).
+ */
+export function announcedTrailers(exchange: Exchange): string[] {
+  const { headers, hasBody, httpVersion, upgrade } = exchange;
+  if (!hasBody || upgrade !== null) return [];
+  if (httpVersion !== '2.0' && !headers.has('transfer-encoding')) return [];
+  const nominated = new Set(names(headers.combined('connection')).map(lowerCase));
+  return names(headers.combined('trailer')).filter(
+    (name) => !isForbidden(lowerCase(name)) && !nominated.has(lowerCase(name)),
+  );
+}
+
+/** Those of `trailers` that `head` announces; none may say again what the head says. */
+export function permittedTrailers(head: HeaderList, trailers: HeaderList): HeaderList {
+  const announced = new Set(names(head.combined('trailer')).map(lowerCase));
+  const permitted = trailers.clone();
+  permitted.deleteWhere((key) => !announced.has(key) || head.has(key));
+  return permitted;
+}
+
+/** Removes what no trailer may bring. */
+export function dropForbiddenTrailers(trailers: HeaderList): void {
+  trailers.deleteWhere(isForbidden);
+}
+
+function isForbidden(key: string): boolean {
+  return FORBIDDEN.has(key) || FORBIDDEN_PREFIXES.some((prefix) => key.startsWith(prefix));
+}
+
+function names(list: string | undefined): string[] {
+  return (list ?? '').split(',').flatMap((one) => (one.trim() === '' ? [] : [one.trim()]));
+}
+
+function lowerCase(name: string): string {
+  return name.toLowerCase();
+}

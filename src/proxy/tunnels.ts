@@ -1,0 +1,82 @@
+import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { switchHttp2 } from './extended-connect.ts';
+import { switchHttp1 } from './upgrade.ts';
+import type { Peers, UpgradeSink, UpgradeTarget } from './upgrade-request.ts';
+
+/** Whether the exchange asks for a WebSocket, the one protocol that is switched to. */
+export function wantsWebSocket(exchange: Exchange): boolean {
+  const { upgrade } = exchange;
+  if (upgrade === null) return false;
+  if (upgrade.kind === 'http2') return upgrade.protocol === 'websocket';
+  return (
+    exchange.method === 'GET' && exchange.headers.get('upgrade')?.toLowerCase() === 'websocket'
+  );
+}
+
+/** The upgraded connections of one reverse proxy. */
+export class Tunnels {
+  readonly #clock: Clock;
+  readonly #streamTimeoutMs: number;
+  readonly #closeDelayMs: number;
+  readonly #open = new Set<() => void>();
+
+  /** Both in milliseconds, 0 for no limit: the longest life, and the time left after `close`. */
+  constructor(clock: Clock, limits: { streamTimeoutMs: number; streamCloseDelayMs: number }) {
+    this.#clock = clock;
+    this.#streamTimeoutMs = limits.streamTimeoutMs;
+    this.#closeDelayMs = limits.streamCloseDelayMs;
+  }
+
+  /** Ends what is open after the configured delay. */
+  close(): void {
+    if (this.#closeDelayMs === 0 || this.#open.size === 0) return;
+    this.#clock.after(this.#closeDelayMs, () => {
+      for (const end of this.#open) end();
+    });
+  }
+
+  /**
+   * Asks the upstream to switch. Resolves when the connection has ended, or when the upstream's
+   * refusal has been passed on.
+   *
+   * @throws ForwardError
+   */
+  async open(
+    exchange: Exchange,
+    upgrade: UpgradeRequest,
+    target: UpgradeTarget,
+    sink: UpgradeSink,
+  ): Promise<void> {
+    const switchover =
+      upgrade.kind === 'http1'
+        ? switchHttp1(exchange, upgrade, target, sink)
+        : switchHttp2(exchange, upgrade.stream, target, sink);
+    const peers = await switchover;
+    if (peers !== null) await this.#watch(peers);
+  }
+
+  #watch({ client, upstream }: Peers): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        client.destroy();
+        upstream.destroy();
+      };
+      const cancel =
+        this.#streamTimeoutMs === 0 ? () => {} : this.#clock.after(this.#streamTimeoutMs, end);
+      this.#open.add(end);
+      let left = 2;
+      const onClose = (): void => {
+        left -= 1;
+        if (left > 0) return;
+        cancel();
+        this.#open.delete(end);
+        resolve();
+      };
+      for (const peer of [client, upstream]) {
+        if (peer.closed) onClose();
+        else peer.once('close', onClose);
+      }
+    });
+  }
+}

@@ -1,0 +1,148 @@
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import { isIP, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { ResponseHead } from '../http/exchange.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { HubgateError } from '../kernel/error.ts';
+import type { UpstreamAddress } from './address.ts';
+import {
+  ForwardError,
+  type ForwardPhase,
+  type ForwardSink,
+  type TransportSettings,
+} from './forward.ts';
+
+/** Silence after which the system asks whether a peer still lives; a dead one is gone in 40 s. */
+const KEEP_ALIVE_PROBE_MS = 30_000;
+
+/** Takes the response to an upgrade: the switch itself, or what the upstream says instead. */
+export interface UpgradeSink extends ForwardSink {
+  /** The head for the client, made from the fields of the upstream's 101. */
+  switched(headers: HeaderList): ResponseHead;
+}
+
+/** An upstream and how it is to be reached. */
+export interface DialTarget {
+  readonly address: UpstreamAddress;
+  readonly settings: TransportSettings;
+  readonly trustPool: string | null;
+}
+
+export interface UpgradeTarget extends DialTarget {
+  /** Fields of the request, hop-by-hop ones removed. */
+  readonly headers: HeaderList;
+}
+
+/** The two ends of an upgraded connection. */
+export interface Peers {
+  readonly client: Duplex;
+  readonly upstream: Duplex;
+}
+
+/** Without a name given, the upstream's own; none for an address, which the SNI cannot carry. */
+export function tlsOptions({ address, settings, trustPool }: DialTarget): {
+  servername: string;
+  ca?: string;
+} {
+  const name = settings.tlsServerName ?? (isIP(address.hostname) === 0 ? address.hostname : '');
+  return { servername: name, ...(trustPool === null ? {} : { ca: trustPool }) };
+}
+
+/** Failures, time limits and refusals of an upgrade request until it is answered. */
+export function awaitSwitch(
+  request: ClientRequest,
+  { settings }: UpgradeTarget,
+  signal: AbortSignal,
+  sink: ForwardSink,
+  resolve: (refused: null) => void,
+  reject: (error: unknown) => void,
+): void {
+  let phase: ForwardPhase = 'unsent';
+  let timer: NodeJS.Timeout | undefined;
+  const limit = (ms: number): void => {
+    clearTimeout(timer);
+    if (ms === 0) return;
+    timer = setTimeout(() => {
+      fail('upstream-timeout', new HubgateError('upstream-timeout', `no answer within ${ms} ms`));
+    }, ms);
+  };
+  const fail = (code: string, cause: unknown): void => {
+    answered();
+    reject(new ForwardError(code, phase, cause));
+    request.destroy();
+  };
+  const onAbort = (): void => fail('upstream-aborted', new Error('the client left'));
+  const answered = (): void => {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', onAbort);
+  };
+
+  limit(settings.dialTimeoutMs);
+  signal.addEventListener('abort', onAbort, { once: true });
+  request.once('socket', (socket) => {
+    const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
+    socket.once(connected, () => {
+      phase = 'sent';
+      limit(settings.responseHeaderTimeoutMs);
+    });
+  });
+  request.on('error', (error) => fail('upstream-broken', error));
+  request.once('upgrade', answered);
+  request.on('information', ({ statusCode, rawHeaders }) => {
+    sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+  });
+  request.once('response', (response) => {
+    clearTimeout(timer);
+    phase = 'responding';
+    try {
+      passRefusal(response, sink, (error) => {
+        if (error === null) {
+          answered();
+          resolve(null);
+        } else {
+          fail('upstream-broken', error);
+        }
+      });
+    } catch (error) {
+      answered();
+      reject(error);
+      request.destroy();
+    }
+  });
+}
+
+function passRefusal(
+  response: IncomingMessage,
+  sink: ForwardSink,
+  done: (error: Error | null) => void,
+): void {
+  const body = sink.onHead(response.statusCode ?? 502, HeaderList.fromRaw(response.rawHeaders));
+  response.on('error', done);
+  if (body === null) {
+    response.destroy();
+    done(null);
+    return;
+  }
+  body.on('error', done);
+  response.on('data', (chunk: Buffer) => {
+    if (body.write(chunk)) return;
+    response.pause();
+    body.once('drain', () => response.resume());
+  });
+  response.on('end', () => {
+    sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
+    done(null);
+  });
+}
+
+/** What leaves one side dead must not leave the other open. */
+export function joinEnds(client: Duplex, upstream: Duplex): void {
+  client.on('error', () => upstream.destroy());
+  upstream.on('error', () => client.destroy());
+  client.once('close', () => {
+    if (upstream instanceof Socket) upstream.destroySoon();
+    else upstream.destroy();
+  });
+  // The listener has seen to the client's: of an HTTP/2 connection there is only a stream here.
+  if (upstream instanceof Socket) upstream.setKeepAlive(true, KEEP_ALIVE_PROBE_MS);
+}

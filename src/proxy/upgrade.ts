@@ -1,0 +1,78 @@
+import { createProxyServer } from 'http-proxy-3';
+import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
+import { fieldUtf8, HeaderList } from '../http/header-list.ts';
+import {
+  awaitSwitch,
+  joinEnds,
+  type Peers,
+  tlsOptions,
+  type UpgradeSink,
+  type UpgradeTarget,
+} from './upgrade-request.ts';
+
+/** HTTP/1.1: http-proxy-3 makes the request and joins the sockets. */
+export function switchHttp1(
+  exchange: Exchange,
+  { request, socket, head: early }: Extract<UpgradeRequest, { kind: 'http1' }>,
+  target: UpgradeTarget,
+  sink: UpgradeSink,
+): Promise<Peers | null> {
+  const { address, settings } = target;
+  const fields = target.headers.clone();
+  fields.set('connection', 'Upgrade');
+  fields.set('upgrade', 'websocket');
+  request.headers = fields.toRecord();
+  request.url = exchange.target;
+  // One per request, so that its events need no correlation.
+  const proxy = createProxyServer({});
+  proxy.on('error', () => {
+    // Errors of the sockets: both are watched to their end.
+  });
+  return new Promise((resolve, reject) => {
+    proxy.once('proxyReqWs', (upstreamRequest) => {
+      // Registered before http-proxy-3's own, which writes the head that is in `response.headers`.
+      upstreamRequest.once('upgrade', (response, upstream) => {
+        const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
+        head.headers.set('Connection', 'Upgrade');
+        head.headers.set('Upgrade', 'websocket');
+        exchange.takeOver(head);
+        response.headers = utf8Record(head.headers);
+        if (early.length > 0) socket.unshift(early);
+        joinEnds(socket, upstream);
+        resolve({ client: socket, upstream });
+      });
+      queueMicrotask(() => {
+        // http-proxy-3 would destroy the client's socket on errors and hang on broken refusals.
+        upstreamRequest.removeAllListeners('response');
+        upstreamRequest.removeAllListeners('error');
+        awaitSwitch(upstreamRequest, target, exchange.signal, sink, resolve, reject);
+      });
+    });
+    proxy.ws(request, socket, Buffer.alloc(0), {
+      target: {
+        protocol: address.protocol,
+        host: address.hostname,
+        hostname: address.hostname,
+        port: address.port,
+        ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
+      },
+      toProxy: true,
+      secure: !settings.tlsInsecureSkipVerify,
+      ssl: tlsOptions(target),
+      // http-proxy-3 overwrites the one in `ssl`.
+      ...(target.trustPool === null ? {} : { ca: target.trustPool }),
+    });
+  });
+}
+
+/** http-proxy-3 writes the head as UTF-8: text is handed over so that its bytes come out as they were. */
+function utf8Record(headers: HeaderList): Record<string, string | string[]> {
+  const record: Record<string, string | string[]> = {};
+  for (const [name, value] of headers) {
+    const text = fieldUtf8(value) ?? value;
+    const present = record[name];
+    if (present === undefined) record[name] = text;
+    else record[name] = [...(typeof present === 'string' ? [present] : present), text];
+  }
+  return record;
+}
