@@ -1,0 +1,55 @@
+/** Where to listen, and from which update on; without cursor from now on. */
+export interface HubAddress {
+  readonly url: string;
+  readonly cursor: string | null;
+}
+
+const LINK = /<([^>]*)>((?:\s*;\s*[^\s=;,]+\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))*)/g;
+const PARAMETER = /;\s*([^\s=;,]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))/g;
+
+/** The hub in a `Link` header (RFC 8288); null when there is none. */
+export function findHub(link: string | null, relation: string, base: string): HubAddress | null {
+  for (const [, target = '', parameters = ''] of (link ?? '').matchAll(LINK)) {
+    const values = new Map<string, string>();
+    for (const [, name = '', quoted, plain = ''] of parameters.matchAll(PARAMETER)) {
+      values.set(name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain);
+    }
+    if (!values.get('rel')?.toLowerCase().split(/\s+/).includes(relation)) continue;
+    const cursor = values.get('last-event-id');
+    return {
+      url: new URL(target, base).href,
+      cursor: cursor === undefined ? null : utf8(cursor),
+    };
+  }
+  return null;
+}
+
+/**
+ * The hub of the page that runs this. A script cannot read the `Link` header that came with its own
+ * page, and a page fetched anew is of another moment; `Server-Timing` says it of this very one.
+ */
+export function hubOfPage(relation: string, base: string): HubAddress | null {
+  const timing = navigation()?.serverTiming?.find(({ name }) => name === relation);
+  if (timing === undefined) return null;
+  const url = new URL(timing.description, base);
+  const cursor = url.searchParams.get('last_event_id');
+  url.searchParams.delete('last_event_id');
+  return { url: url.href, cursor };
+}
+
+/** How this page was loaded. */
+interface Navigation {
+  readonly type?: string;
+  readonly serverTiming?: readonly { readonly name: string; readonly description: string }[];
+}
+
+export function navigation(): Navigation | undefined {
+  // The types are those of Node, which navigates nowhere.
+  const timeline = performance as unknown as { getEntriesByType(type: string): Navigation[] };
+  return timeline.getEntriesByType('navigation')[0];
+}
+
+/** Headers arrive as byte strings; the hub writes text in them as UTF-8. */
+export function utf8(bytes: string): string {
+  return new TextDecoder().decode(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0)));
+}

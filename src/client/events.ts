@@ -1,0 +1,41 @@
+export interface Update {
+  /** The update's id; empty for an event without one. */
+  readonly id: string;
+  /** SSE event name. */
+  readonly type: string;
+  readonly data: string;
+}
+
+export interface EventReader {
+  readonly update: (update: Update) => void;
+  /** The server asks for this wait before a new try. */
+  readonly retry: (milliseconds: number) => void;
+}
+
+/** Reads an event stream to its end (WHATWG HTML §9.2.6). */
+export async function readEvents(body: ReadableStream<Uint8Array>, to: EventReader): Promise<void> {
+  const decoder = new TextDecoder();
+  const reader = body.getReader();
+  let rest = '';
+  let [id, type] = ['', ''];
+  let data: string[] = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    // A CR at the end may be the first half of a line break.
+    const lines = (rest + decoder.decode(value, { stream: true })).split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop() ?? '';
+    for (const line of lines) {
+      if (line === '') {
+        if (data.length > 0) to.update({ id, type: type || 'message', data: data.join('\n') });
+        [type, data] = ['', []];
+        continue;
+      }
+      const [, field, text = ''] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) ?? [];
+      if (field === 'data') data.push(text);
+      else if (field === 'event') type = text;
+      else if (field === 'id' && !text.includes('\0')) id = text;
+      else if (field === 'retry' && /^\d+$/.test(text)) to.retry(Number(text));
+    }
+  }
+}

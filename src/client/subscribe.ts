@@ -1,0 +1,226 @@
+import { findHub, type HubAddress, hubOfPage, navigation, utf8 } from './discovery.ts';
+import { readEvents, type Update } from './events.ts';
+
+export type { Update } from './events.ts';
+
+/** A topic as it is, or a URL Pattern. */
+export type Matcher = string | { readonly urlpattern: string };
+
+export interface SubscribeOptions {
+  /** Called with every update in order, each once. */
+  readonly update: (update: Update) => void;
+  /**
+   * Called with the resource anew: at the start, unless the source is the page itself, and when
+   * updates were lost because the hub's history no longer reaches back. What it shows is what the
+   * updates that follow change. Without it a page that has lost updates is reloaded.
+   */
+  readonly state?: (response: Response) => Promise<void>;
+  /** Called when the connection comes and goes. */
+  readonly status?: (status: 'open' | 'connecting') => void;
+  /** The access token, or where to get one, for a hub that the cookie does not reach. */
+  readonly token?: string | (() => string | Promise<string>);
+  /**
+   * Fetches the resource before each new connection, so that it can renew the cookie: for a hub
+   * that lets anonymous clients in and so does not refuse one whose cookie has expired.
+   */
+  readonly renew?: boolean;
+  /** `include` for a hub on another subdomain. @default "same-origin" */
+  readonly credentials?: 'include' | 'same-origin' | 'omit';
+  /** Link relation of the hub. @default "hub" */
+  readonly relation?: string;
+  /** Ends the subscription. */
+  readonly signal?: AbortSignal;
+}
+
+/** First wait before a new try, in milliseconds; it doubles up to the longest. */
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 30_000;
+
+/**
+ * Follows the updates of a page or resource from the state that it shows, over lost connections,
+ * until the returned function is called or `signal` is aborted.
+ *
+ * @param source the page itself (`document`), or the URL of a resource; its `Link` header tells
+ *   where the hub is and from which update on to listen
+ * @example
+ * subscribe('/api/books', { urlpattern: '/books/:id' }, {
+ *   state: async (response) => show(await response.json()),
+ *   update: ({ data }) => change(JSON.parse(data)),
+ * });
+ */
+export function subscribe(
+  source: string | URL | { readonly URL: string },
+  matchers: Matcher | readonly Matcher[],
+  options: SubscribeOptions,
+): () => void {
+  const end = new AbortController();
+  options.signal?.addEventListener('abort', () => end.abort());
+  if (options.signal?.aborted) end.abort();
+  void new Follower(source, [matchers].flat(), options, end.signal).run();
+  return () => end.abort();
+}
+
+class Follower {
+  readonly #url: string | URL;
+  /** Whether it follows the page that it runs in. */
+  readonly #isPage: boolean;
+  readonly #matchers: readonly Matcher[];
+  readonly #options: SubscribeOptions;
+  readonly #signal: AbortSignal;
+  readonly #relation: string;
+  readonly #credentials: NonNullable<SubscribeOptions['credentials']>;
+  #hub: HubAddress | null;
+  #firstWait = FIRST_WAIT;
+  #wait = FIRST_WAIT;
+  #wasOpen = false;
+
+  constructor(
+    source: string | URL | { readonly URL: string },
+    matchers: readonly Matcher[],
+    options: SubscribeOptions,
+    signal: AbortSignal,
+  ) {
+    this.#isPage = typeof source === 'object' && 'URL' in source;
+    this.#url = typeof source === 'object' && 'URL' in source ? source.URL : source;
+    this.#matchers = matchers;
+    this.#options = options;
+    this.#signal = signal;
+    this.#relation = options.relation ?? 'hub';
+    this.#credentials = options.credentials ?? 'same-origin';
+    this.#hub = this.#isPage ? hubOfPage(this.#relation, String(this.#url)) : null;
+  }
+
+  async run(): Promise<void> {
+    while (!this.#signal.aborted) {
+      try {
+        this.#hub ??= await this.#load();
+        if (!(await this.#listen(this.#hub))) {
+          if (this.#mayReload()) return reload();
+          this.#hub = null;
+          continue;
+        }
+      } catch {
+        // Whatever went wrong, all there is to do is to try again; the status tells of it.
+      }
+      if (this.#signal.aborted) return;
+      this.#tell('connecting');
+      // Clients that lost the same hub must not come back in the same moment.
+      await pause(this.#wait * (0.5 + Math.random()), this.#signal);
+      this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
+    }
+  }
+
+  /** Fetches the resource, gives it to the application, and says where its updates are. */
+  async #load(): Promise<HubAddress> {
+    const { state } = this.#options;
+    const response = await this.#fetch(this.#url);
+    const hub = findHub(response.headers.get('Link'), this.#relation, response.url);
+    if (!response.ok || hub === null) throw new Error(`${response.status} without hub`);
+    if (state === undefined) await discard(response);
+    else await state(response).catch(report);
+    return hub;
+  }
+
+  /** Listens until the stream ends; false when updates were lost. */
+  async #listen({ url, cursor }: HubAddress): Promise<boolean> {
+    const stream = await this.#connect(this.#streamUrl(url, cursor));
+    const began = stream.headers.get(`${this.#relation}-Last-Event-ID`);
+    if (cursor !== null && began !== null && utf8(began) !== cursor) {
+      await discard(stream);
+      return false;
+    }
+    this.#wasOpen = true;
+    this.#wait = this.#firstWait;
+    this.#tell('open');
+    if (stream.body === null) return true;
+    await readEvents(stream.body, {
+      update: (update) => {
+        if (update.id !== '') this.#hub = { url, cursor: update.id };
+        guard(() => this.#options.update(update));
+      },
+      retry: (milliseconds) => {
+        this.#wait = this.#firstWait = milliseconds;
+      },
+    });
+    return true;
+  }
+
+  async #connect(target: URL): Promise<Response> {
+    if (this.#options.renew && this.#wasOpen) await this.#renew();
+    let stream = await this.#authorised(target);
+    if (stream.status === 401) {
+      await discard(stream);
+      await this.#renew();
+      stream = await this.#authorised(target);
+    }
+    if (stream.ok) return stream;
+    await discard(stream);
+    throw new Error(`${stream.status} from the hub`);
+  }
+
+  /** The resource brings a new cookie; what it shows is of no interest now. */
+  async #renew(): Promise<void> {
+    await discard(await this.#fetch(this.#url));
+  }
+
+  async #authorised(target: URL): Promise<Response> {
+    const { token } = this.#options;
+    const bearer = typeof token === 'function' ? await token() : token;
+    return this.#fetch(target, bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` });
+  }
+
+  #fetch(url: string | URL, headers: Record<string, string> = {}): Promise<Response> {
+    return fetch(url, { credentials: this.#credentials, signal: this.#signal, headers });
+  }
+
+  #streamUrl(hub: string, cursor: string | null): URL {
+    const url = new URL(hub);
+    for (const matcher of this.#matchers) {
+      if (typeof matcher === 'string') url.searchParams.append('match', matcher);
+      else url.searchParams.append('match_urlpattern', matcher.urlpattern);
+    }
+    if (cursor !== null) url.searchParams.set('last_event_id', cursor);
+    return url;
+  }
+
+  /** A page that comes out of a cache as old as before must not be reloaded for ever. */
+  #mayReload(): boolean {
+    const isFresh = this.#wasOpen || navigation()?.type !== 'reload';
+    return this.#isPage && this.#options.state === undefined && isFresh;
+  }
+
+  #tell(status: 'open' | 'connecting'): void {
+    guard(() => this.#options.status?.(status));
+  }
+}
+
+async function discard({ body }: Response): Promise<void> {
+  await body?.cancel();
+}
+
+function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+function guard(callback: () => void): void {
+  try {
+    callback();
+  } catch (error) {
+    report(error);
+  }
+}
+
+/** Tells of an error in a callback as a browser does of one in an event listener. */
+function report(error: unknown): void {
+  queueMicrotask(() => {
+    throw error;
+  });
+}
+
+function reload(): void {
+  // The types are those of Node, where there is no page to reload.
+  (globalThis as { location?: { reload(): void } }).location?.reload();
+}

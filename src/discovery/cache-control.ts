@@ -1,0 +1,58 @@
+import type { HeaderList } from '../http/header-list.ts';
+
+/** Fields by which some shared caches decide before `Cache-Control`; beside RFC 9213's targeted ones. */
+const OVERRIDES = new Set([
+  'surrogate-control',
+  'edge-control',
+  'x-accel-expires',
+  'x-litespeed-cache-control',
+]);
+
+/**
+ * Keeps a response with somebody's token out of shared caches (RFC 9111 §3.5, §5.2.2): unless it
+ * already says `private` or `no-store`, it gains `private` and loses what permits sharing.
+ */
+export function makePrivate(headers: HeaderList): void {
+  headers.deleteWhere((key) => OVERRIDES.has(key) || key.endsWith('cdn-cache-control'));
+  if (isPrivate(headers)) return;
+  const kept = directives(headers).filter(
+    (directive) => !['public', 's-maxage', 'private'].includes(nameOf(directive)),
+  );
+  headers.set('cache-control', ['private', ...kept].join(', '));
+}
+
+/** Whether no shared cache may store the response. `private="field"` protects only that field. */
+export function isPrivate(headers: HeaderList): boolean {
+  return directives(headers).some((directive) => /^(?:private|no-store)$/i.test(directive));
+}
+
+/** Says that the response would be another with other values of these request fields. */
+export function addVary(headers: HeaderList, fields: readonly string[]): void {
+  const present = list(headers.combined('vary')).map((name) => name.toLowerCase());
+  if (present.includes('*')) return;
+  const missing = fields.filter((name) => !present.includes(name.toLowerCase()));
+  if (missing.length > 0) headers.append('Vary', missing.join(', '));
+}
+
+/** Lets scripts of other origins read a field (WHATWG Fetch §3.2.3). */
+export function expose(headers: HeaderList, name: string): void {
+  const field = 'access-control-expose-headers';
+  const present = list(headers.combined(field)).map((one) => one.toLowerCase());
+  if (!present.includes(name.toLowerCase())) headers.append('Access-Control-Expose-Headers', name);
+}
+
+function directives(headers: HeaderList): string[] {
+  // Commas in quoted strings cut a directive in two: then it is not recognised, which is safe.
+  return list(headers.combined('cache-control'));
+}
+
+function nameOf(directive: string): string {
+  return directive.toLowerCase().split('=', 1)[0]?.trim() ?? '';
+}
+
+function list(value: string | undefined): string[] {
+  return (value ?? '')
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter((entry) => entry !== '');
+}

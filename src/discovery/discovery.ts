@@ -1,0 +1,126 @@
+import type { DiscoveryConfig } from '../config/config.ts';
+import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { AnnouncedHub } from './announced-hub.ts';
+import { addVary, expose, isPrivate } from './cache-control.ts';
+import { Credentials } from './credentials.ts';
+import { announcesHub, hubLink, hubTiming, selfLink } from './link.ts';
+import type { TokenSource } from './token-source.ts';
+
+export interface DiscoveryOptions {
+  readonly config: DiscoveryConfig;
+  readonly hub: AnnouncedHub;
+  readonly matches: (exchange: Exchange) => boolean;
+  /** Whether the path of the request is one that logs out. */
+  readonly logsOut: (exchange: Exchange) => boolean;
+  /** Whether the request is the hub's own. */
+  readonly isHubRequest: (exchange: Exchange) => boolean;
+  readonly tokens: TokenSource | null;
+  readonly clock: Clock;
+}
+
+/** What is known when a request arrives. */
+interface Arrival {
+  readonly lastEventId: string | null;
+  /** Whether somebody reads the response who may open a stream then. */
+  readonly isRead: boolean;
+  readonly logsOut: boolean;
+}
+
+/** Documents and fetches (W3C Fetch Metadata §2.1), not images, scripts, styles and fonts. */
+const READ_DESTINATIONS = new Set(['document', 'iframe', 'empty']);
+
+/**
+ * Makes the pages of an app discoverable. The cursor is taken before the request goes to the app:
+ * whatever is published while the page is rendered comes after it, so that no page can miss an
+ * update between its rendering and its subscription.
+ */
+export function createDiscovery(options: DiscoveryOptions): Handler {
+  const { config, hub, matches, logsOut, isHubRequest, tokens } = options;
+  const credentials = new Credentials(options);
+  return (exchange, next) => {
+    if (isHubRequest(exchange) || !matches(exchange)) return next();
+    const destination = exchange.headers.get('sec-fetch-dest');
+    const arrival: Arrival = {
+      lastEventId: config.lastEventId ? hub.lastEventId() : null,
+      isRead: destination === undefined || READ_DESTINATIONS.has(destination.toLowerCase()),
+      logsOut: logsOut(exchange),
+    };
+    if (tokens !== null && arrival.isRead) askForWhole(exchange);
+    exchange.onHead((head) => {
+      // 101 hands the connection over; nobody reads a head then.
+      if (head.source !== 'upstream' || head.status < 200) return undefined;
+      if (isPage(head)) announce(exchange, head, options, arrival);
+      return handOutToken(exchange, head, options, arrival, credentials);
+    });
+    return next();
+  };
+}
+
+/**
+ * Lets the app answer in full: a 304 says nothing of the response that it stands for, so it must
+ * not carry a token (a shared cache may have asked), and the token would never be renewed.
+ */
+function askForWhole({ method, headers }: Exchange): void {
+  if (method !== 'GET' && method !== 'HEAD') return;
+  headers.delete('if-none-match');
+  headers.delete('if-modified-since');
+}
+
+/** Not on answers that say nothing new, nor on streams, which nobody opens to read their head. */
+function isPage({ status, headers }: ResponseHead): boolean {
+  return status !== 304 && !hasType(headers, 'text/event-stream');
+}
+
+function announce(
+  exchange: Exchange,
+  { headers }: ResponseHead,
+  { config, hub }: DiscoveryOptions,
+  { lastEventId }: Arrival,
+): void {
+  const { contentType, type } = config;
+  const { target, relation } = hub;
+  if (config.link && !announcesHub(headers, relation)) {
+    const link = { target, relation, lastEventId, contentType, type };
+    headers.append('Link', hubLink(link));
+    const isDocument = hasType(headers, 'text/html') || hasType(headers, 'application/xhtml+xml');
+    if (isDocument) headers.append('Server-Timing', hubTiming(link));
+  }
+  const self = config.self ? selfLink(exchange.originalTarget) : null;
+  if (self !== null) headers.append('Link', self);
+  if (hub.allowsOrigin === null || !headers.has('link')) return;
+  const origin = exchange.headers.get('origin');
+  if (origin !== undefined && hub.allowsOrigin(origin)) expose(headers, 'Link');
+  addVary(headers, ['Origin']);
+}
+
+/** The app's own header wins over the token source. */
+function handOutToken(
+  exchange: Exchange,
+  head: ResponseHead,
+  { config, tokens }: DiscoveryOptions,
+  arrival: Arrival,
+  credentials: Credentials,
+): Promise<void> | undefined {
+  const { status, headers } = head;
+  const sent = headers.get(config.cookie.fromHeader);
+  if (sent !== undefined) {
+    credentials.fromApp(exchange, head, sent);
+    return undefined;
+  }
+  if ((arrival.logsOut && status < 400) || config.expire.statuses.includes(status)) {
+    credentials.end(exchange, headers);
+    return undefined;
+  }
+  if (tokens === null || !arrival.isRead || status >= 400 || !isPage(head)) return undefined;
+  return tokens.tokenFor(exchange, headers).then((token) => {
+    if (token !== null) credentials.handOut(exchange, headers, token);
+    else if (!isPrivate(headers)) addVary(headers, tokens.requestFields);
+  });
+}
+
+function hasType(headers: HeaderList, type: string): boolean {
+  const [given = ''] = (headers.get('content-type') ?? '').split(';', 1);
+  return given.trim().toLowerCase() === type;
+}

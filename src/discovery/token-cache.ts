@@ -1,0 +1,60 @@
+import type { Clock } from '../kernel/clock.ts';
+
+/** Tokens that are remembered. */
+const MAX_ENTRIES = 10_000;
+
+export interface IssuedToken {
+  readonly token: string;
+  /** null when the token does not say; then it is used once. */
+  readonly expiresAtMs: number | null;
+}
+
+interface Entry {
+  readonly issued: Promise<IssuedToken>;
+  reuseUntilMs: number;
+}
+
+/**
+ * Tokens by what they are for. One is handed out until half of its life is over: so it costs one
+ * signature, or one question to another server, per half-life, and who gets it has at least that
+ * long to use it. Who asks while it is being made gets the same.
+ */
+export class TokenCache {
+  readonly #clock: Clock;
+  /** In the order of their last use. */
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** @throws what `issue` throws; that is not remembered */
+  get(key: string, issue: () => Promise<IssuedToken>): Promise<IssuedToken> {
+    const present = this.#entries.get(key);
+    this.#entries.delete(key);
+    if (present !== undefined && this.#clock.now() < present.reuseUntilMs) {
+      this.#entries.set(key, present);
+      return present.issued;
+    }
+    const entry: Entry = { issued: issue(), reuseUntilMs: Number.POSITIVE_INFINITY };
+    this.#entries.set(key, entry);
+    this.#evict();
+    entry.issued.then(
+      ({ expiresAtMs }) => {
+        const now = this.#clock.now();
+        entry.reuseUntilMs = expiresAtMs === null ? now : now + (expiresAtMs - now) / 2;
+      },
+      () => {
+        if (this.#entries.get(key) === entry) this.#entries.delete(key);
+      },
+    );
+    return entry.issued;
+  }
+
+  #evict(): void {
+    for (const oldest of this.#entries.keys()) {
+      if (this.#entries.size <= MAX_ENTRIES) return;
+      this.#entries.delete(oldest);
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import { randomUUID } from 'node:crypto';
+import { signingKey } from '../auth/key.ts';
+import { mintToken } from '../auth/mint.ts';
+import type { TokenMintConfig } from '../config/config.ts';
+import type { Exchange, Expand } from '../http/exchange.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { messageOf } from '../kernel/error.ts';
+import { compileGrants, grantTemplates } from './grant-template.ts';
+import { TokenCache } from './token-cache.ts';
+import { requestFieldsOf, type TokenSource } from './token-source.ts';
+
+/** What a source of tokens has to know of the hub that they are for. */
+export interface TokenPurpose {
+  /** `aud` for the hub as this client contacts it. */
+  readonly audience: (exchange: Exchange) => string;
+  /** `type` of the hub's authorization details. */
+  readonly detailType: string;
+  readonly expand: Expand;
+  readonly clock: Clock;
+}
+
+/**
+ * `token mint`: the gateway signs in the application's name.
+ *
+ * @throws HubgateError for a key that cannot sign, a payload that is no JSON
+ */
+export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose): TokenSource {
+  const { audience: audienceFor, detailType, expand, clock } = purpose;
+  const key = signingKey(config.key, config.algorithm);
+  const fillGrants = compileGrants(config);
+  const cache = new TokenCache(clock);
+  return {
+    requestFields: requestFieldsOf(grantTemplates(config)),
+    async tokenFor(exchange, response) {
+      const grants = fillGrants((template, encode) => expand(template, exchange, response, encode));
+      if (grants === null) return null;
+      const audience = audienceFor(exchange);
+      const issue = async () => {
+        const issuedAtMs = clock.now();
+        const expiresAtMs = issuedAtMs + config.ttlMs;
+        const { token } = await mintToken({
+          key,
+          keyId: config.keyId,
+          issuer: config.issuer,
+          audience,
+          subject: null,
+          clientId: null,
+          newId: () => `urn:uuid:${randomUUID()}`,
+          issuedAtMs,
+          expiresAtMs,
+          detailType,
+          ...grants,
+        });
+        return { token, expiresAtMs };
+      };
+      try {
+        return (await cache.get(JSON.stringify([audience, grants]), issue)).token;
+      } catch (error) {
+        exchange.log.error('A token could not be minted', { error: messageOf(error) });
+        return null;
+      }
+    },
+  };
+}
