@@ -1,0 +1,23 @@
+import type { HandlerConfig } from '../../config/config.ts';
+import { answer } from '../../http/answer.ts';
+import type { Expand, Handler } from '../../http/exchange.ts';
+import { fieldValue } from '../../http/header-operations.ts';
+
+/** `redir [<matcher>] <to> [<status>|permanent|temporary]` */
+export function redir(
+  { to, status }: Extract<HandlerConfig, { kind: 'redir' }>,
+  expand: Expand,
+): Handler {
+  return (exchange) => {
+    answer(exchange, status, { Location: fieldValue(sameSite(to, expand(to, exchange))) });
+  };
+}
+
+/**
+ * A client asks for `//evil.example/x`; `redir {path}/` must not send it there, where browsers
+ * would take two slashes, or slash and backslash, for a host.
+ */
+function sameSite(template: string, location: string): string {
+  if (!template.startsWith('{')) return location;
+  return location.replace(/^\/[/\\\s]+/, '/');
+}

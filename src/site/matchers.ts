@@ -1,0 +1,164 @@
+import type { MatchCondition, RequestMatcher } from '../config/config.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { addressSet } from '../http/forwarded.ts';
+import { fieldUtf8 } from '../http/header-list.ts';
+import { compilePattern } from '../http/pattern.ts';
+import { hostname, queryOf } from './placeholders.ts';
+import { matchedPath } from './request-path.ts';
+
+export type Predicate = (exchange: Exchange) => boolean;
+
+/**
+ * The predicate of a matcher; null matches every request. Captures of regular expressions become
+ * `{re.NAME.N}`, or `{re.N}` without a name.
+ *
+ * @throws HubgateError `invalid-pattern`, `invalid-address-range`
+ */
+export function compileMatcher(matcher: RequestMatcher | null): Predicate {
+  if (matcher === null) return () => true;
+  const conditions = matcher.map(compileCondition);
+  return (exchange) => conditions.every((holds) => holds(exchange));
+}
+
+function compileCondition(condition: MatchCondition): Predicate {
+  switch (condition.kind) {
+    case 'path': {
+      const wanted = condition.paths.map(glob);
+      return (exchange) => {
+        const path = matchedPath(exchange).toLowerCase();
+        return wanted.some((matches) => matches(path));
+      };
+    }
+    case 'path_regexp': {
+      const capture = capturing(condition.pattern, condition.name);
+      return (exchange) => capture(matchedPath(exchange), exchange);
+    }
+    case 'host': {
+      const wanted = condition.hosts.map(hostPattern);
+      return (exchange) => {
+        const host = hostname(exchange.host);
+        return wanted.some((matches) => matches(host));
+      };
+    }
+    case 'method': {
+      const methods = new Set(condition.methods.map((method) => method.toUpperCase()));
+      return (exchange) => methods.has(exchange.method);
+    }
+    case 'header':
+      return compileHeader(condition.name, condition.values);
+    case 'header_regexp': {
+      const capture = capturing(condition.pattern, condition.name);
+      return (exchange) =>
+        exchange.headers
+          .getAll(condition.header)
+          .some((value) => capture(fieldUtf8(value) ?? value, exchange));
+    }
+    case 'query':
+      return compileQuery(condition.name, condition.values);
+    case 'protocol':
+      return compileProtocol(condition.protocol);
+    case 'remote_ip': {
+      const contains = addressSet(condition.ranges);
+      return (exchange) => contains(exchange.remoteAddress);
+    }
+    case 'client_ip': {
+      const contains = addressSet(condition.ranges);
+      return (exchange) => contains(exchange.clientAddress);
+    }
+    case 'not': {
+      const excluded = condition.matchers.map(compileMatcher);
+      return (exchange) => !excluded.some((matches) => matches(exchange));
+    }
+  }
+}
+
+function capturing(pattern: string, name: string | null): (text: string, at: Exchange) => boolean {
+  const compiled = compilePattern(pattern);
+  const prefix = name === null ? 're' : `re.${name}`;
+  return (text, { variables }) => {
+    const groups = compiled.match(text);
+    if (groups === null) return false;
+    for (const [index, group] of groups.entries()) variables.set(`${prefix}.${index}`, group);
+    return true;
+  };
+}
+
+/** Without values the field must be there; a value may begin or end with `*`. */
+function compileHeader(name: string, values: readonly string[]): Predicate {
+  if (name.toLowerCase() === 'host') {
+    const hosts = values.map(glob);
+    return (exchange) => hosts.some((matches) => matches(exchange.host.toLowerCase()));
+  }
+  if (values.length === 0) return (exchange) => exchange.headers.has(name);
+  const wanted = values.map(edgeGlob);
+  return (exchange) =>
+    exchange.headers
+      .getAll(name)
+      .some((value) => wanted.some((matches) => matches(fieldUtf8(value) ?? value)));
+}
+
+function compileQuery(name: string, values: readonly string[]): Predicate {
+  const wanted = values.includes('*') || values.length === 0 ? null : new Set(values);
+  return (exchange) => {
+    const present = queryOf(exchange).getAll(name);
+    return wanted === null ? present.length > 0 : present.some((value) => wanted.has(value));
+  };
+}
+
+/** `http`, `https`, `grpc`, `http/1.0`, `http/1.1`, `http/2`; a `+` at the end takes later ones too. */
+function compileProtocol(protocol: string): Predicate {
+  const wanted = protocol.toLowerCase();
+  if (wanted === 'http' || wanted === 'https') return (exchange) => exchange.scheme === wanted;
+  if (wanted === 'grpc') {
+    return (exchange) =>
+      exchange.headers.get('content-type')?.startsWith('application/grpc') === true;
+  }
+  const orLater = wanted.endsWith('+');
+  const version = Number(wanted.replace(/^http\/|\+$/g, ''));
+  return ({ httpVersion }) =>
+    orLater ? Number(httpVersion) >= version : Number(httpVersion) === version;
+}
+
+/** One `*` stands for one label. */
+function hostPattern(pattern: string): (host: string) => boolean {
+  const labels = hostname(pattern).split('.');
+  if (!labels.includes('*')) {
+    const exact = labels.join('.');
+    return (host) => host === exact;
+  }
+  return (host) => {
+    const parts = host.split('.', labels.length + 1);
+    return (
+      parts.length === labels.length &&
+      labels.every((label, i) => (label === '*' ? parts[i] !== '' : label === parts[i]))
+    );
+  };
+}
+
+/** `*` at an edge stands for any text, elsewhere for any text without a slash. */
+function glob(pattern: string): (text: string) => boolean {
+  const lower = pattern.toLowerCase();
+  if (!lower.slice(1, -1).includes('*')) return edgeGlob(lower);
+  const middle = lower
+    .replace(/^\*|\*$/g, '')
+    .split('*')
+    .map(escape)
+    .join('[^/]*');
+  const start = lower.startsWith('*') ? '(?s:.*)' : '';
+  const end = lower.endsWith('*') ? '(?s:.*)' : '';
+  const compiled = compilePattern(`^${start}${middle}${end}$`);
+  return (text) => compiled.match(text) !== null;
+}
+
+function escape(literal: string): string {
+  return literal.replace(/[\\^$.|?*+()[\]{}]/g, '\\$&');
+}
+
+function edgeGlob(pattern: string): (text: string) => boolean {
+  if (pattern === '*') return () => true;
+  const open = pattern.startsWith('*');
+  const literal = pattern.slice(open ? 1 : 0, pattern.endsWith('*') ? -1 : undefined);
+  if (open && pattern.endsWith('*')) return (text) => text.includes(literal);
+  if (open) return (text) => text.endsWith(literal);
+  return pattern.endsWith('*') ? (text) => text.startsWith(literal) : (text) => text === literal;
+}

@@ -1,0 +1,156 @@
+import { randomUUID } from 'node:crypto';
+import type { Exchange, Expand } from '../http/exchange.ts';
+import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
+
+/** `\{`, or a brace pair with a name that could be a placeholder's. */
+const PLACEHOLDER = /\\\{|\{([A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
+
+/** Parts of a path that `{path.N}` can name. */
+const MAX_PATH_PARTS = 1_000;
+
+/**
+ * Replaces the request placeholders of the Hubfile. What is no known placeholder stays as it is;
+ * `\{` is a brace. What a placeholder brings in is not looked through again.
+ */
+export const expandPlaceholders: Expand = (template, exchange, response, encode) => {
+  if (!template.includes('{')) return template;
+  return template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
+    if (name === undefined) return '{';
+    const value = lookUp(name, exchange, response);
+    if (value === undefined) return match;
+    return encode === undefined ? value : encode(value);
+  });
+};
+
+function lookUp(
+  name: string,
+  exchange: Exchange,
+  response: HeaderList | undefined,
+): string | undefined {
+  const dot = name.indexOf('.');
+  if (dot === -1) return exchange.variables.get(name) ?? simple(name, exchange);
+  const family = name.slice(0, dot);
+  const rest = name.slice(dot + 1);
+  switch (family) {
+    case 'header':
+      return text(exchange.headers.combined(rest));
+    case 'query':
+      return queryOf(exchange).get(rest) ?? '';
+    case 'cookie':
+      return text(cookie(exchange, rest));
+    case 'path':
+      return pathPart(exchange, rest);
+    case 'http':
+      return responseField(rest, exchange, response);
+    case 'rp':
+      return exchange.variables.get(name.toLowerCase());
+    case 're':
+      return exchange.variables.get(name) ?? '';
+    default:
+      return exchange.variables.get(name);
+  }
+}
+
+function simple(name: string, exchange: Exchange): string | undefined {
+  switch (name) {
+    case 'host':
+      return hostname(exchange.host);
+    case 'hostport':
+      return exchange.host;
+    case 'port':
+      return port(exchange);
+    case 'method':
+      return exchange.method;
+    case 'scheme':
+      return exchange.scheme;
+    case 'path':
+      return pathOf(exchange);
+    case 'uri':
+      return exchange.target;
+    case 'orig_uri':
+      return exchange.originalTarget;
+    case 'query':
+      return queryText(exchange);
+    case 'remote_host':
+      return exchange.remoteAddress;
+    case 'client_ip':
+      return exchange.clientAddress;
+    case 'uuid':
+      return requestUuid(exchange);
+    case 'upstream_hostport':
+      return '';
+    default:
+      return undefined;
+  }
+}
+
+/** The same for the whole request, so that a log and a header can agree. */
+function requestUuid(exchange: Exchange): string {
+  const uuid = exchange.variables.get('uuid') ?? randomUUID();
+  exchange.variables.set('uuid', uuid);
+  return uuid;
+}
+
+/** The path as sent, still encoded. */
+export function pathOf(exchange: Exchange): string {
+  const { target } = exchange;
+  const query = target.indexOf('?');
+  return query === -1 ? target : target.slice(0, query);
+}
+
+function queryText(exchange: Exchange): string {
+  const { target } = exchange;
+  const query = target.indexOf('?');
+  return query === -1 ? '' : target.slice(query + 1);
+}
+
+export function queryOf(exchange: Exchange): URLSearchParams {
+  return new URLSearchParams(queryText(exchange));
+}
+
+/** `example.com:8443` as `example.com`, `[::1]:80` as `::1`; lower case, without a final dot. */
+export function hostname(host: string): string {
+  const bare = host.startsWith('[')
+    ? host.slice(1, Math.max(1, host.indexOf(']')))
+    : (host.split(':', 1)[0] ?? '');
+  return bare.toLowerCase().replace(/\.$/, '');
+}
+
+function port(exchange: Exchange): string {
+  const own = /:(\d+)$/.exec(exchange.host)?.[1];
+  return own ?? (exchange.scheme === 'https' ? '443' : '80');
+}
+
+function pathPart(exchange: Exchange, index: string): string | undefined {
+  if (!/^\d{1,3}$/.test(index)) return undefined;
+  return pathOf(exchange).slice(1).split('/', MAX_PATH_PARTS)[Number(index)] ?? '';
+}
+
+function cookie(exchange: Exchange, name: string): string | undefined {
+  for (const field of exchange.headers.getAll('cookie')) {
+    for (const pair of field.split(';')) {
+      const equals = pair.indexOf('=');
+      if (equals !== -1 && pair.slice(0, equals).trim() === name) {
+        return pair.slice(equals + 1).trim();
+      }
+    }
+  }
+  return undefined;
+}
+
+function responseField(
+  name: string,
+  exchange: Exchange,
+  response: HeaderList | undefined,
+): string | undefined {
+  const prefix = 'response.header.';
+  if (!name.startsWith(prefix)) return undefined;
+  const field = name.slice(prefix.length);
+  if (response !== undefined) return text(response.combined(field));
+  return exchange.variables.get(`http.response.header.${field.toLowerCase()}`);
+}
+
+/** The text of a field value, which holds bytes; empty when there is none. */
+function text(value: string | undefined): string {
+  return value === undefined ? '' : (fieldUtf8(value) ?? value);
+}

@@ -1,0 +1,80 @@
+import type { RouteConfig } from '../config/config.ts';
+import { answerError } from '../http/answer.ts';
+import { HttpError, reasonPhrase } from '../http/errors.ts';
+import type { Exchange, Handler, Next } from '../http/exchange.ts';
+import { messageOf } from '../kernel/error.ts';
+import { compileRoutes, type RouteDeps } from './route.ts';
+import { SubExchange } from './sub-exchange.ts';
+
+/** nginx's status for a client that left; it is in logs only. */
+const CLIENT_LEFT = 499;
+
+/** Answers every request of a site, whatever happens. Never rejects. */
+export type SiteHandler = (exchange: Exchange) => Promise<void>;
+
+/**
+ * Compiles a site. What its routes throw is answered by its error routes, else by the phrase of the
+ * status and the request's id; what nobody answers is 404.
+ *
+ * @throws HubgateError what {@link compileRoutes} throws
+ */
+export function compileSite(
+  site: { readonly routes: readonly RouteConfig[]; readonly errorRoutes: readonly RouteConfig[] },
+  deps: RouteDeps,
+): SiteHandler {
+  const routes = compileRoutes(site.routes, deps);
+  const errorRoutes = site.errorRoutes.length === 0 ? null : compileRoutes(site.errorRoutes, deps);
+  const unanswered: Next = () => Promise.resolve();
+  return async (exchange) => {
+    try {
+      await routes(exchange, unanswered);
+      if (!exchange.begun && !exchange.signal.aborted)
+        throw new HttpError(404, 'no route answered');
+    } catch (error) {
+      await answerFailure(exchange, error, errorRoutes);
+    }
+  };
+}
+
+async function answerFailure(
+  exchange: Exchange,
+  error: unknown,
+  errorRoutes: Handler | null,
+): Promise<void> {
+  const status = error instanceof HttpError ? error.status : 500;
+  note(exchange, status, error);
+  if (exchange.begun || status === CLIENT_LEFT) {
+    exchange.abort();
+    return;
+  }
+  try {
+    if (errorRoutes !== null) await runErrorRoutes(exchange, status, errorRoutes);
+    if (!exchange.begun) answerError(exchange, status);
+  } catch (second) {
+    note(exchange, status, second);
+    if (exchange.begun) exchange.abort();
+    else answerError(exchange, status);
+  }
+}
+
+/** The body may be half read by then, so the routes see a request without one. */
+async function runErrorRoutes(exchange: Exchange, status: number, routes: Handler): Promise<void> {
+  const { method, target } = exchange;
+  const sub = new SubExchange(exchange, { method, target, intercept: null });
+  sub.variables.set('err.status_code', String(status));
+  sub.variables.set('err.status_text', reasonPhrase(status));
+  await routes(sub, () => Promise.resolve());
+}
+
+function note(exchange: Exchange, status: number, error: unknown): void {
+  const fields = { status, error: messageOf(error) };
+  if (!(error instanceof HttpError))
+    exchange.log.error('a handler failed', { ...fields, stack: stackOf(error) });
+  else if (status >= 500) exchange.log.warn('the request failed', fields);
+  else if (status === CLIENT_LEFT) exchange.log.info('the client did not wait', fields);
+  else exchange.log.debug('the request was refused', fields);
+}
+
+function stackOf(error: unknown): string | undefined {
+  return error instanceof Error ? error.stack : undefined;
+}

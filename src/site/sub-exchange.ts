@@ -1,0 +1,108 @@
+import { Readable, type Writable } from 'node:stream';
+import type { Exchange, HeadTransform, ResponseHead, UpgradeRequest } from '../http/exchange.ts';
+import { HeaderList } from '../http/header-list.ts';
+import type { Logger } from '../kernel/log.ts';
+
+export interface SubRequest {
+  readonly method: string;
+  readonly target: string;
+  /** Takes the head; null leaves it to the client's own exchange. */
+  readonly intercept: ((head: ResponseHead) => Writable | null) | null;
+}
+
+/**
+ * A request without a body on behalf of another one: the same client, but a method and target of
+ * its own. Its answer goes to the client unless it is intercepted.
+ */
+export class SubExchange implements Exchange {
+  readonly id: string;
+  readonly log: Logger;
+  readonly scheme: 'http' | 'https';
+  readonly httpVersion: '1.0' | '1.1' | '2.0';
+  readonly method: string;
+  readonly host: string;
+  readonly originalTarget: string;
+  target: string;
+  readonly headers: HeaderList;
+  readonly remoteAddress: string;
+  readonly remotePort: number;
+  readonly clientAddress: string;
+  body: Readable = Readable.from([]);
+  readonly hasBody = false;
+  readonly signal: AbortSignal;
+  readonly variables: Map<string, string>;
+  readonly upgrade: UpgradeRequest | null = null;
+  readonly #parent: Exchange;
+  readonly #intercept: SubRequest['intercept'];
+  readonly #transforms: HeadTransform[] = [];
+  #intercepted = 0;
+
+  constructor(parent: Exchange, request: SubRequest) {
+    this.#parent = parent;
+    this.#intercept = request.intercept;
+    this.id = parent.id;
+    this.log = parent.log;
+    this.scheme = parent.scheme;
+    this.httpVersion = parent.httpVersion;
+    this.method = request.method;
+    this.host = parent.host;
+    this.originalTarget = parent.originalTarget;
+    this.target = request.target;
+    this.headers = parent.headers.clone();
+    for (const name of ['content-length', 'transfer-encoding', 'expect', 'trailer']) {
+      this.headers.delete(name);
+    }
+    this.remoteAddress = parent.remoteAddress;
+    this.remotePort = parent.remotePort;
+    this.clientAddress = parent.clientAddress;
+    this.signal = parent.signal;
+    this.variables = new Map(parent.variables);
+  }
+
+  get begun(): boolean {
+    return this.status !== 0;
+  }
+
+  get status(): number {
+    return this.#intercepted === 0 ? this.#parent.status : this.#intercepted;
+  }
+
+  trailers(): HeaderList {
+    return new HeaderList();
+  }
+
+  takeOver(head: ResponseHead): void {
+    this.#parent.takeOver(head);
+  }
+
+  onHead(transform: HeadTransform): void {
+    this.#transforms.push(transform);
+  }
+
+  withhold(name: string): void {
+    this.#parent.withhold(name);
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    if (this.#intercept === null) this.#parent.inform(status, headers);
+  }
+
+  begin(head: ResponseHead): Writable {
+    const taken = this.#intercept?.(head) ?? null;
+    if (taken !== null) {
+      this.#intercepted = head.status;
+      return taken;
+    }
+    for (const transform of this.#transforms.splice(0)) this.#parent.onHead(transform);
+    return this.#parent.begin(head);
+  }
+
+  end(body: Writable, trailers: HeaderList): void {
+    if (this.#intercepted === 0) this.#parent.end(body, trailers);
+    else body.end();
+  }
+
+  abort(): void {
+    if (this.#intercepted === 0) this.#parent.abort();
+  }
+}
