@@ -1,0 +1,188 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { resolve } from 'node:path';
+import {
+  defaultHub,
+  defaultJwks,
+  defaultLmdbTransport,
+  defaultMemoryTransport,
+} from './config/defaults.ts';
+import type { HubConfig, IssuerConfig, KeySource } from './config/config.ts';
+import { ConfigError, type Problem } from './config/problem.ts';
+import { NodeExchange } from './http/node-exchange.ts';
+import { parsePublication } from './hub/publication.ts';
+import { hubBase } from './hub/topic.ts';
+import { type Clock, systemClock } from './kernel/clock.ts';
+import { type Logger, silentLogger } from './kernel/log.ts';
+import { Scope } from './kernel/scope.ts';
+import { Secret } from './kernel/secret.ts';
+import { checkHubKeys } from './runtime/check-parts.ts';
+import { createHubCores } from './runtime/hub-core.ts';
+import { createKeySets, setUpHub } from './runtime/hub-setup.ts';
+
+export { HubgateError } from './kernel/error.ts';
+export { ConfigError } from './config/problem.ts';
+
+/** A key to verify tokens with: a secret or PEM, or a JWK Set. */
+export type HubKey =
+  | { readonly key: string; readonly algorithm?: string }
+  | { readonly jwksUri: string; readonly algorithms?: readonly string[] };
+
+/** A hub to mount in a server of your own. What is left out has the defaults of the Hubfile. */
+export interface HubOptions
+  extends Partial<
+    Pick<
+      HubConfig,
+      | 'profile'
+      | 'path'
+      | 'detailType'
+      | 'anonymous'
+      | 'subscriptions'
+      | 'debugger'
+      | 'playground'
+      | 'cookieName'
+      | 'corsOrigins'
+      | 'publishOrigins'
+      | 'publicUrls'
+      | 'resourceIdentifier'
+      | 'heartbeatMs'
+      | 'writeTimeoutMs'
+      | 'dispatchTimeoutMs'
+      | 'maxRequestBodySize'
+      | 'maxConnections'
+      | 'maxConnectionsPerClient'
+      | 'maxSubscriberBuffer'
+      | 'protocolVersionCompatibility'
+    >
+  > {
+  readonly issuers: readonly {
+    /** Compared byte for byte with a token's `iss`. */
+    readonly id: string;
+    readonly publisher?: HubKey;
+    readonly subscriber?: HubKey;
+    readonly authorizationServer?: boolean;
+  }[];
+  /** Keys of 0.x tokens without an issuer; only with `protocolVersionCompatibility`. */
+  readonly legacy?: { readonly publisher?: HubKey; readonly subscriber?: HubKey };
+  /** Directory of the history; without it the newest 1,000 updates are kept in memory. */
+  readonly history?: string;
+  /** @default a logger that says nothing */
+  readonly log?: Logger;
+  /** @default the system's */
+  readonly clock?: Clock;
+}
+
+/** An update to publish from within the process. */
+export interface LocalUpdate {
+  /** The first is the canonical one. */
+  readonly topics: readonly [string, ...string[]];
+  readonly data?: string;
+  readonly private?: boolean;
+  readonly id?: string;
+  readonly type?: string;
+}
+
+/** A hub that is mounted by its `handle`. */
+export interface MountedHub {
+  /** Answers the hub's own paths, and calls `next` for every other request. */
+  readonly handle: (
+    request: IncomingMessage,
+    response: ServerResponse,
+    next: (error?: unknown) => void,
+  ) => void;
+  /**
+   * Publishes without a token: who calls it is trusted. Resolves to the id.
+   *
+   * @throws HubgateError `invalid-publication`, `publication-too-large`, `transport-failed`
+   */
+  publish(update: LocalUpdate): Promise<string>;
+  /** Id of the last update, for a `Link` header of your own; `earliest` before the first. */
+  readonly lastEventId: string;
+  /** Ends all streams and closes the history. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a hub without a gateway around it.
+ *
+ * @throws ConfigError for keys that cannot be used; HubgateError `transport-failed`
+ * @example
+ * const hub = await createHub({ issuers: [{ id, publisher: { key }, subscriber: { key } }] });
+ * createServer((request, response) => hub.handle(request, response, () => response.end('the app')));
+ */
+export async function createHub(options: HubOptions): Promise<MountedHub> {
+  const { log = silentLogger, clock = systemClock } = options;
+  const config = hubConfig(options);
+  const problems: Problem[] = [];
+  checkHubKeys(config, (_about, problem) => problems.push(problem));
+  if (problems.some(({ severity }) => severity === 'error')) throw new ConfigError(problems);
+  const scope = new Scope();
+  const around = {
+    site: '',
+    storage: resolve('.'),
+    hubCores: createHubCores(() => 0, log),
+    keySets: createKeySets(),
+    clock,
+    random: Math.random,
+    log,
+  };
+  const hub = await setUpHub(config, around, scope);
+  const rules = {
+    profile: hub.profile,
+    hubPath: hub.path,
+    base: hubBase(config.resourceIdentifier, hub.path),
+    newId: () => `urn:uuid:${randomUUID()}`,
+  };
+  return {
+    handle(request, response, next) {
+      const exchange = new NodeExchange(request, response, {
+        id: randomUUID(),
+        log,
+        clientAddress: null,
+        peer: null,
+        upgrade: null,
+      });
+      const passOn = async (): Promise<void> => next();
+      Promise.resolve(hub.handle(exchange, passOn)).catch(next);
+    },
+    async publish({ topics, data, private: isPrivate = false, id, type }) {
+      const fields = { topics, data, private: isPrivate, id, type, retry: undefined };
+      const update = parsePublication(fields, rules);
+      await hub.core.hub.publish(update);
+      return update.id;
+    },
+    get lastEventId() {
+      return hub.core.hub.lastEventId;
+    },
+    close: () => scope.close(),
+  };
+}
+
+function hubConfig(options: HubOptions): HubConfig {
+  const { issuers, legacy = {}, history, log: _log, clock: _clock, ...settings } = options;
+  return {
+    ...defaultHub,
+    ...settings,
+    issuers: issuers.map(
+      ({ id, publisher, subscriber, authorizationServer = false }): IssuerConfig => ({
+        id,
+        authorizationServer,
+        publisher: keySource(publisher),
+        subscriber: keySource(subscriber),
+      }),
+    ),
+    legacy: { publisher: keySource(legacy.publisher), subscriber: keySource(legacy.subscriber) },
+    transport:
+      history === undefined
+        ? defaultMemoryTransport
+        : { ...defaultLmdbTransport, path: resolve(history) },
+  };
+}
+
+function keySource(key: HubKey | undefined): KeySource | null {
+  if (key === undefined) return null;
+  if ('key' in key) {
+    return { kind: 'jwt', key: new Secret(key.key), algorithm: key.algorithm ?? null };
+  }
+  return { ...defaultJwks, uri: key.jwksUri, algorithms: key.algorithms ?? [] };
+}

@@ -1,0 +1,27 @@
+/** hubgate as a library: a gateway made of a configuration. */
+export type {
+  Config,
+  GlobalOptions,
+  HandlerConfig,
+  HubConfig,
+  IssuerConfig,
+  KeySource,
+  ReverseProxyConfig,
+  RouteConfig,
+  SiteAddress,
+  SiteConfig,
+} from './config/config.ts';
+export { ConfigError, type Place, type Problem } from './config/problem.ts';
+export { HubgateError } from './kernel/error.ts';
+export { type Logger, silentLogger } from './kernel/log.ts';
+export { Secret } from './kernel/secret.ts';
+export { mintToken, type MintedToken, type MintRequest } from './auth/mint.ts';
+export { signingKey } from './auth/key.ts';
+export {
+  type BoundListener,
+  createGateway,
+  type Gateway,
+  type ReloadReport,
+} from './runtime/gateway.ts';
+export type { GatewayOptions } from './runtime/resources.ts';
+export { parseHubfile, type ParseOptions } from './parse-hubfile.ts';

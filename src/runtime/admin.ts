@@ -1,0 +1,242 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { ListenAddress } from '../config/config.ts';
+import { problemData } from '../config/problem-data.ts';
+import type { Problem } from '../config/problem.ts';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import { mayAdminister } from './admin-guard.ts';
+import { type LoadCounts, METRICS_TYPE, metricsText } from './metrics.ts';
+import type { RunningHub } from './running-hub.ts';
+
+/** A configuration that somebody has posted. */
+export interface PostedConfig {
+  readonly text: Uint8Array;
+  readonly language: 'hubfile' | 'yaml' | 'json';
+  /** The file that it is the content of; imports are relative to it. null: of none. */
+  readonly file: string | null;
+}
+
+/** What the admin API does to the process that it is part of. */
+export interface AdminControls {
+  /** The configuration in force as data, without secrets. */
+  config(): unknown;
+  hubs(): readonly RunningHub[];
+  loads(): LoadCounts;
+  /** Why the last load failed; null when it went well. */
+  lastError(): readonly Problem[] | null;
+  /** Loads a configuration; gives the reasons if it is refused, else null. */
+  load(posted: PostedConfig): Promise<readonly Problem[] | null>;
+  /** Begins to stop the gateway. */
+  stop(): void;
+}
+
+export interface AdminServer {
+  readonly address: ListenAddress;
+  /** Answers what is in flight, and no more. */
+  close(): Promise<void>;
+}
+
+const MAX_BODY_BYTES = 4 * 1024 * 1024;
+const LANGUAGES: Readonly<Record<string, PostedConfig['language']>> = {
+  'text/hubfile': 'hubfile',
+  'application/json': 'json',
+  'application/yaml': 'yaml',
+  'application/x-yaml': 'yaml',
+  'text/yaml': 'yaml',
+};
+const HEALTH = /^\/hub\/health(?:\/([A-Za-z0-9._~-]{1,64}))?\/(?:ready|live)\/?$/;
+
+interface AdminRequest {
+  readonly url: URL;
+  readonly request: IncomingMessage;
+  readonly controls: AdminControls;
+}
+
+interface AdminAnswer {
+  readonly status: number;
+  /** Printed as JSON, but for text. */
+  readonly body: unknown;
+  readonly type?: string;
+  /** Runs when the answer is on its way. */
+  readonly after?: () => void;
+}
+
+type Endpoint = (asked: AdminRequest) => AdminAnswer | Promise<AdminAnswer>;
+
+const ENDPOINTS: Readonly<
+  Record<string, { readonly method: 'GET' | 'POST'; readonly answer: Endpoint }>
+> = {
+  '/config': {
+    method: 'GET',
+    answer: ({ controls }) => ({
+      status: 200,
+      type: 'application/json',
+      body: `${JSON.stringify(controls.config(), null, 2)}\n`,
+    }),
+  },
+  '/config/last-error': { method: 'GET', answer: lastError },
+  '/load': { method: 'POST', answer: load },
+  '/stop': {
+    method: 'POST',
+    answer: ({ controls }) => ({ status: 200, body: {}, after: () => controls.stop() }),
+  },
+  '/metrics': {
+    method: 'GET',
+    answer: ({ controls }) => ({
+      status: 200,
+      type: METRICS_TYPE,
+      body: metricsText(controls.hubs(), controls.loads()),
+    }),
+  },
+  '/hub/revoke': { method: 'POST', answer: revoke },
+};
+
+/**
+ * Opens the admin API. Who reaches its port may do everything, so it belongs on a loopback address;
+ * browsers are kept out by {@link mayAdminister}.
+ *
+ * @throws HubgateError `listen-failed`
+ */
+export async function openAdmin(
+  address: ListenAddress,
+  controls: AdminControls,
+  log: Logger,
+): Promise<AdminServer> {
+  const server = createServer((request, response) => {
+    answerRequest(request, response, address, controls).catch((error: unknown) => {
+      log.error('The admin API failed', { error: messageOf(error) });
+      response.destroy();
+    });
+  });
+  await listen(server, address);
+  // A TCP server that listens has an AddressInfo; strings are for Unix sockets.
+  const { port } = server.address() as AddressInfo;
+  return {
+    address: { host: address.host, port },
+    async close() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeIdleConnections();
+      await closed;
+    },
+  };
+}
+
+async function listen(server: Server, { host, port }: ListenAddress): Promise<void> {
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen({ host, port }, resolve);
+    });
+  } catch (cause) {
+    const taken = codeOf(cause) === 'EADDRINUSE';
+    const why = taken
+      ? 'another program has it, perhaps another hubgate; give each its own with the global option admin, or write admin off'
+      : messageOf(cause);
+    const message = `Cannot open the admin API on port ${port} of ${host}: ${why}`;
+    throw new HubgateError('listen-failed', message, { cause });
+  }
+}
+
+async function answerRequest(
+  request: IncomingMessage,
+  response: ServerResponse,
+  address: ListenAddress,
+  controls: AdminControls,
+): Promise<void> {
+  const { status, body, type, after } = await route(request, address, controls);
+  const text = type === undefined ? `${JSON.stringify(body)}\n` : String(body);
+  response.once('finish', () => after?.());
+  response.writeHead(status, {
+    'content-type': type ?? 'application/json',
+    'content-length': Buffer.byteLength(text),
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    // The server may be closing, and whoever asks here asks seldom.
+    connection: 'close',
+  });
+  response.end(request.method === 'HEAD' ? undefined : text);
+}
+
+async function route(
+  request: IncomingMessage,
+  address: ListenAddress,
+  controls: AdminControls,
+): Promise<AdminAnswer> {
+  if (!mayAdminister(request, address)) return refusal(403, 'forbidden');
+  const url = URL.canParse(request.url ?? '', 'http://admin')
+    ? new URL(request.url ?? '', 'http://admin')
+    : null;
+  if (url === null) return refusal(400, 'bad request');
+  const method = request.method === 'HEAD' ? 'GET' : request.method;
+  const health = HEALTH.exec(url.pathname);
+  const endpoint =
+    health !== null
+      ? ({ method: 'GET', answer: () => healthOf(controls.hubs(), health[1]) } as const)
+      : Object.hasOwn(ENDPOINTS, url.pathname)
+        ? ENDPOINTS[url.pathname]
+        : undefined;
+  if (endpoint === undefined) return refusal(404, 'not found');
+  if (method !== endpoint.method) return refusal(405, `use ${endpoint.method}`);
+  return endpoint.answer({ url, request, controls });
+}
+
+function lastError({ controls }: AdminRequest): AdminAnswer {
+  const problems = controls.lastError();
+  if (problems === null) return refusal(404, 'the last load went well');
+  return { status: 200, body: problems.map(problemData) };
+}
+
+async function load({ url, request, controls }: AdminRequest): Promise<AdminAnswer> {
+  const type = request.headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+  const language = Object.hasOwn(LANGUAGES, type) ? LANGUAGES[type] : undefined;
+  if (language === undefined)
+    return refusal(415, `use one of ${Object.keys(LANGUAGES).join(', ')}`);
+  const text = await readBody(request);
+  if (text === null) return refusal(413, `at most ${MAX_BODY_BYTES} bytes`);
+  const problems = await controls.load({ text, language, file: url.searchParams.get('file') });
+  if (problems === null) return { status: 200, body: {} };
+  return { status: 400, body: problems.map(problemData) };
+}
+
+async function readBody(request: IncomingMessage): Promise<Buffer | null> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request) {
+    // A request without an encoding gives buffers.
+    const bytes = chunk as Buffer;
+    size += bytes.length;
+    if (size > MAX_BODY_BYTES) return null;
+    chunks.push(bytes);
+  }
+  return Buffer.concat(chunks);
+}
+
+function revoke({ url, controls }: AdminRequest): AdminAnswer {
+  const tokenId = url.searchParams.get('jti');
+  if (!tokenId) return refusal(400, 'the parameter jti is missing');
+  const ended = controls.hubs().reduce((sum, hub) => sum + hub.revoke(tokenId), 0);
+  return { status: 200, body: { ended } };
+}
+
+async function healthOf(
+  hubs: readonly RunningHub[],
+  name: string | undefined,
+): Promise<AdminAnswer> {
+  const asked = name === undefined ? hubs : hubs.filter((hub) => hub.name === name);
+  if (name !== undefined && asked.length === 0) return refusal(404, 'not found');
+  try {
+    await Promise.all(asked.map((hub) => hub.check()));
+    return { status: 200, body: { status: 'ok' } };
+  } catch {
+    // The log of the transport has the cause; here no detail is told.
+    return {
+      status: 503,
+      body: { status: 'error', error: 'transport health check failed' },
+    };
+  }
+}
+
+function refusal(status: number, error: string): AdminAnswer {
+  return { status, body: { error } };
+}

@@ -1,0 +1,140 @@
+import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
+import { defaultDiscovery } from '../config/defaults.ts';
+import type { Finding, Report } from '../config/problem.ts';
+import { cookieDomain } from '../discovery/cookie.ts';
+import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
+import { registrableDomain } from '../http/registrable-domain.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { checkTokenMint } from './check-token-mint.ts';
+import { type HubPlace, placeOfHub } from './hub-place.ts';
+
+/** Whether what sites announce exists, and whether their tokens get to the hub and are good there. */
+export function checkDiscovery(config: Config, report: Report): void {
+  for (const site of config.sites) {
+    const { discovery } = site;
+    if (discovery === null) continue;
+    const place = placeOfHub(site, config);
+    if (place === null) {
+      // A site without a hub of its own that names none is reported with the configuration.
+      if (discovery.hub !== null) report(discovery, noSuchHub(discovery.hub), { field: 'hub' });
+      continue;
+    }
+    if (place.kind === 'site' && place.host === '') {
+      report(discovery, namelessHub(), { field: 'hub' });
+      continue;
+    }
+    checkCookie(site, discovery, place, report);
+    checkTokenSource(discovery, place, report);
+  }
+}
+
+function noSuchHub(named: string): Finding {
+  return error(
+    'unknown-hub',
+    `no site of this gateway has a hub at ${named.slice(0, 80)}`,
+    'name the address of a site that has a hub, or the URL of a hub elsewhere: https://…',
+  );
+}
+
+function namelessHub(): Finding {
+  return error(
+    'unknown-hub',
+    'a hub whose site has no host name cannot be announced by another site',
+    'give the site of the hub an address with a host name',
+  );
+}
+
+/** Browsers keep a cookie within one registrable domain, whatever a gateway sends (seed §5.3). */
+function checkCookie(
+  { addresses }: SiteConfig,
+  discovery: DiscoveryConfig,
+  place: HubPlace,
+  report: Report,
+): void {
+  const { domain } = discovery.cookie;
+  const wanted = discovery.tokenSource !== null || changesCookie(discovery);
+  if (domain !== null && registrableDomain(domain) === null) {
+    const message = `no browser accepts a cookie for all of ${domain}`;
+    const hint = 'a cookie domain is at least a registrable domain, such as example.com';
+    report(discovery.cookie, error('bad-cookie-domain', message, hint), { field: 'domain' });
+    return;
+  }
+  for (const { host } of addresses) {
+    const pageHost = host.replace(/^\*\./, 'any.');
+    const hubHost = place.kind === 'own' ? pageHost : place.host;
+    if (cookieDomain(pageHost, hubHost, domain) !== undefined) continue;
+    const shared = registrableDomain(hubHost);
+    if (domain !== null) {
+      const message = `the domain ${domain} does not cover both this site (${shown(host)}) and its hub (${hubHost})`;
+      report(discovery.cookie, error('bad-cookie-domain', message), { field: 'domain' });
+    } else if (shared !== null && shared === registrableDomain(pageHost)) {
+      const message = `the access-token cookie stays with ${shown(host)} and never reaches the hub on ${hubHost}`;
+      const hint = `add cookie { domain ${shared} }`;
+      const finding = error('cookie-without-domain', message, hint);
+      report(discovery, wanted ? finding : { ...finding, severity: 'warning' });
+    } else if (wanted) {
+      const message = `a cookie of ${shown(host)} can never reach the hub on ${hubHost}: browsers keep cookies within one registrable domain`;
+      const hint =
+        'serve the hub on the same domain, or let the page send its token itself, with fetch() and an Authorization header';
+      report(discovery, error('cookie-across-sites', message, hint));
+    }
+    return;
+  }
+}
+
+/** Whether the operator has said something about the cookie. */
+function changesCookie({ cookie }: DiscoveryConfig): boolean {
+  const { fromHeader, sameSite } = defaultDiscovery.cookie;
+  return cookie.fromHeader !== fromHeader || cookie.sameSite !== sameSite || cookie.domain !== null;
+}
+
+function checkTokenSource(
+  { tokenSource: source }: DiscoveryConfig,
+  place: HubPlace,
+  report: Report,
+): void {
+  if (source === null) return;
+  try {
+    compileGrants(source);
+  } catch (thrown) {
+    if (!(thrown instanceof HubgateError)) throw thrown;
+    report(source, error(thrown.code, thrown.message), { field: 'payload' });
+    return;
+  }
+  if (source.kind === 'mint') {
+    checkTokenMint(source, place.kind === 'elsewhere' ? null : place.hub, report);
+    return;
+  }
+  if (!URL.canParse(source.endpoint) || !/^https?:\/\/[^@]*$/i.test(source.endpoint)) {
+    const message = 'endpoint is an http: or https: URL without a user in it';
+    report(source, error('bad-url', message), { field: 'endpoint' });
+  } else if (isUnprotected(new URL(source.endpoint))) {
+    const message = 'endpoint is an http: URL: secrets and tokens would travel in clear';
+    report(
+      source,
+      { ...error('insecure-url', message), severity: 'warning' },
+      { field: 'endpoint' },
+    );
+  }
+  if (source.subjectToken === null && grantTemplates({ ...source, payload: null }).length === 0) {
+    const message =
+      'without subject_token the gateway asks for a token of its own, and for nothing in it';
+    const hint = 'add subject_token {cookie.session}, or subscribe with the topics to ask for';
+    report(source, error('empty-exchange', message, hint));
+  }
+}
+
+function isUnprotected({ protocol, hostname }: URL): boolean {
+  const isLocal = hostname === 'localhost' || hostname === '127.0.0.1' || hostname === '[::1]';
+  return protocol === 'http:' && !isLocal;
+}
+
+function shown(host: string): string {
+  return host === '' ? 'a site without a host name' : host;
+}
+
+function error(code: string, message: string, hint?: string): Finding {
+  return hint === undefined
+    ? { severity: 'error', code, message }
+    : { severity: 'error', code, message, hint };
+}

@@ -1,0 +1,53 @@
+import { JWKS_ALGORITHMS } from '../auth/algorithms.ts';
+import { staticKeySet } from '../auth/key.ts';
+import type { Config, HubConfig, KeySource } from '../config/config.ts';
+import type { Report } from '../config/problem.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { checkDiscovery } from './check-discovery.ts';
+import { checkRelease } from './check-release.ts';
+import { planListeners } from './listen-plan.ts';
+
+/**
+ * What only the parts of a gateway can tell of a configuration, without opening any: whether its
+ * keys can be used, its tokens are good for its hubs, its ports do not clash, and this release can do
+ * what it asks for.
+ */
+export function checkParts(config: Config, report: Report): void {
+  for (const { hub } of config.sites) if (hub !== null) checkHubKeys(hub, report);
+  checkDiscovery(config, report);
+  checkRelease(config, report);
+  attempt(null, report, () => planListeners(config));
+}
+
+/** Whether a hub's keys can be used. */
+export function checkHubKeys({ issuers, legacy }: HubConfig, report: Report): void {
+  for (const { publisher, subscriber } of [...issuers, legacy]) {
+    if (publisher !== null) checkKeySource(publisher, report);
+    if (subscriber !== null) checkKeySource(subscriber, report);
+  }
+}
+
+function checkKeySource(source: KeySource, report: Report): void {
+  if (source.kind === 'jwt') {
+    attempt(source, report, () => staticKeySet(source));
+    return;
+  }
+  for (const algorithm of source.algorithms) {
+    if (JWKS_ALGORITHMS.includes(algorithm)) continue;
+    report(source, {
+      severity: 'error',
+      code: 'unsupported-algorithm',
+      message: `a JWK Set cannot verify "${algorithm.slice(0, 40)}"`,
+      hint: `use some of ${JWKS_ALGORITHMS.join(', ')}`,
+    });
+  }
+}
+
+function attempt(about: object | null, report: Report, use: () => unknown): void {
+  try {
+    use();
+  } catch (error) {
+    if (!(error instanceof HubgateError)) throw error;
+    report(about, { severity: 'error', code: error.code, message: error.message });
+  }
+}

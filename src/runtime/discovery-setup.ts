@@ -1,0 +1,155 @@
+import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
+import type { AnnouncedHub } from '../discovery/announced-hub.ts';
+import { createDiscovery } from '../discovery/discovery.ts';
+import { createTokenExchange } from '../discovery/token-exchange.ts';
+import { createTokenMint } from '../discovery/token-mint.ts';
+import type { TokenSource } from '../discovery/token-source.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
+import { takeSessionMark } from '../http/session-mark.ts';
+import { profiles } from '../hub/profile.ts';
+import { originList } from '../hub-http/origins.ts';
+import { compileMatcher } from '../site/matchers.ts';
+import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
+import { placeOfHub } from './hub-place.ts';
+import type { ReadyHub } from './hub-setup.ts';
+import type { Resources } from './resources.ts';
+
+/** An announced hub with what its tokens must say. */
+interface Announcement {
+  readonly hub: AnnouncedHub;
+  readonly detailType: string;
+  readonly audience: (exchange: Exchange) => string;
+}
+
+/** What runs around the routes of a site for the sake of discovery; the first is the outermost. */
+export function discoveryHandlers(
+  site: SiteConfig,
+  config: Config,
+  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  { clock }: Resources,
+): Handler[] {
+  const { discovery } = site;
+  const own = hubs.get(site);
+  const announcement = discovery === null ? null : announcementFor(site, config, hubs);
+  if (own === undefined && discovery === null) return [];
+
+  const cookieNames = new Set<string>();
+  if (own !== undefined) cookieNames.add(own.cookieName);
+  if (announcement !== null) cookieNames.add(announcement.hub.cookieName);
+  const fromHeader = discovery?.cookie.fromHeader ?? 'Hub-Access-Token';
+  const handlers = [keepInside(fromHeader, [...cookieNames])];
+  if (discovery === null || announcement === null) return handlers;
+
+  const { paths } = discovery.expire;
+  const hubRequest = own === undefined ? () => false : isBelow(own.path);
+  handlers.push(
+    createDiscovery({
+      config: discovery,
+      hub: announcement.hub,
+      matches: compileMatcher(discovery.matcher),
+      logsOut: paths.length === 0 ? () => false : compileMatcher([{ kind: 'path', paths }]),
+      isHubRequest: hubRequest,
+      tokens: tokenSource(discovery, announcement, clock),
+      clock,
+    }),
+  );
+  return handlers;
+}
+
+/** What is between app and gateway stays there: the token's header, and the mark of the session. */
+function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler {
+  return (exchange, next) => {
+    exchange.withhold(fromHeader);
+    for (const name of cookieNames) takeSessionMark(exchange, name);
+    return next();
+  };
+}
+
+function isBelow(path: string): (exchange: Exchange) => boolean {
+  return (exchange) => {
+    const requested = pathOf(exchange);
+    return requested === path || requested.startsWith(`${path}/`);
+  };
+}
+
+function tokenSource(
+  { tokenSource: source }: DiscoveryConfig,
+  { audience, detailType }: Announcement,
+  clock: Resources['clock'],
+): TokenSource | null {
+  if (source === null) return null;
+  const purpose = { audience, detailType, expand: expandPlaceholders, clock };
+  return source.kind === 'mint'
+    ? createTokenMint(source, purpose)
+    : createTokenExchange(source, { ...purpose, fetch });
+}
+
+function announcementFor(
+  site: SiteConfig,
+  config: Config,
+  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+): Announcement | null {
+  const place = placeOfHub(site, config);
+  if (place === null) return null;
+  if (place.kind === 'elsewhere') return elsewhere(place.url, place.host);
+  const hub = hubs.get(place.kind === 'own' ? site : place.site);
+  if (hub === undefined) return null;
+  return place.kind === 'own' ? onThisSite(hub) : onAnotherSite(hub, place.url, place.host);
+}
+
+function onThisSite(hub: ReadyHub): Announcement {
+  const { path } = hub;
+  return {
+    ...announced(hub, path, (pageHost) => pageHost),
+    // The identity of the hub as this client contacts it, if none is pinned.
+    audience: ({ scheme, host }) => hub.config.resourceIdentifier ?? `${scheme}://${host}${path}`,
+  };
+}
+
+function onAnotherSite(hub: ReadyHub, url: string, host: string): Announcement {
+  return {
+    ...announced(hub, url, () => host),
+    audience: () => hub.config.resourceIdentifier ?? url,
+  };
+}
+
+function announced(
+  { config, path, profile, cookieName, core }: ReadyHub,
+  target: string,
+  hostFor: AnnouncedHub['hostFor'],
+): Omit<Announcement, 'audience'> {
+  const allowed = originList(config.corsOrigins);
+  const hub: AnnouncedHub = {
+    target,
+    path,
+    relation: profile.relation,
+    cookieName,
+    lastEventId: () => core.hub.lastEventId,
+    hostFor,
+    allowsOrigin:
+      config.corsOrigins.length === 0
+        ? null
+        : (origin) => allowed.find(origin.toLowerCase()) !== undefined,
+    revoke: (tokenId) => core.hub.revoke(tokenId),
+    signOut: (session) => core.hub.signOut(session),
+  };
+  return { hub, detailType: config.detailType ?? profile.detailType };
+}
+
+/** A hub of which only the URL is known; its path tells which names it goes by. */
+function elsewhere(url: string, host: string): Announcement {
+  const { pathname } = new URL(url);
+  const profile = Object.values(profiles).find(({ path }) => path === pathname) ?? profiles.hub;
+  const hub: AnnouncedHub = {
+    target: url,
+    path: pathname,
+    relation: profile.relation,
+    cookieName: profile.cookieName,
+    lastEventId: () => null,
+    hostFor: () => host,
+    allowsOrigin: null,
+    revoke: () => {},
+    signOut: () => {},
+  };
+  return { hub, detailType: profile.detailType, audience: () => url };
+}

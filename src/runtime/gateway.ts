@@ -1,0 +1,169 @@
+import type { Config } from '../config/config.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Lease } from '../kernel/lease.ts';
+import type { Listener } from '../server/listener.ts';
+import { buildGeneration, type Generation } from './generation.ts';
+import { planListeners, type PlannedListener } from './listen-plan.ts';
+import { openResources, type GatewayOptions, type Resources } from './resources.ts';
+import type { RunningHub } from './running-hub.ts';
+
+/** A running gateway. */
+export interface Gateway {
+  /**
+   * Builds the configuration and binds its ports.
+   *
+   * @throws ConfigError for a configuration that cannot be used; HubgateError `listen-failed`
+   */
+  start(): Promise<void>;
+  /**
+   * Swaps to another configuration in one step: requests in flight finish on the old one, hub
+   * streams stay open unless the change concerns them. On any error the old one keeps serving.
+   *
+   * @throws as {@link start}
+   */
+  reload(config: Config): Promise<ReloadReport>;
+  /**
+   * Stops accepting, ends the hub's streams, and waits at most `gracePeriodMs` for what is in
+   * flight. Calling it again returns the same promise; an aborted signal cuts the wait short.
+   */
+  stop(signal?: AbortSignal): Promise<void>;
+  /** The ports that are bound. */
+  readonly listeners: readonly BoundListener[];
+  /** The hubs of the configuration in force. */
+  readonly hubs: readonly RunningHub[];
+}
+
+export interface BoundListener {
+  /** Interface; empty for all. */
+  readonly host: string;
+  readonly port: number;
+  readonly secure: boolean;
+}
+
+export interface ReloadReport {
+  /** Hub streams that end because the new configuration no longer allows them. */
+  readonly endingStreams: number;
+}
+
+/** What is live: a generation with the listeners it is served on. */
+interface Current {
+  readonly config: Config;
+  readonly generation: Generation;
+  readonly listeners: readonly OpenListener[];
+}
+
+interface OpenListener {
+  readonly planned: PlannedListener;
+  readonly lease: Lease<Listener>;
+}
+
+/**
+ * Makes a gateway of a configuration. Nothing is opened before `start`.
+ *
+ * @example
+ * const gateway = createGateway(config);
+ * await gateway.start();
+ */
+export function createGateway(config: Config, options: GatewayOptions = {}): Gateway {
+  let resources: Resources | null = null;
+  let current: Current | null = null;
+  let stopping: Promise<void> | null = null;
+  /** Loads run one after the other: each swaps what the one before has left. */
+  let queue: Promise<unknown> = Promise.resolve();
+
+  async function load(next: Config): Promise<ReloadReport> {
+    if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
+    resources ??= openResources(next, options);
+    const generation = await buildGeneration(next, resources);
+    let listeners: OpenListener[];
+    try {
+      listeners = await openListeners(next, resources);
+    } catch (error) {
+      await generation.release();
+      throw error;
+    }
+    const old = current;
+    // Synchronous from here on: no request sees half of a configuration.
+    for (const { planned, lease } of listeners) {
+      const { service, fallback } = generation.serviceFor(planned);
+      lease.value.serve(service, fallback);
+    }
+    current = { config: next, generation, listeners };
+    const endingStreams = generation.reauthorise();
+    if (old !== null) retire(old, resources);
+    return { endingStreams };
+  }
+
+  function retire(old: Current, { log }: Resources): void {
+    for (const closing of [
+      ...old.listeners.map(({ lease }) => lease.release()),
+      old.generation.release(),
+    ]) {
+      closing.catch((error: unknown) =>
+        log.error('Part of the old configuration did not close', { error: messageOf(error) }),
+      );
+    }
+  }
+
+  function enqueue<T>(task: () => Promise<T>): Promise<T> {
+    const result = queue.then(task);
+    queue = result.catch(() => {});
+    return result;
+  }
+
+  async function shutDown(signal: AbortSignal | undefined): Promise<void> {
+    await queue;
+    if (current === null || resources === null) return;
+    const { config: last, listeners, generation } = current;
+    resources.stopping = true;
+    const opened = listeners.map(({ lease }) => lease.value);
+    const closed = Promise.all([
+      ...listeners.map(({ lease }) => lease.release()),
+      generation.release(),
+    ]);
+    const cut = (): void => {
+      for (const listener of opened) listener.destroy();
+    };
+    const cancel = resources.clock.after(last.options.gracePeriodMs, cut);
+    if (signal?.aborted === true) cut();
+    else signal?.addEventListener('abort', cut, { once: true });
+    await closed;
+    cancel();
+    resources.upstreams.destroy();
+    current = null;
+  }
+
+  return {
+    async start() {
+      await enqueue(() => load(config));
+    },
+    reload: (next) => enqueue(() => load(next)),
+    stop(signal) {
+      stopping ??= shutDown(signal);
+      return stopping;
+    },
+    get listeners() {
+      return (current?.listeners ?? []).map(({ planned, lease }) => ({
+        host: planned.host,
+        port: lease.value.port,
+        secure: planned.secure,
+      }));
+    },
+    get hubs() {
+      return current?.generation.hubs ?? [];
+    },
+  };
+}
+
+async function openListeners(config: Config, resources: Resources): Promise<OpenListener[]> {
+  const opened: OpenListener[] = [];
+  try {
+    for (const planned of planListeners(config)) {
+      opened.push({ planned, lease: await resources.leaseListener(planned) });
+    }
+    return opened;
+  } catch (error) {
+    await Promise.allSettled(opened.map(({ lease }) => lease.release()));
+    throw error;
+  }
+}

@@ -1,0 +1,53 @@
+import { isIP } from 'node:net';
+import type { Config, HubConfig, SiteAddress, SiteConfig } from '../config/config.ts';
+import { profiles } from '../hub/profile.ts';
+
+/** Where the hub is that a site announces. */
+export type HubPlace =
+  | { readonly kind: 'own'; readonly hub: HubConfig }
+  | {
+      readonly kind: 'site';
+      readonly site: SiteConfig;
+      readonly hub: HubConfig;
+      readonly host: string;
+      readonly url: string;
+    }
+  | { readonly kind: 'elsewhere'; readonly host: string; readonly url: string };
+
+/**
+ * This site's hub, another site's by its address (`hub.example.com`, with port where there are
+ * several, or as URL), or one elsewhere by its URL; null when there is none by that name.
+ */
+export function placeOfHub(site: SiteConfig, config: Config): HubPlace | null {
+  const named = site.discovery?.hub ?? null;
+  if (named === null) return site.hub === null ? null : { kind: 'own', hub: site.hub };
+  for (const other of config.sites) {
+    if (other.hub === null) continue;
+    const { hub } = other;
+    for (const address of other.addresses) {
+      const origin = originOf(address, config);
+      const url = origin + hubPath(hub);
+      if (!namesOf(address, origin, url).includes(named.toLowerCase())) continue;
+      if (other === site) return { kind: 'own', hub };
+      return { kind: 'site', site: other, hub, host: address.host, url };
+    }
+  }
+  if (!URL.canParse(named) || !/^https?:\/\//i.test(named)) return null;
+  return { kind: 'elsewhere', host: new URL(named).hostname, url: named };
+}
+
+export function hubPath({ path, profile }: HubConfig): string {
+  return path ?? profiles[profile].path;
+}
+
+function namesOf({ host, port }: SiteAddress, origin: string, url: string): readonly string[] {
+  return [host, ...(port === null ? [] : [`${host}:${port}`]), origin, url];
+}
+
+function originOf({ scheme, host, port }: SiteAddress, { options }: Config): string {
+  const [configured, standard] =
+    scheme === 'https' ? [options.httpsPort, 443] : [options.httpPort, 80];
+  const actual = port ?? configured;
+  const name = isIP(host) === 6 ? `[${host}]` : host;
+  return `${scheme}://${name}${actual === standard ? '' : `:${actual}`}`;
+}

@@ -1,0 +1,244 @@
+import { join } from 'node:path';
+import { type Jwks, jwksKeySet, openJwks } from '../auth/jwks.ts';
+import { isHmac } from '../auth/algorithms.ts';
+import { type KeySet, signingKey, staticKeySet } from '../auth/key.ts';
+import {
+  createTokenVerifier,
+  type TokenVerifier,
+  type TokenVerifierOptions,
+  type TrustedIssuer,
+} from '../auth/verify.ts';
+import type { HubConfig, KeySource } from '../config/config.ts';
+import type { Handler } from '../http/exchange.ts';
+import { profiles, type Profile } from '../hub/profile.ts';
+import { hubBase } from '../hub/topic.ts';
+import { createHubHandler } from '../hub-http/hub-handler.ts';
+import type { Playground } from '../hub-http/endpoint.ts';
+import { MatcherCache } from '../hub/matcher.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { LeasePool } from '../kernel/lease.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { Scope } from '../kernel/scope.ts';
+import {
+  type HubCore,
+  hubCoreName,
+  openHubCore,
+  type ResolvedTransport,
+  SPREAD_MS,
+} from './hub-core.ts';
+
+/** What a hub needs from around it. */
+export interface HubSurroundings {
+  /** Tells hubs of a gateway apart: the site's first address. */
+  readonly site: string;
+  /** Directory of the gateway's storage, absolute. */
+  readonly storage: string;
+  readonly hubCores: LeasePool<HubCore>;
+  readonly keySets: LeasePool<Jwks>;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly log: Logger;
+}
+
+/** The pool in which JWK Sets live: a reload keeps what was fetched. */
+export function createKeySets(): LeasePool<Jwks> {
+  return new LeasePool<Jwks>((jwks) => jwks.close());
+}
+
+/** A hub with its settings of one generation. */
+export interface ReadyHub {
+  readonly config: HubConfig;
+  readonly profile: Profile;
+  readonly path: string;
+  readonly cookieName: string;
+  readonly core: HubCore;
+  readonly handle: Handler;
+  /** Ends the streams that these settings no longer allow, and says how many. */
+  reauthorise(): number;
+}
+
+/**
+ * Opens a hub; what it leases is given back when `scope` closes.
+ *
+ * @throws HubgateError for keys that cannot be used, a history that cannot be opened
+ */
+export async function setUpHub(
+  written: HubConfig,
+  around: HubSurroundings,
+  scope: Scope,
+): Promise<ReadyHub> {
+  const config = written.playground ? asPlayground(written) : written;
+  const { clock, random, log, site } = around;
+  const profile = profiles[config.profile];
+  const path = config.path ?? profile.path;
+  const base = hubBase(config.resourceIdentifier, path);
+  const cookieName = config.cookieName ?? profile.cookieName;
+  const detailType = config.detailType ?? profile.detailType;
+  const key = { site, profile, path, base, transport: resolveTransport(config, around) };
+  const lease = await around.hubCores.acquire(hubCoreName(key), () =>
+    openHubCore(key, { clock, log }),
+  );
+  scope.defer(() => lease.release());
+  const core = lease.value;
+  const verification = await openVerification(config, around, scope);
+  const verifier = createTokenVerifier(verification);
+  const handle = createHubHandler({
+    hub: core.hub,
+    profile,
+    path,
+    base,
+    detailType,
+    cookieName,
+    verifier,
+    matcherCache: verification.cache,
+    clock,
+    random,
+    authorizationServers: config.issuers
+      .filter(({ authorizationServer }) => authorizationServer)
+      .map(({ id }) => id),
+    debugger: config.debugger,
+    playground: config.playground ? { signer: playgroundSigner(config) } : null,
+    anonymous: config.anonymous,
+    subscriptions: config.subscriptions,
+    corsOrigins: config.corsOrigins,
+    publishOrigins: config.publishOrigins,
+    publicOrigins: config.publicUrls.map(originOf),
+    resourceIdentifier: config.resourceIdentifier,
+    heartbeatMs: config.heartbeatMs,
+    writeTimeoutMs: config.writeTimeoutMs,
+    dispatchTimeoutMs: config.dispatchTimeoutMs,
+    maxRequestBodySize: config.maxRequestBodySize,
+    maxSubscriberBuffer: config.maxSubscriberBuffer,
+    connections: core.connections,
+    connectionLimits: {
+      max: config.maxConnections,
+      maxPerClient: config.maxConnectionsPerClient,
+    },
+  });
+  return {
+    config,
+    profile,
+    path,
+    cookieName,
+    core,
+    handle,
+    reauthorise() {
+      const streams = core.hub.reauthorise(stillAllowed(config, verifier), SPREAD_MS);
+      if (streams > 0) {
+        const why = 'their issuer or key, or anonymous access, is no longer configured';
+        log.info('Hub streams end', { site, streams, why });
+      }
+      return streams;
+    },
+  };
+}
+
+/** What a demonstration wants and nobody else should have. */
+function asPlayground(config: HubConfig): HubConfig {
+  return {
+    ...config,
+    debugger: true,
+    anonymous: true,
+    subscriptions: true,
+    // Without the __Secure- prefix, so that it works over plain HTTP.
+    cookieName: config.cookieName ?? `${config.profile}_access_token`,
+    corsOrigins: config.corsOrigins.length > 0 ? config.corsOrigins : ['*'],
+    publishOrigins: config.publishOrigins.length > 0 ? config.publishOrigins : ['*'],
+  };
+}
+
+/** The playground signs with the hub's own secret, where there is exactly one issuer that has one. */
+function playgroundSigner({ issuers }: HubConfig): Playground['signer'] {
+  const [issuer] = issuers;
+  if (issuers.length !== 1 || issuer?.subscriber?.kind !== 'jwt') return null;
+  const { key, algorithm } = issuer.subscriber;
+  if (!isHmac(algorithm ?? 'HS256') || key.reveal() === '') return null;
+  const { publisher } = issuer;
+  return {
+    issuer: issuer.id,
+    key: signingKey(key, algorithm),
+    mayPublish: publisher?.kind === 'jwt' && publisher.key.reveal() === key.reveal(),
+  };
+}
+
+/** What verifying a hub's tokens needs; for the hub itself and for `token inspect`. */
+export async function openVerification(
+  config: HubConfig,
+  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'log'>,
+  scope: Scope,
+): Promise<TokenVerifierOptions & { readonly cache: MatcherCache }> {
+  const profile = profiles[config.profile];
+  return {
+    issuers: await openIssuers(config, around, scope),
+    clock: around.clock,
+    detailType: config.detailType ?? profile.detailType,
+    base: hubBase(config.resourceIdentifier, config.path ?? profile.path),
+    cache: new MatcherCache(config.topicMatcherCache),
+    legacyClaim: config.protocolVersionCompatibility === null ? null : profile.legacyClaim,
+  };
+}
+
+/** A stream stays while what let it in is still configured. */
+function stillAllowed(
+  { anonymous }: HubConfig,
+  { vouchers }: TokenVerifier,
+): (stream: { readonly vouchedBy: string | null }) => boolean {
+  return ({ vouchedBy }) => (vouchedBy === null ? anonymous : vouchers.has(vouchedBy));
+}
+
+async function openIssuers(
+  config: HubConfig,
+  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'log'>,
+  scope: Scope,
+): Promise<TrustedIssuer[]> {
+  const issuers: TrustedIssuer[] = [];
+  for (const { id, publisher, subscriber } of config.issuers) {
+    issuers.push({
+      id,
+      publisher: await openKeys(publisher, around, scope),
+      subscriber: await openKeys(subscriber, around, scope),
+    });
+  }
+  const { publisher, subscriber } = config.legacy;
+  if (publisher !== null || subscriber !== null) {
+    issuers.push({
+      id: null,
+      publisher: await openKeys(publisher, around, scope),
+      subscriber: await openKeys(subscriber, around, scope),
+    });
+  }
+  return issuers;
+}
+
+async function openKeys(
+  source: KeySource | null,
+  { keySets, clock, log }: Pick<HubSurroundings, 'keySets' | 'clock' | 'log'>,
+  scope: Scope,
+): Promise<KeySet | null> {
+  if (source === null) return null;
+  if (source.kind === 'jwt') return staticKeySet(source);
+  const { uri, refreshMs, cooldownMs, timeoutMs } = source;
+  const name = JSON.stringify([uri, refreshMs, cooldownMs, timeoutMs]);
+  const lease = await keySets.acquire(name, () =>
+    openJwks({ uri, refreshMs, cooldownMs, timeoutMs, clock, log, fetch }),
+  );
+  scope.defer(() => lease.release());
+  return jwksKeySet(lease.value, source);
+}
+
+function resolveTransport(
+  config: HubConfig,
+  { storage, site }: HubSurroundings,
+): ResolvedTransport {
+  const { transport } = config;
+  if (transport.kind === 'memory') return transport;
+  const directory = encodeURIComponent(`${site} ${config.path ?? ''}`.trim());
+  return { ...transport, path: transport.path ?? join(storage, 'history', directory) };
+}
+
+function originOf(url: string): string {
+  const { protocol, host } = new URL(url);
+  // As written: an explicit default port is another identity than none (catalogue F-422).
+  const written = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)/i.exec(url)?.[1]?.toLowerCase();
+  return `${protocol}//${written ?? host}`;
+}

@@ -1,0 +1,74 @@
+import { mkdirSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { Jwks } from '../auth/jwks.ts';
+import type { Config, LogOptions } from '../config/config.ts';
+import { type Clock, systemClock } from '../kernel/clock.ts';
+import { type Lease, LeasePool } from '../kernel/lease.ts';
+import { type Logger, silentLogger } from '../kernel/log.ts';
+import { UpstreamRegistry } from '../proxy/upstreams.ts';
+import { Listener } from '../server/listener.ts';
+import { LocalAuthority } from '../tls/local-authority.ts';
+import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
+import { createKeySets } from './hub-setup.ts';
+import { listenerKey, type PlannedListener } from './listen-plan.ts';
+
+export interface GatewayOptions {
+  /** @default a logger that says nothing */
+  readonly log?: Logger;
+  /** Opens the log that a site's `log` names. @default the gateway's own */
+  readonly openLog?: (options: LogOptions) => Logger;
+  /** @default the system's */
+  readonly clock?: Clock;
+  /** From 0 up to 1; spreads deadlines and balances. @default Math.random */
+  readonly random?: () => number;
+}
+
+/** What outlives a configuration, leased by those that use it. */
+export interface Resources {
+  readonly log: Logger;
+  readonly openLog: (options: LogOptions) => Logger;
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** Directory of certificates, keys and history, absolute. */
+  readonly storage: string;
+  readonly authority: LocalAuthority;
+  readonly hubCores: LeasePool<HubCore>;
+  readonly keySets: LeasePool<Jwks>;
+  readonly upstreams: UpstreamRegistry;
+  leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
+  /** Set once, when the gateway goes: then hub streams end at once. */
+  stopping: boolean;
+}
+
+/** Opens nothing yet but the storage directory. */
+export function openResources(config: Config, options: GatewayOptions): Resources {
+  const { log = silentLogger, clock = systemClock, random = Math.random } = options;
+  const { openLog = () => log } = options;
+  const storage = resolve(config.options.storage ?? defaultStorage());
+  mkdirSync(storage, { recursive: true, mode: 0o700 });
+  const listeners = new LeasePool<Listener>((listener) => listener.close());
+  const resources: Resources = {
+    log,
+    openLog,
+    clock,
+    random,
+    storage,
+    authority: new LocalAuthority(storage, clock),
+    hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
+    keySets: createKeySets(),
+    upstreams: new UpstreamRegistry(),
+    leaseListener({ host, port, secure }) {
+      const key = `${listenerKey(host, port)}|${secure}`;
+      return listeners.acquire(key, () => Listener.open({ host, port, secure, log }));
+    },
+    stopping: false,
+  };
+  return resources;
+}
+
+/** `$XDG_DATA_HOME/hubgate`, else `~/.local/share/hubgate`. */
+export function defaultStorage(): string {
+  const data = process.env['XDG_DATA_HOME'] || join(homedir(), '.local', 'share');
+  return join(data, 'hubgate');
+}

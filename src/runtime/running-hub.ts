@@ -1,0 +1,12 @@
+import type { HubCounts } from '../hub/hub.ts';
+
+/** A hub of the running configuration, as its operator sees it. */
+export interface RunningHub {
+  /** Label of the configuration; several hubs without one are all `default`. */
+  readonly name: string;
+  readonly counts: Readonly<HubCounts>;
+  /** @throws HubgateError when its transport does not work */
+  check(): Promise<void>;
+  /** Ends the streams that were opened with the token of this `jti`, and says how many. */
+  revoke(tokenId: string): number;
+}

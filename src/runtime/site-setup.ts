@@ -1,0 +1,65 @@
+import type { Config, SiteConfig } from '../config/config.ts';
+import type { Handler } from '../http/exchange.ts';
+import { addressSet } from '../http/forwarded.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { Scope } from '../kernel/scope.ts';
+import { ReverseProxy } from '../proxy/reverse-proxy.ts';
+import { logAccess } from '../site/access-log.ts';
+import { fileServer } from '../site/handlers/file-server.ts';
+import { expandPlaceholders } from '../site/placeholders.ts';
+import { compileRoutes, type RouteDeps } from '../site/route.ts';
+import { compileSite, type SiteHandler } from '../site/site.ts';
+import { discoveryHandlers } from './discovery-setup.ts';
+import type { ReadyHub } from './hub-setup.ts';
+import type { Resources } from './resources.ts';
+
+/** A site as one handler: discovery around its routes, the hub among them. */
+export function setUpSite(
+  site: SiteConfig,
+  config: Config,
+  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  resources: Resources,
+  scope: Scope,
+): SiteHandler {
+  const { log, clock, random, upstreams } = resources;
+  const trusted = addressSet(config.options.servers.trustedProxies);
+  const dependencies: RouteDeps = {
+    expand: expandPlaceholders,
+    hubHandler: hubs.get(site)?.handle ?? passOn,
+    makeReverseProxy(proxyConfig) {
+      const proxy = new ReverseProxy(proxyConfig, {
+        registry: upstreams,
+        log,
+        clock,
+        random,
+        expand: expandPlaceholders,
+        trusted,
+        compileRoutes: (routes) => compileRoutes(routes, dependencies),
+      });
+      scope.defer(() => proxy.close());
+      return proxy.handle;
+    },
+    makeFileServer: (fileConfig) => fileServer(fileConfig, expandPlaceholders),
+  };
+  const routes = compileSite(site, dependencies);
+  const handler = discoveryHandlers(site, config, hubs, resources).reduceRight<SiteHandler>(
+    (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
+    routes,
+  );
+  const accessLog = openAccessLog(site, config, resources);
+  return accessLog === null ? handler : logAccess(handler, accessLog, clock);
+}
+
+/** A site's own log where it names one, else the gateway's. */
+function openAccessLog(
+  { accessLog }: SiteConfig,
+  { options }: Config,
+  { log, openLog }: Resources,
+): Logger | null {
+  if (accessLog === null) return null;
+  const { output, format } = accessLog;
+  if (output === null && format === options.log.format) return log;
+  return openLog({ level: 'info', format, output: output ?? options.log.output });
+}
+
+const passOn: Handler = (_exchange, next) => next();
