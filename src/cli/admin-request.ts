@@ -1,0 +1,56 @@
+import { request } from 'node:http';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+
+/** Where `reload` and `stop` look for a gateway. */
+export const DEFAULT_ADMIN = 'localhost:2029';
+
+export interface AdminAnswer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+/**
+ * Posts to the admin API of a running gateway.
+ *
+ * @throws HubgateError `no-gateway` when none listens there, `invalid-argument` for a wrong address
+ */
+export function postToAdmin(
+  address: string,
+  path: string,
+  body: Uint8Array = Buffer.alloc(0),
+  type = 'application/octet-stream',
+): Promise<AdminAnswer> {
+  const url = URL.canParse(`http://${address}${path}`) ? new URL(`http://${address}${path}`) : null;
+  if (url === null || /[/?#@]/.test(address)) {
+    const message = `--address is host:port, not ${JSON.stringify(address)}`;
+    return Promise.reject(new HubgateError('invalid-argument', message));
+  }
+  return new Promise((resolve, reject) => {
+    const fail = (cause: Error): void => {
+      const why = codeOf(cause) === 'ECONNREFUSED' ? 'nothing listens there' : messageOf(cause);
+      const message = `No gateway answers on ${address}: ${why}; name its admin address with --address`;
+      reject(new HubgateError('no-gateway', message, { cause }));
+    };
+    const headers = { 'content-type': type, 'content-length': body.length };
+    const post = request(url, { method: 'POST', headers, agent: false }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', fail);
+      response.on('end', () => {
+        const text = Buffer.concat(chunks).toString('utf8');
+        resolve({ status: response.statusCode ?? 0, body: parse(text) });
+      });
+    });
+    post.on('error', fail);
+    post.end(body);
+  });
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // Not a gateway's answer; what it is does not matter.
+    return text;
+  }
+}

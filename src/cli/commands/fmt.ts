@@ -1,0 +1,64 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { Command } from 'commander';
+import { formatHubfile } from '../../hubfile/format.ts';
+import { languageOf } from '../../hubfile/load.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { lineDiff } from '../line-diff.ts';
+import { EXIT, type Output } from '../output.ts';
+
+interface FmtFlags {
+  readonly write?: true;
+  readonly diff?: true;
+  readonly check?: true;
+}
+
+/** `hubgate fmt`: a Hubfile in its canonical layout. */
+export function fmtCommand(output: Output): Command {
+  return new Command('fmt')
+    .description('print a Hubfile in its canonical layout')
+    .argument('[file]', 'the Hubfile; "-" reads standard input', 'Hubfile')
+    .option('--write', 'write it back instead')
+    .option('--diff', 'print what would change instead')
+    .option('--check', 'print nothing; exit with 1 if something would change')
+    .action((file: string, flags: FmtFlags) => {
+      if (Object.keys(flags).length > 1) {
+        throw new HubgateError('invalid-argument', 'Choose one of --write, --diff and --check');
+      }
+      if (flags.write === true && file === '-') {
+        throw new HubgateError('invalid-argument', '--write needs a file');
+      }
+      if (languageOf(file) !== 'hubfile') {
+        throw new HubgateError(
+          'invalid-argument',
+          `${file} is no Hubfile; fmt formats nothing else`,
+        );
+      }
+      format(file, flags, output);
+    });
+}
+
+function format(file: string, flags: FmtFlags, output: Output): void {
+  const text = read(file);
+  const formatted = formatHubfile(text, file === '-' ? '(standard input)' : file);
+  const changes = formatted !== text;
+  if (flags.check === true) {
+    if (!changes) return;
+    output.note(`${file} is not formatted; hubgate fmt --write ${file} does it`);
+    process.exitCode = EXIT.failed;
+  } else if (flags.diff === true) {
+    if (changes) output.result(lineDiff(text, formatted));
+  } else if (flags.write === true) {
+    if (changes) writeFileSync(file, formatted);
+  } else {
+    output.result(formatted.replace(/\n$/, ''));
+  }
+}
+
+function read(file: string): string {
+  try {
+    return readFileSync(file === '-' ? 0 : file, 'utf8');
+  } catch (cause) {
+    const message = `Cannot read ${file}: ${messageOf(cause)}`;
+    throw new HubgateError('unreadable-file', message, { cause });
+  }
+}

@@ -1,0 +1,85 @@
+import { Command } from 'commander';
+import { HubgateError } from '../../kernel/error.ts';
+import { DEV } from '../dev-hub.ts';
+import { readText } from '../read-config.ts';
+import { runGateway } from '../run-gateway.ts';
+
+interface ReverseProxyFlags {
+  readonly from: string;
+  readonly to: readonly string[];
+  readonly hub?: true;
+  readonly dev?: true;
+}
+
+/** `hubgate reverse-proxy`: a gateway without a file. */
+export function reverseProxyCommand(): Command {
+  return new Command('reverse-proxy')
+    .description('run a gateway in front of an app, without a configuration file')
+    .requiredOption('--from <address>', 'address of the site, such as localhost:8443')
+    .requiredOption('--to <upstream...>', 'where the app listens, such as localhost:3000')
+    .option(
+      '--hub',
+      `with a hub, whose keys are in ${DEV.keyVariable} and ${DEV.subscriberKeyVariable}`,
+    )
+    .option('--dev', 'for development: a certificate of its own, a hub that needs no keys')
+    .action(async (flags: ReverseProxyFlags) => {
+      const text = Buffer.from(hubfileOf(flags));
+      // Outside of --dev an unset key stays unset, and the problem says so.
+      const environment = flags.dev === true ? { ...demoKeys(), ...process.env } : process.env;
+      await runGateway({
+        read: () => readText(text, '(command line)', 'hubfile', environment),
+        environment,
+        watch: false,
+      });
+    });
+}
+
+function demoKeys(): Record<string, string> {
+  return { [DEV.keyVariable]: DEV.demoSecret, [DEV.subscriberKeyVariable]: DEV.demoSecret };
+}
+
+/** The Hubfile that the flags stand for. */
+function hubfileOf({ from, to, hub, dev }: ReverseProxyFlags): string {
+  for (const word of [from, ...to]) {
+    if (!/^[^\s{}"`#<\\]+$/.test(word)) {
+      throw new HubgateError('invalid-argument', `${JSON.stringify(word)} is no address`);
+    }
+  }
+  const hasPort = /:\d+$/.test(from);
+  return [
+    '{',
+    '\tadmin off',
+    // Who names a port may not be allowed to open port 80.
+    ...(hasPort ? ['\tauto_https disable_redirects'] : []),
+    ...(dev === true ? ['\tlocal_certs'] : []),
+    '}',
+    `${from} {`,
+    ...(hub === true || dev === true ? hubLines(from, dev === true) : []),
+    `\treverse_proxy ${to.join(' ')}`,
+    '}',
+    '',
+  ].join('\n');
+}
+
+function hubLines(from: string, dev: boolean): string[] {
+  const issuer = dev ? DEV.issuer : from.includes('://') ? from : `https://${from}`;
+  return [
+    '\thub {',
+    `\t\tissuer ${issuer} {`,
+    '\t\t\tpublisher {',
+    `\t\t\t\tjwt {env.${DEV.keyVariable}}`,
+    '\t\t\t}',
+    '\t\t\tsubscriber {',
+    `\t\t\t\tjwt {env.${DEV.subscriberKeyVariable}}`,
+    '\t\t\t}',
+    '\t\t}',
+    ...(dev
+      ? [
+          '\t\tanonymous',
+          '\t\tsubscriptions',
+          `\t\tresource_identifier ${DEV.issuer}/.well-known/hub`,
+        ]
+      : []),
+    '\t}',
+  ];
+}

@@ -1,0 +1,43 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { Command } from 'commander';
+import { HubgateError } from '../../kernel/error.ts';
+import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { readEnvFile } from '../env-file.ts';
+import { adapterOf, readConfig, readText } from '../read-config.ts';
+import { runGateway } from '../run-gateway.ts';
+import type { ReadConfig } from '../supervisor.ts';
+
+interface RunFlags extends ConfigSource {
+  readonly watch: boolean;
+  readonly envfile?: string;
+  readonly pidfile?: string;
+}
+
+/** `hubgate run`: the gateway in the foreground, until SIGINT or SIGTERM. */
+export function runCommand(): Command {
+  return withConfigSource(new Command('run'))
+    .description('run the gateway; it follows changes of its configuration')
+    .option('--no-watch', 'do not watch the configuration')
+    .option('--envfile <file>', 'read environment variables (NAME=value) from a file')
+    .option('--pidfile <file>', 'write the process id to a file')
+    .action(run);
+}
+
+async function run(flags: RunFlags): Promise<void> {
+  const environment = { ...process.env, ...readEnvFile(flags.envfile) };
+  const { watch, pidfile } = flags;
+  const read = readerOf(flags, environment);
+  await runGateway({ read, environment, watch, pidfile });
+}
+
+/** Reads the configuration each time anew; standard input can be read only once. */
+function readerOf(flags: RunFlags, environment: NodeJS.ProcessEnv): ReadConfig {
+  if (flags.config === '-') {
+    const text = readFileSync(0);
+    return () => readText(text, '(standard input)', adapterOf(flags), environment);
+  }
+  if (!existsSync(flags.config)) {
+    throw new HubgateError('no-config', `There is no ${flags.config}; name one with --config`);
+  }
+  return (seen) => readConfig(flags, environment, seen);
+}

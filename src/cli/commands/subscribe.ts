@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command } from 'commander';
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { parseEventStream, type ReceivedEvent, type StreamPosition } from '../event-source.ts';
+import { type HubAccess, readText, requestHub } from '../hub-request.ts';
+import type { Output } from '../output.ts';
+import { hubAccess, refusedBy } from './publish.ts';
+
+interface SubscribeFlags {
+  readonly hub: string;
+  readonly token?: string;
+  readonly match?: readonly string[];
+  readonly matchUrlpattern?: readonly string[];
+  readonly lastEventId?: string;
+  readonly count?: string;
+  readonly json?: true;
+  readonly cacert?: string;
+  readonly insecure?: true;
+}
+
+interface FollowedPosition extends StreamPosition {
+  /** Whether the hub has answered before. */
+  connected: boolean;
+}
+
+const DEFAULT_RETRY_MS = 1000;
+const MAX_ANSWER_BYTES = 64 * 1024;
+
+/** `hubgate subscribe`: prints events as they come, and goes on where a broken stream ended. */
+export function subscribeCommand(output: Output): Command {
+  return new Command('subscribe')
+    .description('print the updates of a hub as they come')
+    .requiredOption('--hub <url>', 'URL of the hub')
+    .option('--token <token|@file|@->', 'access token')
+    .option('--match <topic...>', 'exact topic; "*" for all')
+    .option('--match-urlpattern <pattern...>', 'URL Pattern of topics')
+    .option('--last-event-id <id>', 'first print what came after this update; "earliest" for all')
+    .option('--count <n>', 'stop after so many events')
+    .option('--json', 'one JSON object a line')
+    .option('--cacert <file>', 'PEM file of an authority to trust')
+    .option('--insecure', 'accept any certificate')
+    .action(async (flags: SubscribeFlags) => {
+      const access = hubAccess(flags);
+      const url = subscriptionUrl(access.hub, flags);
+      const limit = flags.count === undefined ? Number.POSITIVE_INFINITY : parseCount(flags.count);
+      const position: FollowedPosition = {
+        lastEventId: flags.lastEventId ?? '',
+        retryMs: null,
+        connected: false,
+      };
+      let printed = 0;
+      for (;;) {
+        for await (const event of eventsFrom(access, url, position, output)) {
+          output.result(flags.json === true ? JSON.stringify(event) : asText(event));
+          printed += 1;
+          if (printed >= limit) return;
+        }
+        await sleep(position.retryMs ?? DEFAULT_RETRY_MS);
+      }
+    });
+}
+
+/** The events of one connection; ends when it ends, unless the hub refuses. */
+async function* eventsFrom(
+  access: HubAccess,
+  url: URL,
+  position: FollowedPosition,
+  output: Output,
+): AsyncGenerator<ReceivedEvent> {
+  const abort = new AbortController();
+  try {
+    const response = await requestHub(access, {
+      method: 'GET',
+      url,
+      headers: {
+        accept: 'text/event-stream',
+        ...(position.lastEventId === ''
+          ? {}
+          : { 'last-event-id': Buffer.from(position.lastEventId, 'utf8').toString('latin1') }),
+      },
+      body: null,
+      signal: abort.signal,
+    });
+    if (response.statusCode !== 200) {
+      throw refusedBy(
+        access,
+        response.statusCode ?? 0,
+        (await readText(response, MAX_ANSWER_BYTES)).trimEnd(),
+      );
+    }
+    position.connected = true;
+    yield* parseEventStream(response, position);
+  } catch (error) {
+    // A hub that never answered is the wrong one; one that did will be back. A refusal is final.
+    if (codeOf(error) === 'hub-refused' || !position.connected) throw error;
+    output.note(`The stream broke: ${messageOf(error)}. Going on after the last event.`);
+  } finally {
+    abort.abort();
+  }
+}
+
+function subscriptionUrl(hub: URL, flags: SubscribeFlags): URL {
+  const url = new URL(hub);
+  for (const topic of flags.match ?? []) url.searchParams.append('match', topic);
+  for (const pattern of flags.matchUrlpattern ?? []) {
+    url.searchParams.append('match_urlpattern', pattern);
+  }
+  if (flags.match === undefined && flags.matchUrlpattern === undefined) {
+    url.searchParams.append('match', '*');
+  }
+  return url;
+}
+
+function asText({ id, type, data }: ReceivedEvent): string {
+  return `${type === 'message' ? '' : `event: ${type}\n`}id: ${id}\n${data}\n`;
+}
+
+function parseCount(text: string): number {
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new HubgateError('invalid-argument', `--count ${text} is not a whole number from 1`);
+}

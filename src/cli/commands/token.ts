@@ -1,0 +1,147 @@
+import { randomUUID } from 'node:crypto';
+import { Command } from 'commander';
+import { signingKey } from '../../auth/key.ts';
+import { mintToken } from '../../auth/mint.ts';
+import { parseDuration } from '../../config/units.ts';
+import type { JsonValue } from '../../hub/grants.ts';
+import type { MatcherSpec } from '../../hub/matcher.ts';
+import { profiles } from '../../hub/profile.ts';
+import { HubgateError } from '../../kernel/error.ts';
+import { Secret } from '../../kernel/secret.ts';
+import { argumentValue } from '../argument-value.ts';
+import { DEV } from '../dev-hub.ts';
+import type { Output } from '../output.ts';
+import { inspectCommand } from './token-inspect.ts';
+
+interface TokenFlags {
+  readonly dev?: true;
+  readonly iss?: string;
+  readonly aud?: string;
+  readonly key?: string;
+  readonly alg?: string;
+  readonly kid?: string;
+  readonly sub?: string;
+  readonly clientId?: string;
+  readonly ttl: string;
+  readonly publish?: readonly string[];
+  readonly publishUrlpattern?: readonly string[];
+  readonly subscribe?: readonly string[];
+  readonly subscribeUrlpattern?: readonly string[];
+  readonly payload?: string;
+  readonly profile: string;
+  readonly detailType?: string;
+  readonly pretty?: true;
+}
+
+/** `hubgate token`: makes an access token; nothing but the token goes to standard output. */
+export function tokenCommand(output: Output): Command {
+  return new Command('token')
+    .addCommand(inspectCommand(output))
+    .description('make an access token (RFC 9068) with grants for a hub')
+    .option('--dev', 'fill in what a local development hub accepts')
+    .option('--iss <url>', 'issuer')
+    .option('--aud <url>', 'audience: the URL of the hub')
+    .option(
+      '--key <key|@file|@->',
+      'HMAC secret or PEM private key (a literal shows in the process list)',
+    )
+    .option('--alg <name>', 'algorithm; HS256 for a secret, required for a PEM key')
+    .option('--kid <id>', 'key id')
+    .option('--sub <subject>', 'subject; a random one by default')
+    .option('--client-id <id>', 'client; the issuer by default')
+    .option('--ttl <duration>', 'lifetime', '1h')
+    .option('--publish <topic...>', 'may publish on this topic; "*" for all')
+    .option('--publish-urlpattern <pattern...>', 'may publish on topics that match')
+    .option('--subscribe <topic...>', 'may read private updates on this topic; "*" for all')
+    .option('--subscribe-urlpattern <pattern...>', 'may read private updates on topics that match')
+    .option('--payload <json>', 'payload of the subscriptions')
+    .option('--profile <name>', 'names of the protocol: hub or mercure', 'hub')
+    .option('--detail-type <uri>', 'type of the authorization details')
+    .option('--pretty', 'show the header and the claims on standard error')
+    .action(async (flags: TokenFlags) => {
+      const { token, header, claims } = await mint(flags);
+      if (flags.pretty === true) output.note(JSON.stringify({ header, claims }, null, 2));
+      output.result(token);
+    });
+}
+
+async function mint(flags: TokenFlags): ReturnType<typeof mintToken> {
+  const profile =
+    flags.profile === 'hub' || flags.profile === 'mercure' ? profiles[flags.profile] : null;
+  if (profile === null) throw usage(`--profile ${flags.profile}: there are hub and mercure`);
+  const grants = grantsOf(flags);
+  const dev = flags.dev === true;
+  const issuer = required('--iss', flags.iss ?? (dev ? DEV.issuer : undefined));
+  const audience = required('--aud', flags.aud ?? (dev ? DEV.issuer + profile.path : undefined));
+  const key = required('--key', flags.key === undefined && dev ? devKey() : keyOf(flags));
+  const now = Date.now();
+  return mintToken({
+    key: signingKey(new Secret(key), flags.alg ?? null),
+    keyId: flags.kid ?? null,
+    issuer,
+    audience,
+    subject: flags.sub ?? null,
+    clientId: flags.clientId ?? null,
+    newId: () => `urn:uuid:${randomUUID()}`,
+    issuedAtMs: now,
+    expiresAtMs: dev ? DEV.expiresAtMs : now + lifetimeOf(flags.ttl),
+    detailType: flags.detailType ?? profile.detailType,
+    ...grants,
+    payload: payloadOf(flags.payload),
+  });
+}
+
+function grantsOf(flags: TokenFlags): { publish: MatcherSpec[]; subscribe: MatcherSpec[] } {
+  const publish = specs(flags.publish, flags.publishUrlpattern);
+  const subscribe = specs(flags.subscribe, flags.subscribeUrlpattern);
+  if (publish.length > 0 || subscribe.length > 0) return { publish, subscribe };
+  if (flags.dev === true) return { publish: specs(['*']), subscribe: specs(['*']) };
+  throw failed(
+    'A token without a grant is of no use: give --publish, --publish-urlpattern, --subscribe or --subscribe-urlpattern',
+  );
+}
+
+function specs(exact: readonly string[] = [], patterns: readonly string[] = []): MatcherSpec[] {
+  return [
+    ...exact.map((match) => ({ match, matchType: 'exact' as const })),
+    ...patterns.map((match) => ({ match, matchType: 'urlpattern' as const })),
+  ];
+}
+
+function keyOf({ key }: TokenFlags): string | undefined {
+  return key === undefined ? undefined : argumentValue(key);
+}
+
+function devKey(): string {
+  return process.env[DEV.keyVariable] || DEV.demoSecret;
+}
+
+function lifetimeOf(text: string): number {
+  const past = text.startsWith('-');
+  const ms = parseDuration(past ? text.slice(1) : text);
+  if (ms === null) throw usage(`--ttl ${text} is no duration such as 15m, 1h30m or 7d`);
+  return past ? -ms : ms;
+}
+
+function payloadOf(text: string | undefined): JsonValue | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw failed(`--payload is not JSON: ${text}`);
+  }
+}
+
+function required(flag: string, value: string | undefined): string {
+  if (value === undefined)
+    throw failed(`${flag} is missing (or --dev, for a local development hub)`);
+  return value;
+}
+
+function usage(message: string): HubgateError {
+  return new HubgateError('invalid-argument', message);
+}
+
+function failed(message: string): HubgateError {
+  return new HubgateError('cannot-mint', message);
+}

@@ -1,0 +1,22 @@
+import { type Command, Option } from 'commander';
+import type { Language } from '../hubfile/load.ts';
+
+/** Which configuration a command is about. */
+export interface ConfigSource {
+  /** A file; `-` is standard input. */
+  readonly config: string;
+  /** What it is written in; else the extension decides. */
+  readonly adapter?: Language;
+}
+
+/** Adds the options that every command has that reads a configuration. */
+export function withConfigSource(command: Command): Command {
+  return command
+    .option('--config <file>', 'configuration file, "-" for standard input', 'Hubfile')
+    .addOption(
+      new Option(
+        '--adapter <language>',
+        'what it is written in, if the extension does not say it',
+      ).choices(['hubfile', 'yaml', 'json']),
+    );
+}

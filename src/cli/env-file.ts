@@ -1,0 +1,33 @@
+import { readFileSync } from 'node:fs';
+import { HubgateError, messageOf } from '../kernel/error.ts';
+
+/**
+ * Variables from a file of `NAME=value` lines; `#` begins a comment line, quotes around a value
+ * are dropped. Nothing is expanded. Empty without a file.
+ *
+ * @throws HubgateError `unreadable-file` or `invalid-envfile`, with the line
+ */
+export function readEnvFile(file: string | undefined): Record<string, string> {
+  if (file === undefined) return {};
+  const variables: Record<string, string> = {};
+  for (const [index, line] of readLines(file).entries()) {
+    const text = line.trim();
+    if (text === '' || text.startsWith('#')) continue;
+    const [, name, value = ''] = /^(?:export\s+)?([A-Za-z_]\w*)=(.*)$/.exec(text) ?? [];
+    if (name === undefined) {
+      throw new HubgateError('invalid-envfile', `${file}:${index + 1}: expected NAME=value`);
+    }
+    variables[name] = /^(["']).*\1$/.test(value) ? value.slice(1, -1) : value;
+  }
+  return variables;
+}
+
+function readLines(file: string): string[] {
+  try {
+    return readFileSync(file, 'utf8').split(/\r?\n/);
+  } catch (cause) {
+    throw new HubgateError('unreadable-file', `Cannot read ${file}: ${messageOf(cause)}`, {
+      cause,
+    });
+  }
+}

@@ -1,0 +1,13 @@
+/** Where a command speaks: results to standard output, everything else to standard error. */
+export interface Output {
+  result(text: string): void;
+  note(text: string): void;
+}
+
+export const processOutput: Output = {
+  result: (text) => void process.stdout.write(`${text}\n`),
+  note: (text) => void process.stderr.write(`${text}\n`),
+};
+
+/** Exit codes of every command. */
+export const EXIT = { ok: 0, failed: 1, forced: 2, usage: 64 } as const;

@@ -1,0 +1,82 @@
+import { readFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import { diskIo } from '../hubfile/disk.ts';
+import type { HubfileIo } from '../hubfile/expand.ts';
+import { type Language, languageOf, load, type LoadedConfig } from '../hubfile/load.ts';
+import type { Environment } from '../hubfile/source.ts';
+import { loadConfig, type ReadyConfig } from '../load-config.ts';
+import type { ConfigSource } from './config-source.ts';
+import type { WatchedFiles } from './watch.ts';
+
+export type { ReadyConfig } from '../load-config.ts';
+
+const STANDARD_INPUT = '(standard input)';
+
+/**
+ * Reads the configuration that a command names.
+ *
+ * @param seen told each path that is looked for, also when the configuration is refused
+ * @throws ConfigError with every problem found, each at its place
+ */
+export function readConfig(
+  source: ConfigSource,
+  environment: Environment,
+  seen: (path: string) => void = () => {},
+): ReadyConfig {
+  const io = ioOf(source, environment);
+  const read = (path: string): Uint8Array => {
+    seen(resolve(path));
+    return io.read(path);
+  };
+  return loadConfig(nameOf(source), { ...io, read }, adapterOf(source));
+}
+
+/** The same without looking beyond the text: placeholders stay, keys need not be there. */
+export function readWritten(source: ConfigSource, environment: Environment): LoadedConfig {
+  return load(nameOf(source), ioOf(source, environment), adapterOf(source));
+}
+
+/**
+ * Reads a configuration of which the text is here already.
+ *
+ * @param file name in messages; imports and `{file.…}` are relative to it
+ */
+export function readText(
+  text: Uint8Array,
+  file: string,
+  language: Language,
+  environment: Environment,
+): ReadyConfig {
+  return loadConfig(
+    file,
+    withText(diskIo(environment), file, () => text),
+    language,
+  );
+}
+
+/** What the configuration of a command is written in. */
+export function adapterOf({ config, adapter }: ConfigSource): Language {
+  return adapter ?? languageOf(config);
+}
+
+/** What a change of would make another configuration. */
+export function watchedFiles({ files, globs }: ReadyConfig): WatchedFiles {
+  return { files, directories: globs.map((glob) => dirname(glob)) };
+}
+
+function nameOf({ config }: ConfigSource): string {
+  return config === '-' ? STANDARD_INPUT : config;
+}
+
+function ioOf({ config }: ConfigSource, environment: Environment): HubfileIo {
+  const disk = diskIo(environment);
+  return config === '-' ? withText(disk, STANDARD_INPUT, () => readFileSync(0)) : disk;
+}
+
+/** A disk on which one file has another content. */
+function withText(disk: HubfileIo, file: string, text: () => Uint8Array): HubfileIo {
+  return {
+    ...disk,
+    read: (path) => (resolve(path) === resolve(file) ? text() : disk.read(path)),
+  };
+}

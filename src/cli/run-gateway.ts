@@ -1,0 +1,57 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import type { Environment } from '../hubfile/source.ts';
+import type { Gateway } from '../runtime/gateway.ts';
+import { type ConfigurableLogger, createLogger } from './log-output.ts';
+import { EXIT } from './output.ts';
+import { readText } from './read-config.ts';
+import { type ReadConfig, Supervisor } from './supervisor.ts';
+
+export interface RunOptions {
+  readonly read: ReadConfig;
+  readonly environment: Environment;
+  readonly watch: boolean;
+  readonly pidfile?: string | undefined;
+}
+
+/** Runs a gateway in the foreground until a signal, or the admin API, ends it. */
+export async function runGateway({ read, environment, watch, pidfile }: RunOptions): Promise<void> {
+  const first = read(() => {});
+  const log = createLogger(first.config.options.log);
+  let stop: (reason: string) => void = () => {};
+  const stopped = new Promise<string>((resolve) => {
+    stop = resolve;
+  });
+  const supervisor = new Supervisor(first, {
+    log,
+    read,
+    readPosted: ({ text, file, language }) =>
+      readText(text, file ?? '(posted)', language, environment),
+    watch,
+    onStop: () => stop('admin API'),
+  });
+  await supervisor.start();
+  announce(log, supervisor.gateway);
+  const { adminAddress } = supervisor;
+  if (adminAddress !== null) {
+    log.info(`Admin API on http://${adminAddress.host}:${adminAddress.port}`);
+  }
+  if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
+  process.on('SIGHUP', () => void supervisor.reload());
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  for (const name of signals) process.once(name, () => stop(name));
+  // The timers of the gateway keep no process alive; this one does until it is told to stop.
+  const alive = setInterval(() => {}, 60_000);
+  const reason = await stopped;
+  for (const name of signals) process.on(name, () => process.exit(EXIT.forced));
+  log.info('Stopping', { reason });
+  await supervisor.stop();
+  clearInterval(alive);
+  if (pidfile !== undefined) rmSync(pidfile, { force: true });
+  log.info('Stopped');
+}
+
+function announce(log: ConfigurableLogger, gateway: Gateway): void {
+  for (const { host, port, secure } of gateway.listeners) {
+    log.info(`Listening on ${secure ? 'https' : 'http'}://${host === '' ? '*' : host}:${port}`);
+  }
+}

@@ -1,0 +1,192 @@
+import { systemClock } from '../kernel/clock.ts';
+import type { Config, ListenAddress } from '../config/config.ts';
+import { encodeConfig } from '../config/encode.ts';
+import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
+import {
+  type AdminControls,
+  type AdminServer,
+  openAdmin,
+  type PostedConfig,
+} from '../runtime/admin.ts';
+import { createGateway, type Gateway } from '../runtime/gateway.ts';
+import type { LoadCounts } from '../runtime/metrics.ts';
+import { type ConfigurableLogger, createLogOpener } from './log-output.ts';
+import { type ReadyConfig, watchedFiles } from './read-config.ts';
+import { FileWatcher, type WatchedFiles } from './watch.ts';
+
+/** Reads the configuration anew, telling each path that it looks for. */
+export type ReadConfig = (seen: (path: string) => void) => ReadyConfig;
+
+export interface SupervisorOptions {
+  readonly log: ConfigurableLogger;
+  readonly read: ReadConfig;
+  /** Reads one that was posted to the admin API. */
+  readonly readPosted: (posted: PostedConfig) => ReadyConfig;
+  /** Follow changes of the files. */
+  readonly watch: boolean;
+  /** Called when the admin API is told to stop. */
+  readonly onStop: () => void;
+}
+
+/**
+ * A gateway with what only a process has: its log, its admin API, the files it follows. Every load,
+ * wherever it comes from, waits for the one before, and on any error the old configuration stays.
+ */
+export class Supervisor {
+  readonly gateway: Gateway;
+  readonly #options: SupervisorOptions;
+  readonly #watcher: FileWatcher;
+  #current: ReadyConfig;
+  #admin: AdminServer | null = null;
+  #lastError: readonly Problem[] | null = null;
+  #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
+  #watched: WatchedFiles = { files: [], directories: [] };
+  #queue: Promise<unknown> = Promise.resolve();
+
+  constructor(first: ReadyConfig, options: SupervisorOptions) {
+    this.#current = first;
+    this.#options = options;
+    this.gateway = createGateway(first.config, { log: options.log, openLog: createLogOpener() });
+    this.#watcher = new FileWatcher({
+      clock: systemClock,
+      log: options.log,
+      onChange: async () => void (await this.reload()),
+    });
+  }
+
+  /** @throws ConfigError, or HubgateError `listen-failed`; nothing is left open then */
+  async start(): Promise<void> {
+    const { config, warnings } = this.#current;
+    this.#note(warnings);
+    this.#admin = await this.#adminFor(config);
+    try {
+      await this.gateway.start();
+    } catch (error) {
+      await this.#admin?.close();
+      throw error;
+    }
+    this.#succeeded();
+    this.#follow(watchedFiles(this.#current));
+  }
+
+  async stop(): Promise<void> {
+    await this.#watcher.close();
+    await this.#queue;
+    await this.#admin?.close();
+    await this.gateway.stop();
+  }
+
+  /** Where the admin API listens; null when it is off. */
+  get adminAddress(): ListenAddress | null {
+    return this.#admin?.address ?? null;
+  }
+
+  /** Reads the configuration again and loads it; gives the reasons if it is refused, else null. */
+  reload(): Promise<readonly Problem[] | null> {
+    return this.#enqueue(this.#options.read);
+  }
+
+  #load(posted: PostedConfig): Promise<readonly Problem[] | null> {
+    return this.#enqueue(() => this.#options.readPosted(posted));
+  }
+
+  #enqueue(read: ReadConfig): Promise<readonly Problem[] | null> {
+    const loaded = this.#queue.then(() => this.#try(read));
+    this.#queue = loaded;
+    return loaded;
+  }
+
+  async #try(read: ReadConfig): Promise<readonly Problem[] | null> {
+    const { log } = this.#options;
+    const seen: string[] = [];
+    try {
+      const next = read((path) => seen.push(path));
+      this.#follow(watchedFiles(next));
+      this.#note(next.warnings);
+      const endingStreams = await this.#swap(next);
+      this.#succeeded();
+      log.info('Configuration reloaded', { endingStreams });
+      return null;
+    } catch (error) {
+      const problems = problemsOf(error);
+      this.#lastError = problems;
+      // A file that is missing now may be what the next load finds.
+      this.#follow({ ...this.#watched, files: unique([...this.#watched.files, ...seen]) });
+      const { failed } = this.#loads;
+      this.#loads = { ...this.#loads, failed: failed + 1, lastSucceeded: false };
+      log.error('Configuration not loaded; the old one keeps serving');
+      this.#note(problems);
+      return problems;
+    }
+  }
+
+  #follow(watched: WatchedFiles): void {
+    this.#watched = watched;
+    if (this.#options.watch) this.#watcher.watch(watched);
+  }
+
+  /** The new admin address is taken before the old is given back, like everything else. */
+  async #swap(next: ReadyConfig): Promise<number> {
+    const before = this.#admin;
+    const admin = await this.#adminFor(next.config);
+    try {
+      const { endingStreams } = await this.gateway.reload(next.config);
+      this.#current = next;
+      this.#admin = admin;
+      this.#options.log.configure(next.config.options.log);
+      if (before !== admin) void before?.close();
+      return endingStreams;
+    } catch (error) {
+      if (before !== admin) await admin?.close();
+      throw error;
+    }
+  }
+
+  async #adminFor({ options }: Config): Promise<AdminServer | null> {
+    if (options.admin === 'off') return null;
+    const configured = this.#current.config.options.admin;
+    const same = JSON.stringify(configured) === JSON.stringify(options.admin);
+    if (this.#admin !== null && same) return this.#admin;
+    return openAdmin(options.admin, this.#controls, this.#options.log);
+  }
+
+  readonly #controls: AdminControls = {
+    // As it was written: what a placeholder stands for may be a secret wherever it stands.
+    config: () => encodeConfig(this.#current.written, { showSecrets: false, brief: false }),
+    hubs: () => this.gateway.hubs,
+    loads: () => this.#loads,
+    lastError: () => this.#lastError,
+    load: (posted) => this.#load(posted),
+    stop: () => this.#options.onStop(),
+  };
+
+  #succeeded(): void {
+    this.#lastError = null;
+    this.#loads = {
+      ...this.#loads,
+      succeeded: this.#loads.succeeded + 1,
+      lastSucceeded: true,
+      lastSuccessAt: systemClock.now(),
+    };
+  }
+
+  #note(problems: readonly Problem[]): void {
+    const { log } = this.#options;
+    for (const problem of problems) {
+      const fields = { code: problem.code };
+      if (problem.severity === 'error') log.error(describeProblem(problem), fields);
+      else log.warn(describeProblem(problem), fields);
+    }
+  }
+}
+
+function unique(paths: readonly string[]): string[] {
+  return [...new Set(paths)];
+}
+
+/** Why a load failed, whatever it was that failed. */
+function problemsOf(error: unknown): readonly Problem[] {
+  if (error instanceof ConfigError) return error.problems;
+  return [{ severity: 'error', code: codeOf(error) ?? 'load-failed', message: messageOf(error) }];
+}
