@@ -1,0 +1,276 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { openStream, send } from '../support/http.ts';
+import { cli, runCommand, startProcess, type TestProcess } from '../support/process.ts';
+
+const KEY = 'a-secret-of-the-test-that-is-long-enough';
+
+interface Running {
+  readonly directory: string;
+  readonly file: string;
+  readonly address: string;
+  readonly admin: string;
+  readonly site: string;
+  readonly process: TestProcess;
+  /** A Hubfile with this admin option and these directives. */
+  hubfile(directives: string, admin?: string): string;
+}
+
+async function start(test: TestContext, directives = 'respond first'): Promise<Running> {
+  const directory = await mkdtemp(join(tmpdir(), 'hubgate-admin-'));
+  test.after(() => rm(directory, { recursive: true, force: true }));
+  const [adminPort, port] = [await freePort(), await freePort()];
+  const address = `127.0.0.1:${adminPort}`;
+  const site = `http://localhost:${port}`;
+  const hubfile = (lines: string, admin = address): string =>
+    `{\n\tadmin ${admin}\n\tstorage ${directory}/storage\n\tgrace_period 1s\n}\n${site} {\n\t${lines}\n}\n`;
+  const file = join(directory, 'Hubfile');
+  await writeFile(file, hubfile(directives));
+  const running = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
+  await running.says('Admin API on');
+  const admin = `http://${address}`;
+  return { directory, file, address, admin, site, process: running, hubfile };
+}
+
+const hub = (more = ''): string =>
+  `hub {\n\t\tissuer https://i.example {\n\t\t\tpublisher {\n\t\t\t\tjwt ${KEY}\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\ttransport memory\n\t\t${more}\n\t}\n\trespond site`;
+
+const post = (url: string, body: string, type: string) =>
+  send(url, { method: 'POST', body, headers: [['Content-Type', type]] });
+
+describe('the admin API (hubfile.md §6)', () => {
+  it('shows the configuration with its defaults and without secrets', async (test) => {
+    const { admin } = await start(test, hub());
+    const { status, body, headers } = await send(`${admin}/config`);
+    assert.equal(status, 200);
+    assert.equal(headers['cache-control'], 'no-store');
+    const config = JSON.parse(body);
+    assert.equal(config.options.httpsPort, 443);
+    assert.equal(config.sites[0].hub.issuers[0].publisher.key, '[redacted]');
+    assert.equal(body.includes(KEY), false);
+  });
+
+  it('refuses other names, other origins and other sites', async (test) => {
+    const { admin, address } = await start(test);
+    for (const headers of [
+      [['Host', 'evil.example']],
+      [['Host', 'evil.example:80']],
+      [['Origin', 'http://localhost:3000']],
+      [['Origin', 'null']],
+      [['Sec-Fetch-Site', 'cross-site']],
+      [['Sec-Fetch-Site', 'same-site']],
+    ] as const) {
+      for (const [method, path] of [
+        ['GET', '/config'],
+        ['POST', '/stop'],
+      ] as const) {
+        const { status } = await send(admin + path, { method, headers });
+        assert.equal(status, 403, headers.join());
+      }
+    }
+    for (const headers of [
+      [['Origin', `http://${address}`]],
+      [['Host', 'localhost:80']],
+      [['Sec-Fetch-Site', 'same-origin']],
+    ] as const) {
+      assert.equal((await send(`${admin}/config`, { headers })).status, 200, headers.join());
+    }
+  });
+
+  it('loads a Hubfile, YAML and JSON, and keeps the old one if it is refused', async (test) => {
+    const { admin, site, hubfile, address } = await start(test);
+    const body = async (): Promise<string> => (await send(site)).body;
+    assert.equal(
+      (await post(`${admin}/load`, hubfile('respond second'), 'text/hubfile')).status,
+      200,
+    );
+    assert.equal(await body(), 'second');
+    const port = Number(new URL(site).port);
+    const data = (text: string): string =>
+      JSON.stringify({
+        options: { admin: { host: '127.0.0.1', port: Number(address.split(':')[1]) } },
+        sites: [
+          {
+            addresses: [{ scheme: 'http', host: 'localhost', port }],
+            routes: [{ handler: { kind: 'respond', body: text } }],
+          },
+        ],
+      });
+    assert.equal((await post(`${admin}/load`, data('third'), 'application/json')).status, 200);
+    assert.equal(await body(), 'third');
+    // JSON is YAML.
+    assert.equal(
+      (await post(`${admin}/load`, data('fourth'), 'application/yaml; charset=utf-8')).status,
+      200,
+    );
+    assert.equal(await body(), 'fourth');
+    assert.equal((await send(`${admin}/config/last-error`)).status, 404);
+
+    const refused = await post(`${admin}/load`, hubfile('nonsense'), 'text/hubfile');
+    assert.equal(refused.status, 400);
+    const [problem] = JSON.parse(refused.body);
+    assert.deepEqual(
+      [problem.severity, problem.code, problem.line, problem.column],
+      ['error', 'unknown-directive', 7, 2],
+    );
+    assert.equal(await body(), 'fourth');
+    const last = await send(`${admin}/config/last-error`);
+    assert.equal(last.status, 200);
+    assert.deepEqual(JSON.parse(last.body), JSON.parse(refused.body));
+    assert.equal(
+      (await post(`${admin}/load`, hubfile('respond fifth'), 'text/hubfile')).status,
+      200,
+    );
+    assert.equal((await send(`${admin}/config/last-error`)).status, 404);
+  });
+
+  it('refuses what is no configuration: 415, 413, 405, 404', async (test) => {
+    const { admin, hubfile } = await start(test);
+    assert.equal((await post(`${admin}/load`, hubfile('respond x'), 'text/plain')).status, 415);
+    const large = '#'.repeat(4 * 1024 * 1024 + 1);
+    assert.equal((await post(`${admin}/load`, large, 'text/hubfile')).status, 413);
+    assert.equal((await send(`${admin}/load`)).status, 405);
+    assert.equal((await send(`${admin}/nothing`)).status, 404);
+    assert.equal((await send(`${admin}/constructor`)).status, 404);
+  });
+
+  it('moves when its address changes, and stays where it is when the new one is taken', async (test) => {
+    const { admin, hubfile } = await start(test);
+    const other = await start(test);
+    const taken = await post(`${admin}/load`, hubfile('respond x', other.address), 'text/hubfile');
+    assert.equal(taken.status, 400);
+    assert.match(taken.body, /another hubgate/);
+    assert.equal((await send(`${admin}/config`)).status, 200);
+    const moved = `127.0.0.1:${await freePort()}`;
+    assert.equal(
+      (await post(`${admin}/load`, hubfile('respond x', moved), 'text/hubfile')).status,
+      200,
+    );
+    assert.equal((await send(`http://${moved}/config`)).status, 200);
+    await assert.rejects(send(`${admin}/config`));
+  });
+
+  it('run fails and says why when the address is taken', async (test) => {
+    const { directory, file } = await start(test);
+    const { code, stderr } = await runCommand(['run', '--config', file]);
+    assert.equal(code, 1);
+    assert.match(stderr, /Cannot open the admin API on port \d+ of 127\.0\.0\.1[^]*admin off/);
+    assert.ok(directory);
+  });
+
+  it('K-594 K-595 K-597: tells the health of all hubs and of each', async (test) => {
+    const { admin } = await start(test, hub('name news'));
+    for (const path of ['ready', 'live', 'news/ready', 'news/live', 'news/ready/', 'ready/']) {
+      const { status, body, headers } = await send(`${admin}/hub/health/${path}`);
+      assert.equal(status, 200, path);
+      assert.equal(headers['content-type'], 'application/json');
+      assert.deepEqual(JSON.parse(body), { status: 'ok' });
+    }
+    for (const path of ['default/ready', 'nope/live', 'news/else', 'news', '']) {
+      assert.equal((await send(`${admin}/hub/health/${path}`)).status, 404, path);
+    }
+    assert.equal((await send(`${admin}/hub/health/ready`, { method: 'POST' })).status, 405);
+  });
+
+  it('K-598 K-599 K-600: counts subscribers and updates', async (test) => {
+    const { admin, site, process: running } = await start(test, hub());
+    const metric = async (name: string): Promise<number> => {
+      const { body } = await send(`${admin}/metrics`);
+      const line = new RegExp(`^${name}\\{hub="default"\\} (\\d+)$`, 'm').exec(body);
+      return Number(line?.[1]);
+    };
+    const url = `${site}/.well-known/hub`;
+    const stream = await openStream(test, `${url}?match=a`);
+    assert.equal(await metric('hub_subscribers_connected'), 1);
+    const { stdout } = await runCommand([
+      ...['token', '--iss', 'https://i.example', '--aud', url, '--key', KEY, '--publish', 'a'],
+    ]);
+    const publish = async (token: string): Promise<number> =>
+      (
+        await send(url, {
+          method: 'POST',
+          body: 'topic=a&id=one',
+          headers: [
+            ['Content-Type', 'application/x-www-form-urlencoded'],
+            ['Authorization', `Bearer ${token}`],
+          ],
+        })
+      ).status;
+    assert.equal(await publish(stdout.trim()), 200);
+    assert.equal(await publish('nonsense'), 401);
+    await stream.untilId('one');
+    assert.equal(await metric('hub_updates_total'), 1);
+    stream.close();
+    while ((await metric('hub_subscribers_connected')) !== 0);
+    assert.equal(await metric('hub_subscribers_total'), 1);
+    const { body, headers } = await send(`${admin}/metrics`);
+    assert.match(String(headers['content-type']), /^text\/plain; version=0\.0\.4/);
+    assert.match(body, /^hubgate_config_last_load_successful 1$/m);
+    assert.match(body, /^process_resident_memory_bytes \d+$/m);
+    assert.equal(running.child.exitCode, null);
+  });
+
+  it('ends the streams of a token that is revoked', async (test) => {
+    const { admin, site } = await start(
+      test,
+      hub().replace('publisher {', `subscriber {\n\t\t\t\tjwt ${KEY}\n\t\t\t}\n\t\t\tpublisher {`),
+    );
+    const url = `${site}/.well-known/hub`;
+    const { stdout } = await runCommand([
+      ...['token', '--iss', 'https://i.example', '--aud', url, '--key', KEY, '--subscribe', 'a'],
+    ]);
+    const token = stdout.trim();
+    const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString());
+    const stream = await openStream(test, `${url}?match=a`, {
+      headers: [['Authorization', `Bearer ${token}`]],
+    });
+    const other = await openStream(test, `${url}?match=a`);
+    const revoke = (query: string) => send(`${admin}/hub/revoke${query}`, { method: 'POST' });
+    assert.equal((await revoke('')).status, 400);
+    assert.equal((await revoke('?jti=unknown')).body.trim(), '{"ended":0}');
+    assert.equal((await revoke(`?jti=${claims.jti}`)).body.trim(), '{"ended":1}');
+    await stream.untilEnd();
+    assert.equal(other.ended, false);
+  });
+});
+
+describe('hubgate reload and stop', () => {
+  it('reload loads a file with what it imports, or prints why not and fails', async (test) => {
+    const { directory, file, address, site, hubfile } = await start(test);
+    await writeFile(join(directory, 'part'), 'respond imported\n');
+    await writeFile(file, hubfile('import part'));
+    const done = await runCommand(['reload', '--config', file, '--address', address]);
+    assert.deepEqual([done.code, done.stdout, done.stderr], [0, '', '']);
+    assert.equal((await send(site)).body, 'imported');
+    await writeFile(file, hubfile('respnd x'));
+    const { code, stderr } = await runCommand(['reload', '--config', file, '--address', address]);
+    assert.equal(code, 1);
+    assert.match(stderr, /Hubfile:7:2: error: unknown directive[^]*did you mean `respond`\?/);
+    assert.equal((await send(site)).body, 'imported');
+  });
+
+  it('say that there is no gateway; a wrong address is a usage error', async (test) => {
+    const { file } = await start(test);
+    const none = `127.0.0.1:${await freePort()}`;
+    for (const args of [['reload', '--config', file], ['stop']]) {
+      const { code, stderr } = await runCommand([...args, '--address', none]);
+      assert.equal(code, 1);
+      assert.match(stderr, /No gateway answers/);
+      assert.equal((await runCommand([...args, '--address', 'a/b'])).code, 64);
+    }
+  });
+
+  it('stop ends the gateway in good order', async (test) => {
+    const { address, process: running, site } = await start(test, hub());
+    const stream = await openStream(test, `${site}/.well-known/hub?match=a`);
+    const { code } = await runCommand(['stop', '--address', address]);
+    assert.equal(code, 0);
+    await stream.untilEnd();
+    await running.says('Stopped');
+    assert.equal(await running.exited(), 0);
+  });
+});

@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { connect } from 'node:http2';
+import { mkdir, mkdtemp, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { type Answer, send } from '../support/http.ts';
+
+interface Served {
+  readonly root: string;
+  readonly port: number;
+  get(target: string, headers?: Record<string, string>, method?: string): Promise<Answer>;
+}
+
+async function serve(test: TestContext, directives: (root: string) => string): Promise<Served> {
+  const base = await mkdtemp(join(tmpdir(), 'hubgate-files-'));
+  test.after(() => rm(base, { recursive: true, force: true }));
+  const root = join(base, 'public');
+  await mkdir(join(root, 'docs', 'empty'), { recursive: true });
+  await mkdir(join(root, '.well-known'));
+  await mkdir(join(root, 'private'));
+  const files: Record<string, string> = {
+    '../outside.txt': 'outside',
+    'index.html': '<p>home</p>',
+    'docs/index.html': '<p>docs</p>',
+    'digits.txt': '0123456789',
+    'nothing.txt': '',
+    'a b+ü.txt': 'odd name',
+    '.env': 'SECRET=1',
+    '.well-known/security.txt': 'contact',
+    'private/x.txt': 'private',
+    'backup.bak': 'old',
+    noextension: 'bytes',
+  };
+  for (const [name, text] of Object.entries(files)) await writeFile(join(root, name), text);
+  await utimes(join(root, 'digits.txt'), 1_700_000_000, 1_700_000_000);
+  await symlink(join(root, 'digits.txt'), join(root, 'inside-link.txt'));
+  await symlink(join(base, 'outside.txt'), join(root, 'outside-link.txt'));
+  await symlink(base, join(root, 'outside-directory'));
+  const port = await freePort();
+  await startGateway(test, `http://localhost:${port} {\n${directives(root)}\n}\n`);
+  return {
+    root,
+    port,
+    get: (target, headers = {}, method = 'GET') =>
+      send(`http://localhost:${port}/`, { target, method, headers: Object.entries(headers) }),
+  };
+}
+
+const plain = (root: string): string =>
+  `\troot * ${root}\n\tfile_server {\n\t\thide *.bak private\n\t}`;
+
+describe('file_server', () => {
+  it('serves files with type, length and validators; HEAD without the body', async (test) => {
+    const { get } = await serve(test, plain);
+    const { status, headers, body } = await get('/digits.txt');
+    assert.equal(status, 200);
+    assert.equal(body, '0123456789');
+    assert.equal(headers['content-type'], 'text/plain; charset=utf-8');
+    assert.equal(headers['content-length'], '10');
+    assert.equal(headers['accept-ranges'], 'bytes');
+    assert.equal(headers['last-modified'], 'Tue, 14 Nov 2023 22:13:20 GMT');
+    assert.match(String(headers.etag), /^"[\w-]+"$/);
+    const head = await get('/digits.txt', {}, 'HEAD');
+    assert.deepEqual([head.status, head.body, head.headers['content-length']], [200, '', '10']);
+    assert.equal((await get('/nothing.txt')).headers['content-length'], '0');
+    assert.equal((await get('/a%20b+%C3%BC.txt')).body, 'odd name');
+    assert.equal((await get('/noextension')).headers['content-type'], 'application/octet-stream');
+    assert.equal((await get('/inside-link.txt')).body, '0123456789');
+    assert.equal((await get('/digits.txt?query=1')).body, '0123456789');
+  });
+
+  it('serves the index of a directory, and sends those without the slash to it', async (test) => {
+    const { get } = await serve(test, plain);
+    assert.equal((await get('/')).body, '<p>home</p>');
+    assert.equal((await get('/docs/')).body, '<p>docs</p>');
+    const redirect = await get('/docs?a=1');
+    assert.deepEqual([redirect.status, redirect.headers.location], [308, './docs/?a=1']);
+    assert.equal((await get('/docs/empty/')).status, 404);
+    assert.equal((await get('/digits.txt/')).status, 404);
+  });
+
+  it('redirects below a prefix that was stripped, and never to another host', async (test) => {
+    const { get } = await serve(
+      test,
+      (root) => `\troot * ${root}\n\thandle_path /static/* {\n\t\tfile_server\n\t}\n\tfile_server`,
+    );
+    assert.equal((await get('/static/digits.txt')).body, '0123456789');
+    assert.equal((await get('/static/docs')).headers.location, './docs/');
+    assert.equal((await get('//docs')).headers.location, './docs/');
+    assert.equal((await get('//evil.example/%2e%2e/docs')).status, 404);
+  });
+
+  it('hides dotfiles, what is configured, and everything outside of the root', async (test) => {
+    const { get } = await serve(test, plain);
+    for (const target of [
+      '/.env',
+      '/../outside.txt',
+      '/docs/../../outside.txt',
+      '/%2e%2e/outside.txt',
+      '/..%2foutside.txt',
+      '/docs/..%2f..%2foutside.txt',
+      '/%2e%2e%2foutside.txt',
+      '/..%5coutside.txt',
+      '/outside-link.txt',
+      '/outside-directory/outside.txt',
+      '/outside-directory/',
+      '/backup.bak',
+      '/private/x.txt',
+      '/private/',
+      '/digits.txt%00.html',
+      '/missing',
+      '/digits.txt/x',
+      `/${'x'.repeat(300)}`,
+    ]) {
+      const { status, body } = await get(target);
+      assert.equal(status, 404, target);
+      assert.equal(body.includes('outside'), false);
+    }
+    assert.equal((await get('/%ff')).status, 400);
+    assert.equal((await get('/.well-known/security.txt')).body, 'contact');
+    const post = await get('/digits.txt', {}, 'POST');
+    assert.deepEqual([post.status, post.headers.allow], [405, 'GET, HEAD']);
+  });
+
+  it('answers ranges (RFC 9110 §14)', async (test) => {
+    const { get } = await serve(test, plain);
+    for (const [range, expected, where] of [
+      ['bytes=0-3', '0123', 'bytes 0-3/10'],
+      ['bytes=4-', '456789', 'bytes 4-9/10'],
+      ['bytes=-2', '89', 'bytes 8-9/10'],
+      ['bytes=-100', '0123456789', 'bytes 0-9/10'],
+      ['bytes=8-100', '89', 'bytes 8-9/10'],
+      ['bytes=9-9', '9', 'bytes 9-9/10'],
+    ] as const) {
+      const { status, body, headers } = await get('/digits.txt', { Range: range });
+      assert.deepEqual([status, body, headers['content-range']], [206, expected, where], range);
+      assert.equal(headers['content-length'], String(expected.length));
+    }
+    for (const range of ['bytes=10-', 'bytes=100-200', 'bytes=-0']) {
+      const { status, headers } = await get('/digits.txt', { Range: range });
+      assert.deepEqual([status, headers['content-range']], [416, 'bytes */10'], range);
+    }
+    assert.equal((await get('/nothing.txt', { Range: 'bytes=0-' })).status, 416);
+    for (const range of ['bytes=0-1,3-4', 'bytes=3-1', 'lines=0-1', 'bytes=x', 'bytes=-']) {
+      assert.equal((await get('/digits.txt', { Range: range })).status, 200, range);
+    }
+  });
+
+  it('answers conditional requests in the order of RFC 9110 §13.2.2', async (test) => {
+    const { get } = await serve(test, plain);
+    const { headers } = await get('/digits.txt');
+    const etag = String(headers.etag);
+    const date = String(headers['last-modified']);
+    const earlier = 'Tue, 14 Nov 2023 22:13:19 GMT';
+    for (const [fields, expected] of [
+      [{ 'If-None-Match': etag }, 304],
+      [{ 'If-None-Match': `"x", W/${etag}` }, 304],
+      [{ 'If-None-Match': '*' }, 304],
+      [{ 'If-None-Match': '"x"', 'If-Modified-Since': date }, 200],
+      [{ 'If-Modified-Since': date }, 304],
+      [{ 'If-Modified-Since': earlier }, 200],
+      [{ 'If-Modified-Since': 'nonsense' }, 200],
+      [{ 'If-Match': etag }, 200],
+      [{ 'If-Match': `W/${etag}` }, 412],
+      [{ 'If-Match': '"x"' }, 412],
+      [{ 'If-Unmodified-Since': earlier }, 412],
+      [{ 'If-Unmodified-Since': date }, 200],
+      [{ Range: 'bytes=0-1', 'If-Range': etag }, 206],
+      [{ Range: 'bytes=0-1', 'If-Range': date }, 206],
+      [{ Range: 'bytes=0-1', 'If-Range': `W/${etag}` }, 200],
+      [{ Range: 'bytes=0-1', 'If-Range': '"x"' }, 200],
+      [{ Range: 'bytes=0-1', 'If-Range': earlier }, 200],
+    ] as const) {
+      const { status, body, headers: answered } = await get('/digits.txt', fields);
+      assert.equal(status, expected, JSON.stringify(fields));
+      if (status === 304) assert.deepEqual([body, answered.etag], ['', etag]);
+    }
+  });
+
+  it('answers over HTTP/2, and in error routes', async (test) => {
+    const base = await serve(
+      test,
+      (root) =>
+        `\troot * ${root}\n\tfile_server\n\thandle_errors {\n\t\trewrite /digits.txt\n\t\tfile_server\n\t}`,
+    );
+    const missing = await base.get('/missing');
+    assert.deepEqual([missing.status, missing.body], [404, '0123456789']);
+    const port = await freePort();
+    const { root: authority } = await startGateway(
+      test,
+      `https://localhost:${port} {\n\ttls internal\n\troot * ${base.root}\n\tencode gzip\n\tfile_server\n}\n`,
+    );
+    const client = connect(`https://localhost:${port}`, { ca: await authority() });
+    test.after(() => client.close());
+    const stream = client.request({ ':path': '/digits.txt', range: 'bytes=2-4' });
+    let body = '';
+    let status = 0;
+    stream.on('response', (fields) => (status = Number(fields[':status'])));
+    stream.setEncoding('utf8');
+    for await (const chunk of stream) body += chunk;
+    assert.deepEqual([status, body], [206, '234']);
+  });
+});

@@ -1,0 +1,217 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { connect as connectHttp2, constants } from 'node:http2';
+import { describe, it, type TestContext } from 'node:test';
+import { connect as connectTls, type PeerCertificate } from 'node:tls';
+import { promisify } from 'node:util';
+import { WebSocket, WebSocketServer } from 'ws';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { send } from '../support/http.ts';
+import { signToken } from '../support/hub-server.ts';
+
+const run = promisify(execFile);
+
+describe('front door: TLS with the local authority', () => {
+  it('gives each name a certificate that the root vouches for', async (test) => {
+    const port = await freePort();
+    const { rootFile, root } = await startGateway(
+      test,
+      `https://localhost:${port}, https://*.localhost:${port}, https://127.0.0.1:${port} {\n\ttls internal\n\trespond "{host} {scheme}"\n}\n`,
+    );
+    const curl = async (url: string, ...flags: string[]): Promise<string> =>
+      (await run('curl', ['-sS', '--cacert', rootFile, ...flags, url])).stdout;
+    assert.equal(await curl(`https://localhost:${port}/`), 'localhost https');
+    const resolve = `a.localhost:${port}:127.0.0.1`;
+    const sub = await curl(`https://a.localhost:${port}/`, '--resolve', resolve);
+    assert.equal(sub, 'a.localhost https');
+    // curl sends no server name to an address.
+    assert.equal(await curl(`https://127.0.0.1:${port}/`), '127.0.0.1 https');
+    const certificate = await peerCertificate(port, 'a.localhost', await root());
+    assert.equal(certificate.subjectaltname, 'DNS:a.localhost');
+  });
+
+  it('refuses a handshake for a name that no site has, and goes on serving', async (test) => {
+    const port = await freePort();
+    const { root } = await startGateway(
+      test,
+      `https://localhost:${port} {\n\ttls internal\n\trespond ok\n}\n`,
+    );
+    const ca = await root();
+    await assert.rejects(peerCertificate(port, 'other.example', ca));
+    assert.equal((await peerCertificate(port, 'localhost', ca)).subjectaltname, 'DNS:localhost');
+  });
+
+  it('speaks HTTP/1.1 and HTTP/2 on one port', async (test) => {
+    const port = await freePort();
+    const { rootFile } = await startGateway(
+      test,
+      `https://localhost:${port} {\n\ttls internal\n\trespond ok\n}\n`,
+    );
+    for (const [flag, version] of [
+      ['--http1.1', '1.1'],
+      ['--http2', '2'],
+    ] as const) {
+      const { stdout } = await run('curl', [
+        ...['-sS', '--cacert', rootFile, flag, '-o', '/dev/null', '-w', '%{http_version}'],
+        `https://localhost:${port}/`,
+      ]);
+      assert.equal(stdout, version);
+    }
+  });
+
+  it('redirects HTTP to HTTPS, with the path', async (test) => {
+    const [https, http] = [await freePort(), await freePort()];
+    await startGateway(
+      test,
+      'localhost {\n\ttls internal\n\trespond ok\n}\n',
+      `\thttp_port ${http}\n\thttps_port ${https}\n`,
+    );
+    const response = await fetch(`http://localhost:${http}/a/b?c=d`, { redirect: 'manual' });
+    assert.equal(response.status, 308);
+    assert.equal(response.headers.get('location'), `https://localhost:${https}/a/b?c=d`);
+  });
+});
+
+describe('front door: routing and proxy', () => {
+  it('carries WebSockets over HTTP/1.1 to the app', async (test) => {
+    const upstream = await startUpstream(test, (_request, response) => response.end());
+    const sockets = new WebSocketServer({ server: upstream.server });
+    test.after(() => sockets.close());
+    sockets.on('connection', (socket) => socket.on('message', (data) => socket.send(data)));
+    const port = await freePort();
+    const { root } = await startGateway(
+      test,
+      `https://localhost:${port} {\n\ttls internal\n\treverse_proxy 127.0.0.1:${upstream.port}\n}\n`,
+    );
+    const client = new WebSocket(`wss://localhost:${port}/echo`, { ca: await root() });
+    test.after(() => client.terminate());
+    await once(client, 'open');
+    client.send('hello');
+    const [data] = await once(client, 'message');
+    assert.equal(String(data), 'hello');
+  });
+
+  it('streams both ways over HTTP/2 and tells the app when the client leaves', async (test) => {
+    let left: () => void = () => {};
+    const appSawTheEnd = new Promise<void>((resolve) => {
+      left = resolve;
+    });
+    const upstream = await startUpstream(test, (request, response) => {
+      response.writeHead(200, { 'content-type': 'text/plain' });
+      request.on('data', (chunk: Buffer) => response.write(chunk));
+      response.on('close', left);
+    });
+    const port = await freePort();
+    const { root } = await startGateway(
+      test,
+      `https://localhost:${port} {\n\ttls internal\n\treverse_proxy 127.0.0.1:${upstream.port}\n}\n`,
+    );
+    const session = connectHttp2(`https://localhost:${port}`, { ca: await root() });
+    test.after(() => session.destroy());
+    const stream = session.request({ ':method': 'POST', ':path': '/' }, { endStream: false });
+    for (const text of ['one', 'two']) {
+      stream.write(text);
+      const [chunk] = await once(stream, 'data');
+      assert.equal(String(chunk), text);
+    }
+    stream.close(constants.NGHTTP2_CANCEL);
+    await appSawTheEnd;
+  });
+
+  it('sends 100 when the body is wanted, by the app as by the hub', async (test) => {
+    const upstream = await startUpstream(test, (request, response) => request.pipe(response));
+    const port = await freePort();
+    const key = 'a key for this test, of 32 bytes and more';
+    await startGateway(
+      test,
+      `http://localhost:${port} {\n\thub {\n\t\tissuer i {\n\t\t\tpublisher {\n\t\t\t\tjwt "${key}"\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\ttransport memory\n\t}\n\treverse_proxy 127.0.0.1:${upstream.port}\n}\n`,
+    );
+    const ask = async (path: string, ...more: string[]): Promise<string> => {
+      // curl's patience is longer than its limit: without the 100 this fails.
+      const { stdout } = await run('curl', [
+        ...['-sS', '-i', '-m', '10', '--expect100-timeout', '60', '-H', 'Expect: 100-continue'],
+        ...['-d', 'topic=a', ...more, `http://localhost:${port}${path}`],
+      ]);
+      return stdout;
+    };
+    assert.match(
+      await ask('/echo'),
+      /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK[^]*topic=a$/,
+    );
+    const aud = `http://localhost:${port}/.well-known/hub`;
+    const token = await signToken(key, {
+      iss: 'i',
+      aud,
+      authorization_details: [
+        { type: 'urn:hub:authorization-detail', actions: ['publish'], topics: [{ match: '*' }] },
+      ],
+    });
+    const published = await ask('/.well-known/hub', '-H', `Authorization: Bearer ${token}`);
+    assert.match(published, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK[^]*urn:uuid:/);
+    assert.match(await ask('/.well-known/hub'), /^HTTP\/1\.1 401 /, 'no body is asked for in vain');
+  });
+
+  it('refuses a request with two Host fields', async (test) => {
+    const port = await freePort();
+    await startGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
+    const answer = await send(`http://localhost:${port}/`, {
+      headers: [
+        ['Host', `localhost:${port}`],
+        ['Host', 'other.example'],
+      ],
+    });
+    assert.equal(answer.status, 400);
+  });
+
+  it('answers 421 for a host that no site has', async (test) => {
+    const port = await freePort();
+    await startGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
+    const response = await fetch(`http://127.0.0.1:${port}/`);
+    assert.equal(response.status, 421);
+  });
+
+  it('answers 502 when the app is not there, and does not end', async (test) => {
+    const [port, nobody] = [await freePort(), await freePort()];
+    await startGateway(
+      test,
+      `http://localhost:${port} {\n\treverse_proxy 127.0.0.1:${nobody}\n}\n`,
+    );
+    for (let i = 0; i < 3; i += 1) {
+      assert.equal((await fetch(`http://localhost:${port}/`)).status, 502);
+    }
+  });
+});
+
+async function startUpstream(
+  test: TestContext,
+  listener: RequestListener,
+): Promise<{ readonly server: Server; readonly port: number }> {
+  const server = createServer(listener);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  test.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return { server, port: address.port };
+}
+
+/** The certificate that a server shows to a client which knows only this authority. */
+async function peerCertificate(
+  port: number,
+  servername: string,
+  ca: string,
+): Promise<PeerCertificate> {
+  const socket = connectTls({ host: '127.0.0.1', port, servername, ca });
+  try {
+    await once(socket, 'secureConnect');
+    return socket.getPeerCertificate();
+  } finally {
+    socket.destroy();
+  }
+}

@@ -1,0 +1,219 @@
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { send } from '../support/http.ts';
+import { cli, runCommand, startProcess } from '../support/process.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'hubgate-notations-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+
+const SECRET = 'a-secret-of-the-test-that-is-long-enough';
+
+function write(name: string, text: string): string {
+  const file = join(directory, name);
+  writeFileSync(file, text);
+  return file;
+}
+
+/** Runs a command with something on its standard input. */
+function withInput(args: readonly string[], input: string) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [cli, ...args], {
+    input,
+    encoding: 'utf8',
+    cwd: directory,
+  });
+  return { code: status, stdout, stderr };
+}
+
+describe('hubgate adapt', () => {
+  const hubfile = write(
+    'Adapted',
+    `a.example {\n\thub {\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt ${SECRET}\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt {env.KEY}\n\t\t\t}\n\t\t}\n\t}\n\treverse_proxy localhost:3000\n}\n`,
+  );
+
+  it('leaves secrets out, keeps placeholders, and says so', async () => {
+    for (const to of ['json', 'yaml']) {
+      const { code, stdout, stderr } = await runCommand(['adapt', '--config', hubfile, '--to', to]);
+      assert.equal(code, 0);
+      assert.equal(stdout.includes(SECRET), false);
+      assert.match(stdout, /\{env\.KEY\}/);
+      assert.match(stderr, /--show-secrets/);
+      const { code: refused, stderr: why } = withInput(
+        ['validate', '--config', '-', '--adapter', to],
+        stdout,
+      );
+      assert.equal(refused, 1);
+      assert.match(why, /secret that was left out/);
+    }
+  });
+
+  it('prints what means the same, from each notation in each', async () => {
+    const adapt = async (file: string, ...args: string[]): Promise<string> => {
+      const { code, stdout, stderr } = await runCommand([
+        ...['adapt', '--config', file, '--show-secrets', ...args],
+      ]);
+      assert.deepEqual([code, stderr], [0, '']);
+      return stdout;
+    };
+    const json = await adapt(hubfile, '--pretty');
+    const yaml = await adapt(write('a.json', json), '--to', 'yaml');
+    assert.equal(yaml, await adapt(hubfile, '--to', 'yaml'));
+    assert.equal(await adapt(write('a.yml', yaml), '--pretty'), json);
+    assert.equal((await adapt(hubfile)).trim().split('\n').length, 1);
+  });
+
+  it('--adapter wins over the extension', async () => {
+    const file = write('really.json', 'a.example {\n\trespond x\n}\n');
+    assert.equal((await runCommand(['adapt', '--config', file])).code, 1);
+    assert.equal((await runCommand(['adapt', '--config', file, '--adapter', 'hubfile'])).code, 0);
+    assert.equal((await runCommand(['adapt', '--config', file, '--adapter', 'toml'])).code, 64);
+  });
+});
+
+describe('hubgate run with YAML', () => {
+  it('serves it, and says where it is wrong', async (test) => {
+    const port = await freePort();
+    const text = `options: {admin: "off", storage: ${directory}/storage}\nsites:\n- addresses: [{scheme: http, host: localhost, port: ${port}}]\n  routes:\n  - handler: {kind: respond, body: from yaml}\n`;
+    const file = write('run.yaml', text);
+    const gateway = startProcess(test, [cli, 'run', '--config', file]);
+    await gateway.says('Listening on');
+    assert.equal((await send(`http://localhost:${port}/`)).body, 'from yaml');
+    writeFileSync(file, text.replace('body', 'bdy'));
+    await gateway.says('run.yaml:5:30');
+    assert.equal((await send(`http://localhost:${port}/`)).body, 'from yaml');
+  });
+
+  it('takes the configuration from standard input', async () => {
+    const { code, stdout } = withInput(
+      ['validate', '--config', '-', '--adapter', 'yaml'],
+      'sites: [{addresses: [{host: a.example}]}]',
+    );
+    assert.deepEqual([code, stdout], [0, '- is valid\n']);
+  });
+});
+
+describe('hubgate fmt', () => {
+  const ugly = 'a.example {\n  respond    "x"\n}\n';
+  const pretty = 'a.example {\n\trespond "x"\n}\n';
+
+  it('prints the canonical layout, of a file and of standard input', async () => {
+    const { code, stdout } = await runCommand(['fmt', write('ugly', ugly)]);
+    assert.deepEqual([code, stdout], [0, pretty]);
+    assert.deepEqual(withInput(['fmt', '-'], ugly).stdout, pretty);
+    assert.equal(withInput(['fmt', '-'], '').stdout.trim(), '');
+  });
+
+  it('--check fails if something would change, --diff shows it, --write does it', async () => {
+    const file = write('written', ugly);
+    const check = await runCommand(['fmt', file, '--check']);
+    assert.deepEqual([check.code, check.stdout], [1, '']);
+    assert.match(check.stderr, /not formatted/);
+    const { code, stdout } = await runCommand(['fmt', file, '--diff']);
+    assert.deepEqual(
+      [code, stdout],
+      [0, ' a.example {\n-  respond    "x"\n+\trespond "x"\n }\n \n'],
+    );
+    assert.equal((await runCommand(['fmt', file, '--write'])).code, 0);
+    assert.equal(readFileSync(file, 'utf8'), pretty);
+    assert.equal((await runCommand(['fmt', file, '--check'])).code, 0);
+    assert.equal((await runCommand(['fmt', file, '--diff'])).stdout, '');
+  });
+
+  it('fails at an unclosed quote, and for what is no Hubfile', async () => {
+    const { code, stderr } = await runCommand(['fmt', write('open', 'a {\n\trespond "x\n}\n')]);
+    assert.equal(code, 1);
+    assert.match(stderr, /open:2:10: error/);
+    assert.equal((await runCommand(['fmt', write('x.yaml', 'a: 1')])).code, 64);
+    assert.equal((await runCommand(['fmt', '--write', '--check'])).code, 64);
+    assert.equal((await runCommand(['fmt', '-', '--write'])).code, 64);
+  });
+});
+
+describe('hubgate environ and completion', () => {
+  it('environ leaves secrets out', async () => {
+    const { code, stdout } = await runCommand(['environ'], { SOME_KEY: SECRET, PLAIN: 'shown' });
+    assert.equal(code, 0);
+    assert.equal(stdout.includes(SECRET), false);
+    assert.match(stdout, /^hubgate\.version=\d+\.\d+\.\d+$/m);
+    assert.match(stdout, /^PLAIN=shown$/m);
+  });
+
+  it('completion makes a script for each shell, which knows commands and options', async () => {
+    for (const shell of ['bash', 'zsh', 'fish']) {
+      const { code, stdout } = await runCommand(['completion', shell]);
+      assert.equal(code, 0);
+      for (const word of ['reverse-proxy', 'envfile', 'show-secrets']) {
+        assert.ok(stdout.includes(word), `${shell}: ${word}`);
+      }
+    }
+    assert.equal((await runCommand(['completion', 'tcsh'])).code, 64);
+  });
+
+  it('completion completes in bash', async () => {
+    const { stdout } = await runCommand(['completion', 'bash']);
+    const complete = (...words: string[]): string[] =>
+      execFileSync(
+        'bash',
+        [
+          '-c',
+          `${stdout}\nCOMP_WORDS=(hubgate ${words.map((word) => `'${word}'`).join(' ')})\nCOMP_CWORD=${words.length}\n_hubgate\nprintf '%s\\n' "\${COMPREPLY[@]}"`,
+        ],
+        { encoding: 'utf8' },
+      )
+        .trim()
+        .split('\n');
+    assert.deepEqual(complete('val'), ['validate']);
+    assert.deepEqual(complete('re'), ['reload', 'reverse-proxy']);
+    assert.deepEqual(complete('fmt', '--w'), ['--write']);
+    assert.deepEqual(complete('token', 'ins'), ['inspect']);
+    assert.deepEqual(complete('token', 'inspect', '--to'), ['--topic']);
+  });
+});
+
+describe('hubgate reverse-proxy', () => {
+  it('is a gateway with a hub and no file, which takes the tokens of token --dev', {
+    timeout: 60_000,
+  }, async (test) => {
+    const [port, app] = [await freePort(), await freePort()];
+    startProcess(test, [
+      '-e',
+      `require('http').createServer((q, r) => r.end('the app')).listen(${app}, '127.0.0.1')`,
+    ]);
+    const gateway = startProcess(
+      test,
+      [
+        ...[cli, 'reverse-proxy', '--from', `http://localhost:${port}`, '--to', `127.0.0.1:${app}`],
+        '--dev',
+      ],
+      { XDG_DATA_HOME: directory },
+    );
+    await gateway.says('Listening on');
+    let answer = await send(`http://localhost:${port}/`);
+    while (answer.status === 502) answer = await send(`http://localhost:${port}/`);
+    assert.equal(answer.body, 'the app');
+    assert.match(String(answer.headers.link), /rel="hub"/);
+    const { stdout: token } = await runCommand(['token', '--dev']);
+    const published = await runCommand([
+      ...['publish', '--hub', `http://localhost:${port}/.well-known/hub`],
+      ...['--token', token.trim(), '--topic', 'a', '--id', 'one'],
+    ]);
+    assert.deepEqual([published.code, published.stdout], [0, 'one\n'], published.stderr);
+    assert.equal(await gateway.end('SIGTERM'), 0);
+  });
+
+  it('says what is missing: addresses, keys', async () => {
+    assert.equal((await runCommand(['reverse-proxy', '--from', 'a'])).code, 64);
+    const odd = await runCommand(['reverse-proxy', '--from', 'a {', '--to', 'b:1']);
+    assert.equal(odd.code, 64);
+    const { code, stderr } = await runCommand(
+      ['reverse-proxy', '--from', 'localhost:1', '--to', 'localhost:2', '--hub'],
+      { HUB_PUBLISHER_JWT_KEY: '', HUB_SUBSCRIBER_JWT_KEY: '' },
+    );
+    assert.equal(code, 1);
+    assert.match(stderr, /HUB_PUBLISHER_JWT_KEY is not set/);
+  });
+});

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { connect as connectHttp2 } from 'node:http2';
+import { type AddressInfo, connect } from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { send } from '../support/http.ts';
+import { type LogLine, recorder } from '../support/hub-server.ts';
+
+describe('the log of requests that the proxy could not answer', () => {
+  it('holds a 502 under the request id that the client was told', async (test) => {
+    const { port, lines } = await start(test, await freePort());
+    const { status, headers } = await send(`http://localhost:${port}/`);
+    assert.equal(status, 502);
+    const failed = lines.filter(({ message }) => message === 'the request failed');
+    assert.deepEqual(
+      failed.map(({ level, fields }) => [level, fields['status'], fields['request']]),
+      [['warn', 502, headers['x-request-id']]],
+    );
+    // The line that names the upstream is found by the same id.
+    const named = lines.find(({ message }) => message === 'the upstream failed');
+    assert.equal(named?.fields['request'], headers['x-request-id']);
+  });
+
+  for (const protocol of ['HTTP/1.1', 'HTTP/2']) {
+    it(`holds a 499 when the client left before its answer, over ${protocol}`, async (test) => {
+      const upstream = createServer();
+      upstream.listen(0, '127.0.0.1');
+      await once(upstream, 'listening');
+      test.after(() => {
+        upstream.closeAllConnections();
+        upstream.close();
+      });
+      // An upstream that listens on TCP has an AddressInfo.
+      const { port: upstreamPort } = upstream.address() as AddressInfo;
+      const { port, lines, logged, root } = await start(test, upstreamPort, protocol);
+      const arrived = once(upstream, 'request');
+      if (protocol === 'HTTP/1.1') {
+        const client = connect(port, '127.0.0.1');
+        client.write(`GET /slow HTTP/1.1\r\nHost: localhost:${port}\r\n\r\n`);
+        await arrived;
+        client.destroy();
+      } else {
+        const session = connectHttp2(`https://localhost:${port}`, { ca: await root() });
+        const stream = session.request({ ':path': '/slow' });
+        stream.on('error', () => {});
+        await arrived;
+        session.destroy();
+      }
+      const isOurs = ({ fields }: LogLine): boolean => fields['status'] === 499;
+      await logged(isOurs);
+      const ours = lines.filter(isOurs);
+      assert.deepEqual(
+        ours.map(({ level, message }) => [level, message]),
+        [['info', 'the client did not wait']],
+      );
+      assert.match(String(ours[0]?.fields['request']), /^[0-9a-f-]{36}$/);
+    });
+  }
+});
+
+async function start(test: TestContext, upstreamPort: number, protocol = 'HTTP/1.1') {
+  const lines: LogLine[] = [];
+  let onLine = (): void => {};
+  const log = recorder({
+    push: (line) => {
+      const length = lines.push(line);
+      onLine();
+      return length;
+    },
+  });
+  const port = await freePort();
+  const [scheme, tls] = protocol === 'HTTP/2' ? ['https', '\ttls internal\n'] : ['http', ''];
+  const site = `${scheme}://localhost:${port} {\n${tls}\treverse_proxy 127.0.0.1:${upstreamPort}\n}\n`;
+  const { root } = await startGateway(test, site, undefined, log);
+  /** Resolves once such a line is there. */
+  const logged = (wanted: (line: LogLine) => boolean): Promise<void> =>
+    new Promise((resolve) => {
+      onLine = () => {
+        if (lines.some(wanted)) resolve();
+      };
+      onLine();
+    });
+  return { port, lines, logged, root };
+}

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { openStream } from '../support/http.ts';
+import { signToken } from '../support/hub-server.ts';
+
+const KEYS = {
+  a: 'the key of issuer a, long enough to be',
+  b: 'the key of issuer b, long enough to be',
+};
+
+describe('a reload and the streams that are open', () => {
+  // Streams that end are spread over ten seconds, so that is how long this may take.
+  it('ends those whose issuer, key or permission is gone, and no other', {
+    timeout: 60_000,
+  }, async (test) => {
+    const port = await freePort();
+    const origin = `http://localhost:${port}`;
+    const hub = `${origin}/.well-known/hub`;
+    const site = (issuers: Record<string, string>, more: string): string =>
+      `${origin} {\n\thub {\n${Object.entries(issuers)
+        .map(
+          ([id, key]) =>
+            `\t\tissuer ${id} {\n\t\t\tpublisher {\n\t\t\t\tjwt "${key}"\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt "${key}"\n\t\t\t}\n\t\t}\n`,
+        )
+        .join('')}\t\ttransport memory\n${more}\t}\n}\n`;
+    const gateway = await startGateway(test, site(KEYS, '\t\tanonymous\n'));
+    const open = async (issuer?: 'a' | 'b') => {
+      const token = issuer && (await signToken(KEYS[issuer], { iss: issuer, aud: hub }));
+      const headers = token === undefined ? [] : [['Authorization', `Bearer ${token}`] as const];
+      const stream = await openStream(test, `${hub}?match=t`, { headers });
+      assert.equal(stream.status, 200);
+      return stream;
+    };
+    const [a, b, anonymous] = [await open('a'), await open('b'), await open()];
+
+    const unconcerned = await gateway.reload(site(KEYS, '\t\tanonymous\n\t\theartbeat 5s\n'));
+    assert.equal(unconcerned.endingStreams, 0);
+    const withoutB = await gateway.reload(site({ a: KEYS.a }, '\t\tanonymous\n'));
+    assert.equal(withoutB.endingStreams, 1);
+    await b.untilEnd();
+    assert.ok(b.complete, 'the stream ended in good order');
+    const withoutAnonymous = await gateway.reload(site({ a: KEYS.a }, ''));
+    assert.equal(withoutAnonymous.endingStreams, 1);
+    await anonymous.untilEnd();
+    assert.equal(a.ended, false);
+    const otherKey = await gateway.reload(site({ a: KEYS.b }, ''));
+    assert.equal(otherKey.endingStreams, 1);
+    await a.untilEnd();
+  });
+});

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import {
+  defaultDiscovery,
+  defaultHub,
+  defaultOptions,
+  defaultReverseProxy,
+  defaultSite,
+} from '../../src/config/defaults.ts';
+import { checkConfig } from '../../src/config/check.ts';
+import { ConfigError, type Problem, describeProblem } from '../../src/config/problem.ts';
+import { resolvePlaceholders } from '../../src/config/resolve.ts';
+import { diskIo } from '../../src/hubfile/disk.ts';
+import { formatHubfile } from '../../src/hubfile/format.ts';
+import { type LoadedConfig, loadHubfile } from '../../src/hubfile/load.ts';
+
+/*
+ * <topic>/<case>.hubfile is read with the environment of env.json. Beside it stands what must come
+ * out: <case>.json, the configuration (only what differs from the defaults) and its warnings;
+ * <case>.err, the complete diagnostics; or in format/, <case>.fmt, the formatted text.
+ * UPDATE_GOLDEN=1 writes these files anew; look at every one of them before you keep it.
+ */
+const here = dirname(fileURLToPath(import.meta.url));
+const update = process.env['UPDATE_GOLDEN'] === '1';
+const env: Record<string, string> = JSON.parse(readFileSync(join(here, 'env.json'), 'utf8'));
+process.chdir(here);
+
+for (const topic of readdirSync('.', { withFileTypes: true })) {
+  if (!topic.isDirectory()) continue;
+  describe(`Hubfile, ${topic.name}`, () => {
+    for (const file of readdirSync(topic.name).filter((name) => name.endsWith('.hubfile'))) {
+      const path = `${topic.name}/${file}`;
+      const stem = path.slice(0, -'.hubfile'.length);
+      it(stem, () => {
+        const result = topic.name === 'format' ? formatted(path) : adapted(path);
+        compare(stem, result);
+      });
+    }
+  });
+}
+
+interface Result {
+  readonly extension: 'json' | 'err' | 'fmt';
+  readonly text: string;
+}
+
+function compare(stem: string, { extension, text }: Result): void {
+  const expected = `${stem}.${extension}`;
+  if (update) {
+    for (const other of ['json', 'err', 'fmt']) rmSync(`${stem}.${other}`, { force: true });
+    writeFileSync(expected, text);
+  }
+  assert.ok(existsSync(expected), `${stem} gave ${extension}, which was not expected:\n${text}`);
+  assert.equal(text, readFileSync(expected, 'utf8'));
+}
+
+function formatted(path: string): Result {
+  const text = formatHubfile(readFileSync(path, 'utf8'), path);
+  assert.equal(formatHubfile(text, path), text, 'formatting twice changes nothing more');
+  return { extension: 'fmt', text };
+}
+
+function adapted(path: string): Result {
+  try {
+    const loaded = loadHubfile(path, diskIo(env));
+    const warnings = checked(loaded, dirname(join(here, path)));
+    const { options, sites } = loaded.config;
+    const shown = {
+      ...difference({ options }, { options: defaultOptions }),
+      sites: sites.map((site) => difference(site, defaultSite)),
+      ...(warnings.length > 0 ? { warnings: warnings.flatMap(lines) } : {}),
+    };
+    return { extension: 'json', text: `${JSON.stringify(shown, null, 2)}\n` };
+  } catch (thrown) {
+    if (!(thrown instanceof ConfigError)) throw thrown;
+    return { extension: 'err', text: `${thrown.problems.flatMap(lines).join('\n')}\n` };
+  }
+}
+
+/** The warnings of a configuration, its placeholders replaced. */
+function checked(loaded: LoadedConfig, directory: string): readonly Problem[] {
+  const problems: Problem[] = [...loaded.warnings];
+  const resolved = resolvePlaceholders(loaded.config, {
+    env,
+    readFile: (name) => readFileSync(name, 'utf8'),
+    directory,
+    report: (about, finding, where) => problems.push(loaded.problemAt(about, finding, where)),
+  });
+  checkConfig(resolved.config, resolved.report);
+  if (problems.some(({ severity }) => severity === 'error')) throw new ConfigError(problems);
+  return problems;
+}
+
+function lines(problem: Parameters<typeof describeProblem>[0]): string[] {
+  return describeProblem(problem).split('\n');
+}
+
+/** Only the members that are not as the defaults have them, with secrets redacted. */
+function difference(value: object, defaults: object): object {
+  const members = Object.entries(value).flatMap(([name, member]): [string, unknown][] => {
+    const standard: unknown = Reflect.get(defaults, name);
+    if (JSON.stringify(member) === JSON.stringify(standard)) return [];
+    return [[name, shown(member, standard ?? standardOf(name))]];
+  });
+  return Object.fromEntries(members);
+}
+
+function standardOf(name: string): object | undefined {
+  if (name === 'hub') return defaultHub;
+  return name === 'discovery' ? defaultDiscovery : undefined;
+}
+
+function shown(value: unknown, standard: unknown): unknown {
+  if (typeof value !== 'object' || value === null || 'reveal' in value) return value;
+  if (Array.isArray(value)) return value.map((item) => shown(item, undefined));
+  if ('kind' in value && value.kind === 'reverse_proxy') {
+    return { kind: value.kind, ...difference(value, defaultReverseProxy) };
+  }
+  const known = typeof standard === 'object' && standard !== null && !Array.isArray(standard);
+  return known
+    ? difference(value, standard)
+    : Object.fromEntries(
+        Object.entries(value).map(([name, member]) => [name, shown(member, undefined)]),
+      );
+}

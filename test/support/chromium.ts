@@ -1,0 +1,51 @@
+import { X509Certificate, createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { type Browser, chromium } from 'playwright-core';
+
+const CANDIDATES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+
+/** Path of an installed browser; without one the test is skipped aloud, and in CI fails. */
+export function chromiumPath(test: TestContext): string | null {
+  const found = CANDIDATES.find((path) => existsSync(path));
+  if (found !== undefined) return found;
+  if (process.env['CI'] === 'true')
+    throw new Error('Chromium is not installed (apt-get install chromium)');
+  test.skip('Chromium is not installed (apt-get install chromium)');
+  return null;
+}
+
+/** A headless browser that trusts the keys of one gateway's local authority, if any, and nothing else new. */
+export async function launchChromium(
+  test: TestContext,
+  executablePath: string,
+  storage: string | null,
+): Promise<Browser> {
+  const browser = await chromium.launch({
+    executablePath,
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+      ...(storage === null
+        ? []
+        : [
+            `--ignore-certificate-errors-spki-list=${spki(join(storage, 'pki', 'local', 'intermediate.crt'))}`,
+          ]),
+    ],
+  });
+  test.after(() => browser.close());
+  return browser;
+}
+
+/** The pin of a certificate's key (RFC 7469 §2.4). */
+function spki(file: string): string {
+  const { publicKey } = new X509Certificate(readFileSync(file));
+  const der = publicKey.export({ type: 'spki', format: 'der' });
+  return createHash('sha256').update(der).digest('base64');
+}

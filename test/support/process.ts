@@ -1,0 +1,89 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { TestContext } from 'node:test';
+
+export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+export const cli = join(root, 'dist', 'cli', 'main.js');
+
+/** A child process whose output is kept. */
+export class TestProcess {
+  readonly child: ChildProcess;
+  output = '';
+  #waiting: (() => void)[] = [];
+
+  constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}, cwd = root) {
+    this.child = spawn(process.execPath, args, {
+      cwd,
+      env: { ...process.env, NO_COLOR: '1', ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    for (const stream of [this.child.stdout, this.child.stderr]) {
+      stream?.on('data', (chunk: Buffer) => {
+        this.output += chunk;
+        for (const wake of this.#waiting.splice(0)) wake();
+      });
+    }
+    this.child.once('exit', () => {
+      for (const wake of this.#waiting.splice(0)) wake();
+    });
+  }
+
+  /** Resolves when the output, from `after` on, holds the text; rejects when the process ends first. */
+  async says(text: string, after = 0): Promise<void> {
+    while (!this.output.slice(after).includes(text)) {
+      if (this.child.exitCode !== null || this.child.signalCode !== null) {
+        throw new Error(
+          `The process ended without saying ${JSON.stringify(text)}:\n${this.output}`,
+        );
+      }
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+  }
+
+  /** Resolves to the exit code when the process has ended by itself. */
+  async exited(): Promise<number | null> {
+    if (this.child.exitCode === null && this.child.signalCode === null) {
+      await once(this.child, 'exit');
+    }
+    return this.child.exitCode;
+  }
+
+  /** Sends a signal and resolves to the exit code; null for one that a signal killed. */
+  async end(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return this.child.exitCode;
+    const exit = once(this.child, 'exit');
+    this.child.kill(signal);
+    await exit;
+    return this.child.exitCode;
+  }
+}
+
+/** Starts a process that ends with the test at the latest. */
+export function startProcess(
+  test: TestContext,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+): TestProcess {
+  const started = new TestProcess(args, env);
+  test.after(() => started.end('SIGKILL'));
+  return started;
+}
+
+/** Runs a command to its end. */
+export async function runCommand(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
+  const child = spawn(process.execPath, [cli, ...args], {
+    cwd: root,
+    env: { ...process.env, NO_COLOR: '1', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let [stdout, stderr] = ['', ''];
+  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk));
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk));
+  await once(child, 'close');
+  return { code: child.exitCode, stdout, stderr };
+}

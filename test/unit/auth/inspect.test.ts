@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { inspectToken } from '../../../src/auth/inspect.ts';
+import {
+  AUDIENCE,
+  claims,
+  fixture,
+  NOW,
+  PUBLISHER_SECRET,
+  sign,
+  SUBSCRIBER_SECRET,
+} from './hub-fixture.ts';
+
+const { options } = fixture();
+const publish = { action: 'publish', audience: AUDIENCE, topic: 'urn:a' } as const;
+const failed = async (
+  token: string,
+  use: Parameters<typeof inspectToken>[2] = publish,
+): Promise<readonly string[]> =>
+  (await inspectToken(token, options, use))
+    .filter(({ passed }) => !passed)
+    .map(({ check }) => check);
+
+describe('token inspect (hubfile.md §5)', () => {
+  it('passes every check of a good token, in the order of the hub', async () => {
+    const checks = await inspectToken(await sign(), options, publish);
+    assert.ok(checks.every(({ passed }) => passed));
+    assert.deepEqual(
+      checks.map(({ check }) => check),
+      [
+        'shape',
+        'typ',
+        'crit',
+        'iss',
+        'role',
+        'alg',
+        'signature',
+        'aud',
+        'exp',
+        'nbf',
+        'claims',
+        'authorization_details',
+        'grant',
+      ],
+    );
+  });
+  it('names all that is wrong at once, with expectation and cure, and never the token', async () => {
+    const payload = claims({
+      aud: 'https://other.example',
+      exp: NOW - 5,
+      authorization_details: [],
+    });
+    const token = await sign(payload, {
+      header: { typ: 'JWT' },
+      key: Buffer.from(SUBSCRIBER_SECRET),
+    });
+    assert.deepEqual(await failed(token), ['typ', 'signature', 'aud', 'exp', 'grant']);
+    const checks = await inspectToken(token, options, publish);
+    const audience = checks.find(({ check }) => check === 'aud');
+    assert.equal(audience?.expected, `"${AUDIENCE}"`);
+    assert.equal(audience.found, '"https://other.example"');
+    assert.ok(checks.every(({ passed, cure }) => passed || cure !== ''));
+    assert.ok(
+      ![token, PUBLISHER_SECRET, SUBSCRIBER_SECRET].some((text) =>
+        JSON.stringify(checks).includes(text),
+      ),
+    );
+  });
+  it('stops at what is no token', async () => {
+    assert.deepEqual(await failed('nonsense'), ['shape']);
+  });
+  it('leaves out what depends on an unknown issuer', async () => {
+    assert.deepEqual(await failed(await sign(claims({ iss: 'https://x.example' }))), ['iss']);
+  });
+  it('looks at the grants of the action, and at none without a topic', async () => {
+    const subscribe = { ...publish, action: 'subscribe' } as const;
+    const token = await sign(claims(), { key: Buffer.from(SUBSCRIBER_SECRET) });
+    assert.deepEqual(await failed(token, subscribe), ['grant']);
+    assert.deepEqual(await failed(token, { ...subscribe, topic: null }), []);
+  });
+});

@@ -1,0 +1,293 @@
+import assert from 'node:assert/strict';
+import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, afterEach, describe, it } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { type Jwks, type JwksOptions, jwksKeySet, openJwks } from '../../../src/auth/jwks.ts';
+import { HubgateError } from '../../../src/kernel/error.ts';
+import type { Logger } from '../../../src/kernel/log.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { FakeClock } from './fake-clock.ts';
+import {
+  accepted,
+  claims,
+  type Fixture,
+  fixture,
+  issuer,
+  NOW_MS,
+  PUBLISHER_SECRET,
+  refused,
+  sign,
+} from './hub-fixture.ts';
+import { answerKeys, type JwksServer, startJwksServer } from './jwks-server.ts';
+
+interface Pair {
+  readonly publicKey: KeyObject;
+  readonly privateKey: KeyObject;
+}
+const ec = (): Pair => generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const a = ec();
+const b = ec();
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
+const ed = generateKeyPairSync('ed25519');
+
+const jwk = (key: KeyObject, members: Record<string, unknown> = {}): Record<string, unknown> => ({
+  ...key.export({ format: 'jwk' }),
+  ...members,
+});
+const token = (pair: Pair, header: Record<string, unknown> = {}): Promise<string> =>
+  sign(claims(), { header: { alg: 'ES256', ...header }, key: pair.privateKey });
+
+const open: { close(): void | Promise<void> }[] = [];
+afterEach(async () => {
+  for (const resource of open.splice(0)) await resource.close();
+});
+
+interface World extends Fixture {
+  readonly jwks: Jwks;
+  readonly server: JwksServer;
+  readonly fetchClock: FakeClock;
+  readonly warnings: readonly string[];
+}
+
+interface Settings {
+  readonly algorithms?: readonly string[];
+  readonly options?: Partial<JwksOptions>;
+}
+
+/** A hub whose publisher keys come from a local server. */
+async function world(keys: readonly unknown[], settings: Settings = {}): Promise<World> {
+  const server = await startJwksServer(keys);
+  open.push(server);
+  return await worldOf(server, settings);
+}
+
+async function worldOf(
+  server: JwksServer,
+  { algorithms = [], options = {} }: Settings = {},
+): Promise<World> {
+  const fetchClock = new FakeClock(NOW_MS);
+  const warnings: string[] = [];
+  const log: Logger = {
+    ...silentLogger,
+    warn: (message, fields) => void warnings.push(`${message} ${JSON.stringify(fields)}`),
+  };
+  const jwks = await openJwks({
+    uri: server.uri,
+    refreshMs: 600_000,
+    cooldownMs: 30_000,
+    timeoutMs: 5000,
+    clock: fetchClock,
+    log,
+    fetch,
+    ...options,
+  });
+  open.push(jwks);
+  const source = { uri: server.uri, algorithms };
+  const publisher = jwksKeySet(jwks, source);
+  const hub = fixture({ issuers: [{ ...issuer, publisher }] });
+  return { ...hub, jwks, server, fetchClock, warnings };
+}
+
+describe('JWK Sets that verify (C.7)', () => {
+  it('C-302 checks a token with the key whose kid it names, and fetches once', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' }), jwk(b.publicKey, { kid: 'b' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+    await accepted(hub, await token(b, { kid: 'b' }));
+    assert.equal((await refused(hub, await token(b, { kid: 'a' }))).check, 'signature');
+    assert.equal(hub.server.requests(), 1);
+  });
+  it('C-303 tries every key for a token without kid', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' }), jwk(b.publicKey)]);
+    await accepted(hub, await token(b));
+    await accepted(hub, await token(a));
+  });
+  it('C-304 refuses a kid that is no string', async () => {
+    const hub = await world([jwk(a.publicKey)]);
+    const text = await token(a);
+    const header = Buffer.from('{"alg":"ES256","typ":"at+jwt","kid":7}').toString('base64url');
+    await refused(hub, [header, ...text.split('.').slice(1)].join('.'));
+  });
+  it('C-309 takes no symmetric key from a set', async () => {
+    const oct = { kty: 'oct', k: Buffer.from(PUBLISHER_SECRET).toString('base64url') };
+    const hub = await world([oct, jwk(a.publicKey)]);
+    assert.equal((await refused(hub, await sign())).check, 'alg');
+    await accepted(hub, await token(a));
+  });
+  it('C-309 verifies EdDSA, RS256 and PS256', async () => {
+    const hub = await world([jwk(ed.publicKey), jwk(rsa.publicKey)]);
+    await accepted(hub, await token(ed, { alg: 'EdDSA' }));
+    await accepted(hub, await token(rsa, { alg: 'RS256' }));
+    await accepted(hub, await token(rsa, { alg: 'PS256' }));
+  });
+  it('C-310 keeps to the algorithms that are listed', async () => {
+    const hub = await world([jwk(a.publicKey), jwk(rsa.publicKey)], { algorithms: ['RS256'] });
+    await accepted(hub, await token(rsa, { alg: 'RS256' }));
+    assert.equal((await refused(hub, await token(a))).check, 'alg');
+    const { jwks } = hub;
+    for (const name of ['HS256', 'none', 'X']) {
+      assert.throws(() => jwksKeySet(jwks, { uri: hub.server.uri, algorithms: [name] }), {
+        code: 'unsupported-algorithm',
+      });
+    }
+  });
+  it('C-311 C-312 uses a key only for its own algorithm and type', async () => {
+    const hub = await world([jwk(rsa.publicKey, { alg: 'RS512', kid: 'r' })]);
+    await refused(hub, await token(rsa, { alg: 'RS256', kid: 'r' }));
+    await refused(hub, await token(a, { kid: 'r' }));
+    await accepted(hub, await token(rsa, { alg: 'RS512', kid: 'r' }));
+    assert.equal(hub.server.requests(), 1, 'a known kid is no reason to fetch');
+  });
+  it('C-315 ignores keys for encryption, and keys that it cannot read', async () => {
+    const keys = [
+      jwk(a.publicKey, { use: 'enc' }),
+      { kty: 'EC', crv: 'P-256' },
+      7,
+      jwk(b.publicKey, { use: 'sig' }),
+    ];
+    const hub = await world(keys);
+    await accepted(hub, await token(b));
+    await refused(hub, await token(a));
+  });
+  it('C-314 C-316 keeps the sets of issuers and roles apart', async () => {
+    const hub = await world([jwk(a.publicKey)]);
+    await refused(hub, await token(a), { role: 'subscriber' });
+    await accepted(hub, await token(a));
+  });
+});
+
+describe('JWK Sets that change or fail (C.7)', () => {
+  it('C-305 fetches anew for an unknown kid, at most once per cooldown', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+    hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    const rotated = await token(b, { kid: 'b' });
+    await accepted(hub, rotated);
+    assert.equal(hub.server.requests(), 2);
+    await refused(hub, await token(a, { kid: 'c' }));
+    await refused(hub, await token(a, { kid: 'd' }));
+    assert.equal(hub.server.requests(), 2, 'within the cooldown nothing is fetched');
+    hub.fetchClock.advance(30_000);
+    await refused(hub, await token(a, { kid: 'c' }));
+    assert.equal(hub.server.requests(), 3);
+  });
+  it('C-305 shares one fetch among all that wait', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+    hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    const rotated = await token(b, { kid: 'b' });
+    await Promise.all(Array.from({ length: 20 }, () => accepted(hub, rotated)));
+    assert.equal(hub.server.requests(), 2);
+  });
+  it('C-306 follows the set in the background, and drops verified tokens of keys that went', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    const old = await token(a, { kid: 'a' });
+    await accepted(hub, old);
+    const before = hub.jwks.generation;
+    hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    hub.fetchClock.advance(600_000);
+    // Waits for the refresh that is under way instead of causing one.
+    await accepted(hub, await token(b, { kid: 'b' }));
+    assert.equal(hub.server.requests(), 2);
+    assert.equal(hub.jwks.generation, before + 1);
+    await refused(hub, old);
+  });
+  for (const [name, answer] of [
+    ['500', (response) => void response.writeHead(500).end()],
+    ['no JSON', (response) => void response.end('<html>')],
+    ['no set', (response) => void response.end('{"key":1}')],
+    ['a redirect', (response) => void response.writeHead(302, { location: '/x' }).end()],
+    ['a document of 2 MiB', (response) => void response.end(' '.repeat(2 * 1024 * 1024))],
+    ['a broken connection', (response) => void response.socket?.destroy()],
+  ] as const satisfies readonly (readonly [string, JwksServer['answer']])[]) {
+    it(`C-307 keeps the last good keys after ${name}, and says so`, async () => {
+      const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+      await accepted(hub, await token(a, { kid: 'a' }));
+      hub.server.answer = answer;
+      await refused(hub, await token(b, { kid: 'b' }));
+      assert.equal(hub.warnings.length, 1);
+      await accepted(
+        hub,
+        await sign(claims({ jti: 'other' }), {
+          header: { alg: 'ES256', kid: 'a' },
+          key: a.privateKey,
+        }),
+      );
+    });
+  }
+  it('C-307 gives up on an answer that takes too long', async () => {
+    const server = await startJwksServer([]);
+    open.push(server);
+    const asked = new Promise<void>((resolve) => {
+      server.answer = () => resolve();
+    });
+    const hub = await worldOf(server);
+    const verdict = refused(hub, await token(a, { kid: 'a' }));
+    await asked;
+    hub.fetchClock.advance(5000);
+    assert.equal((await verdict).check, 'signature');
+    assert.match(hub.warnings.join(), /too long/);
+  });
+  it('C-308 starts without keys, and accepts tokens as soon as a fetch works', async () => {
+    const server = await startJwksServer([]);
+    open.push(server);
+    server.answer = (response) => void response.writeHead(503).end();
+    const hub = await worldOf(server);
+    const good = await token(a, { kid: 'a' });
+    await refused(hub, good);
+    await refused(hub, good);
+    assert.equal(server.requests(), 2, 'one at the start, one for the token');
+    server.answer = answerKeys([jwk(a.publicKey, { kid: 'a' })]);
+    await refused(hub, good);
+    hub.fetchClock.advance(30_000);
+    await accepted(hub, good);
+  });
+  it('asks nothing more after it is closed', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+    hub.jwks.close();
+    hub.fetchClock.advance(10_000_000);
+    await refused(hub, await token(b, { kid: 'b' }));
+    assert.equal(hub.server.requests(), 1);
+    assert.deepEqual(hub.warnings, []);
+  });
+});
+
+describe('JWK Sets in files (C-313, H-504)', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'hubgate-jwks-'));
+  after(() => rm(directory, { recursive: true }));
+  const file = join(directory, 'jwks.json');
+  const options: JwksOptions = {
+    uri: pathToFileURL(file).href,
+    refreshMs: 1,
+    cooldownMs: 1,
+    timeoutMs: 1,
+    clock: new FakeClock(0),
+    log: silentLogger,
+    fetch: () => assert.fail('a file is not fetched'),
+  };
+
+  it('C-313 reads file:///path and file://localhost/path when it opens', async () => {
+    await writeFile(file, JSON.stringify({ keys: [jwk(a.publicKey, { kid: 'a' })] }));
+    for (const uri of [options.uri, options.uri.replace('file://', 'file://localhost')]) {
+      const jwks = await openJwks({ ...options, uri });
+      const publisher = jwksKeySet(jwks, { uri, algorithms: [] });
+      const hub = fixture({ issuers: [{ ...issuer, publisher }] });
+      await accepted(hub, await token(a, { kid: 'a' }));
+      await refused(hub, await token(b, { kid: 'b' }));
+      jwks.close();
+    }
+  });
+  it('C-313 H-504 fails for a missing file, bad JSON and another host', async () => {
+    await writeFile(file, '{');
+    const missing = pathToFileURL(join(directory, 'none.json')).href;
+    for (const uri of [options.uri, missing, 'file://elsewhere/jwks.json']) {
+      await assert.rejects(
+        openJwks({ ...options, uri }),
+        (error) => error instanceof HubgateError && error.code === 'invalid-jwks',
+      );
+    }
+  });
+});

@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict';
+import {
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+  mkdirSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { FileWatcher, type WatchedFiles } from '../../../src/cli/watch.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import type { Logger } from '../../../src/kernel/log.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+
+interface Watched {
+  readonly directory: string;
+  readonly warnings: string[];
+  /** Changes that were reported so far. */
+  count(): number;
+  /** Resolves at the next report after this call. */
+  change(): Promise<void>;
+  path(name: string): string;
+  write(name: string, text: string): void;
+}
+
+/** Watches files of a new directory, and has seen that the watch works before it returns. */
+async function watch(
+  test: TestContext,
+  files: Readonly<Record<string, string>>,
+  options: {
+    readonly watched?: (path: (name: string) => string) => WatchedFiles;
+    readonly prepare?: (directory: string) => void;
+  } = {},
+): Promise<Watched> {
+  const directory = mkdtempSync(join(tmpdir(), 'hubgate-watch-'));
+  const path = (name: string): string => join(directory, name);
+  for (const [name, text] of Object.entries(files)) writeFileSync(path(name), text);
+  options.prepare?.(directory);
+  const probe = path('probe');
+  writeFileSync(probe, 'probe');
+  let count = 0;
+  let wake: (() => void)[] = [];
+  const warnings: string[] = [];
+  const log: Logger = { ...silentLogger, warn: (message) => void warnings.push(message) };
+  const watcher = new FileWatcher({
+    clock: systemClock,
+    log,
+    onChange: async () => {
+      count += 1;
+      const waiting = wake;
+      wake = [];
+      for (const one of waiting) one();
+    },
+  });
+  test.after(async () => {
+    await watcher.close();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const asked = options.watched?.(path) ?? {
+    files: Object.keys(files).map(path),
+    directories: [],
+  };
+  watcher.watch({ ...asked, files: [...asked.files, probe] });
+  const change = (): Promise<void> => new Promise((resolve) => wake.push(resolve));
+  // Not before the watch is established can one write be told from two.
+  const ready = change();
+  writeFileSync(probe, 'probed');
+  await ready;
+  count = 0;
+  return {
+    ...{ directory, warnings, path, change },
+    count: () => count,
+    write: (name, text) => writeFileSync(path(name), text),
+  };
+}
+
+describe('watching the configuration (hubfile.md §4)', { timeout: 60_000 }, () => {
+  it('tells a write in place', async (test) => {
+    const { write, change } = await watch(test, { Hubfile: 'one' });
+    const changed = change();
+    write('Hubfile', 'two');
+    await changed;
+  });
+
+  it('tells a file that is renamed over it, again and again', async (test) => {
+    const { write, change, path } = await watch(test, { Hubfile: 'one' });
+    for (const text of ['two', 'three', 'four']) {
+      const changed = change();
+      write('.Hubfile.swp', text);
+      renameSync(path('.Hubfile.swp'), path('Hubfile'));
+      await changed;
+    }
+  });
+
+  it('tells a file that is deleted and made anew', async (test) => {
+    const { write, change, path } = await watch(test, { Hubfile: 'one' });
+    const changed = change();
+    unlinkSync(path('Hubfile'));
+    write('Hubfile', 'two');
+    await changed;
+  });
+
+  it('tells a Kubernetes swap of ..data', async (test) => {
+    const version = (directory: string, name: string, text: string): void => {
+      mkdirSync(join(directory, name));
+      writeFileSync(join(directory, name, 'Hubfile'), text);
+    };
+    const { change, path, directory } = await watch(
+      test,
+      {},
+      {
+        prepare(created) {
+          version(created, '..2026_01', 'one');
+          symlinkSync('..2026_01', join(created, '..data'));
+          symlinkSync(join('..data', 'Hubfile'), join(created, 'Hubfile'));
+        },
+        watched: (at) => ({ files: [at('Hubfile')], directories: [] }),
+      },
+    );
+    for (const [index, text] of ['two', 'three'].entries()) {
+      const changed = change();
+      version(directory, `..2026_1${index}`, text);
+      symlinkSync(`..2026_1${index}`, path('..data_tmp'));
+      renameSync(path('..data_tmp'), path('..data'));
+      await changed;
+    }
+  });
+
+  it('tells a new file in a directory from which files are imported', async (test) => {
+    const { change, directory } = await watch(
+      test,
+      { Hubfile: 'import sites/*' },
+      {
+        prepare: (created) => mkdirSync(join(created, 'sites')),
+        watched: (at) => ({ files: [at('Hubfile')], directories: [at('sites')] }),
+      },
+    );
+    const changed = change();
+    writeFileSync(join(directory, 'sites', 'new'), 'x');
+    await changed;
+  });
+
+  it('tells a file that was missing when it began', async (test) => {
+    const { change, write } = await watch(
+      test,
+      { Hubfile: 'import later' },
+      { watched: (at) => ({ files: [at('Hubfile'), at('later')], directories: [] }) },
+    );
+    const changed = change();
+    write('later', 'x');
+    await changed;
+  });
+
+  it('tells several writes within 100 ms as one change', async (test) => {
+    const { change, write, count } = await watch(test, { Hubfile: 'one', part: 'one' });
+    let changed = change();
+    for (let i = 0; i < 20; i += 1) {
+      write('Hubfile', `${i}`);
+      write('part', `${i}`);
+    }
+    await changed;
+    changed = change();
+    // Had the writes before been told as two changes, the second would come before this one.
+    write('part', 'the last');
+    await changed;
+    assert.equal(count(), 2);
+  });
+
+  it('compares the content where the file system does not tell, and says so once', async (test) => {
+    const { change, directory, warnings } = await watch(
+      test,
+      {},
+      {
+        prepare(created) {
+          // As with a file that is mounted alone: its directory sees nothing of its changes.
+          mkdirSync(join(created, 'elsewhere'));
+          writeFileSync(join(created, 'elsewhere', 'Hubfile'), 'one');
+          symlinkSync(join('elsewhere', 'Hubfile'), join(created, 'Hubfile'));
+        },
+        watched: (at) => ({ files: [at('Hubfile')], directories: [] }),
+      },
+    );
+    assert.deepEqual(warnings, []);
+    let version = 1;
+    const edit = async (): Promise<void> => {
+      const changed = change();
+      writeFileSync(join(directory, 'elsewhere', 'Hubfile'), `version ${(version += 1)}`);
+      await changed;
+    };
+    // Changes while the watch is still being established say nothing about the file system.
+    while (warnings.length === 0) await edit();
+    await edit();
+    assert.equal(warnings.length, 1);
+    assert.match(warnings.join(), /does not tell of changes/);
+  });
+
+  it('does not tell a touch, nor other files beside it', async (test) => {
+    const { change, write, count, path, warnings } = await watch(test, {
+      Hubfile: 'one',
+      part: 'one',
+    });
+    utimesSync(path('Hubfile'), new Date(), new Date());
+    write('Hubfile', 'one');
+    write('unrelated', 'x');
+    const changed = change();
+    write('part', 'two');
+    await changed;
+    assert.equal(count(), 1);
+    assert.deepEqual(warnings, []);
+  });
+});

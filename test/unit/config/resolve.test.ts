@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { inspect } from 'node:util';
+import type { Config, KeySource, SiteConfig } from '../../../src/config/config.ts';
+import { defaultHub, defaultOptions, defaultSite } from '../../../src/config/defaults.ts';
+import type { Finding } from '../../../src/config/problem.ts';
+import { resolvePlaceholders } from '../../../src/config/resolve.ts';
+import { Secret } from '../../../src/kernel/secret.ts';
+
+const files: Record<string, string> = {
+  '/etc/hubgate/key': 'secret-of-a-file\n',
+  '/run/other': 'two\n\n',
+};
+
+function resolve(config: Config, env: Record<string, string> = {}) {
+  const findings: { about: object | null; finding: Finding }[] = [];
+  const resolved = resolvePlaceholders(config, {
+    env,
+    directory: '/etc/hubgate',
+    readFile: (path) => {
+      const text = files[path];
+      if (text === undefined) throw Object.assign(new Error(`ENOENT ${path}`), { code: 'ENOENT' });
+      return text;
+    },
+    report: (about, finding) => findings.push({ about, finding }),
+  });
+  return { ...resolved, findings };
+}
+
+function siteThatAnswers(body: string): SiteConfig {
+  const handler = { kind: 'respond', status: 200, body, close: false } as const;
+  return { ...defaultSite, routes: [{ matcher: null, handler }] };
+}
+
+function bodyOf(config: Config): string | undefined {
+  const handler = config.sites[0]?.routes[0]?.handler;
+  return handler?.kind === 'respond' ? handler.body : undefined;
+}
+
+function withPublisher(source: KeySource): Config {
+  const issuer = { id: 'i', authorizationServer: false, publisher: source, subscriber: null };
+  const hub = { ...defaultHub, issuers: [issuer] };
+  return { options: defaultOptions, sites: [{ ...defaultSite, hub }] };
+}
+
+function publisherOf(config: Config): KeySource | null | undefined {
+  return config.sites[0]?.hub?.issuers[0]?.publisher;
+}
+
+describe('resolvePlaceholders (Hubfile §1)', () => {
+  it('replaces {env.X} and {file.X} within texts, once', () => {
+    const site = siteThatAnswers('<{env.A}{env.UNSET}{file.key}> {host}');
+    const config = { options: defaultOptions, sites: [site] };
+    const { config: resolved } = resolve(config, { A: '{env.B}', B: 'no' });
+    assert.equal(bodyOf(resolved), '<{env.B}secret-of-a-file> {host}');
+  });
+
+  it('leaves an escaped brace alone', () => {
+    const config = { options: defaultOptions, sites: [siteThatAnswers('\\{env.A}')] };
+    assert.equal(bodyOf(resolve(config, { A: 'x' }).config), '\\{env.A}');
+  });
+
+  it('takes relative paths from the directory of the Hubfile and drops one newline', () => {
+    const sites = [siteThatAnswers('{file./run/other}|{file.key}')];
+    const { config, files: read } = resolve({ options: defaultOptions, sites });
+    assert.equal(bodyOf(config), 'two\n|secret-of-a-file');
+    assert.deepEqual(read, ['/run/other', '/etc/hubgate/key']);
+  });
+
+  it('reports a file that cannot be read, about the part that names it', () => {
+    const config = { options: defaultOptions, sites: [siteThatAnswers('{file.missing}')] };
+    const { findings, files: read } = resolve(config);
+    assert.equal(findings.length, 1);
+    assert.equal(findings[0]?.finding.code, 'unreadable-file');
+    assert.equal(findings[0]?.about, config.sites[0]?.routes[0]?.handler);
+    assert.deepEqual(read, ['/etc/hubgate/missing'], 'it is watched all the same');
+  });
+
+  it('knows what each changed part came from, and keeps the others', () => {
+    const config = {
+      options: defaultOptions,
+      sites: [siteThatAnswers('{env.A}'), siteThatAnswers('plain')],
+    };
+    const { config: resolved, originOf } = resolve(config, { A: 'x' });
+    const [changed, same] = resolved.sites;
+    assert.ok(changed !== undefined && same !== undefined);
+    assert.equal(originOf(changed), config.sites[0]);
+    assert.equal(originOf(changed.routes), config.sites[0]?.routes);
+    assert.equal(same, config.sites[1]);
+    assert.equal(resolved.options, config.options);
+    assert.ok(Object.isFrozen(changed));
+  });
+
+  it('reads secrets without ever showing them', () => {
+    const key = new Secret('{file.key}');
+    const { config } = resolve(withPublisher({ kind: 'jwt', key, algorithm: '{env.ALG}' }), {
+      ALG: 'HS384',
+    });
+    const source = publisherOf(config);
+    assert.ok(source?.kind === 'jwt');
+    assert.equal(source.key.reveal(), 'secret-of-a-file');
+    assert.equal(source.algorithm, 'HS384');
+    assert.doesNotMatch(inspect(config, { depth: null }) + JSON.stringify(config), /secret-of/);
+  });
+
+  it('counts a key from an unset variable as not configured, with a warning (H-493)', () => {
+    const config = withPublisher({
+      kind: 'jwt',
+      key: new Secret('{env.KEY}'),
+      algorithm: null,
+    });
+    const { config: resolved, findings } = resolve(config);
+    assert.equal(publisherOf(resolved), null);
+    assert.equal(findings[0]?.finding.severity, 'warning');
+    assert.match(findings[0]?.finding.message ?? '', /variable KEY is not set/);
+    assert.equal(findings[0]?.about, publisherOf(config));
+  });
+
+  it('counts an algorithm from an unset variable as not given (H-513)', () => {
+    const key = new Secret('a-secret');
+    const source = publisherOf(
+      resolve(withPublisher({ kind: 'jwt', key, algorithm: '{env.ALG}' })).config,
+    );
+    assert.ok(source?.kind === 'jwt');
+    assert.equal(source.algorithm, null);
+  });
+
+  it('does not take inherited members for variables', () => {
+    const config = { options: defaultOptions, sites: [siteThatAnswers('[{env.constructor}]')] };
+    assert.equal(bodyOf(resolve(config).config), '[]');
+  });
+});

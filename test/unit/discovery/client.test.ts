@@ -1,0 +1,271 @@
+import assert from 'node:assert/strict';
+import type { RequestListener, ServerResponse } from 'node:http';
+import { describe, it, type TestContext } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { findHub } from '../../../src/client/discovery.ts';
+import { readEvents, type Update } from '../../../src/client/events.ts';
+import { subscribe, type SubscribeOptions } from '../../../src/client/subscribe.ts';
+import { clientBundle } from './client-bundle.ts';
+import { listen, type Site, startSite } from './site.ts';
+
+const MAX_GZIPPED_BYTES = 2048;
+
+/** A subscription whose updates are kept. */
+class Recorder {
+  readonly ids: string[] = [];
+  readonly states: string[] = [];
+  readonly statuses: string[] = [];
+  #waiting: (() => void)[] = [];
+
+  constructor(
+    test: TestContext,
+    url: string,
+    matchers: Parameters<typeof subscribe>[1],
+    options: Partial<SubscribeOptions> = {},
+  ) {
+    const end = subscribe(url, matchers, {
+      state: async (response) => {
+        this.states.push(await response.text());
+        this.#wake();
+      },
+      update: ({ id }) => {
+        this.ids.push(id);
+        this.#wake();
+      },
+      status: (status) => {
+        this.statuses.push(status);
+        this.#wake();
+      },
+      ...options,
+    });
+    test.after(end);
+  }
+
+  async until(condition: (recorder: Recorder) => boolean): Promise<void> {
+    while (!condition(this)) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+}
+
+const page: RequestListener = (_, response) => response.end('the state');
+
+const publishTo = (site: Site, id: string) =>
+  site.publish({ topic: 'https://example.com/a', data: `data of ${id}`, id });
+
+describe('client: subscribe', () => {
+  it(`is at most ${MAX_GZIPPED_BYTES} bytes minified and gzipped`, async () => {
+    const bytes = gzipSync(await clientBundle(), { level: 9 }).length;
+    assert.ok(bytes <= MAX_GZIPPED_BYTES, `${bytes} bytes`);
+  });
+
+  it('gives the state, then every update since', async (test) => {
+    const site = await startSite(test, page);
+    await publishTo(site, 'before');
+    const recorder = new Recorder(test, `${site.origin}/page`, 'https://example.com/a', {
+      state: async (response) => {
+        await publishTo(site, 'é while rendering');
+        recorder.states.push(await response.text());
+      },
+    });
+    await recorder.until(({ ids }) => ids.length === 1);
+    await publishTo(site, 'live');
+    await recorder.until(({ ids }) => ids.length === 2);
+    assert.deepEqual(recorder.states, ['the state']);
+    assert.deepEqual(recorder.ids, ['é while rendering', 'live']);
+  });
+
+  it('resumes after the last update when the stream ends, without gap or repetition', async (test) => {
+    const site = await startSite(test, page, { hub: 'anonymous\n\t\twrite_timeout 300ms' });
+    const recorder = new Recorder(test, `${site.origin}/`, '*');
+    const ids: string[] = [];
+    const reconnected = () => recorder.statuses.filter((status) => status === 'open').length;
+    while (reconnected() < 3) {
+      ids.push(`n-${ids.length}`);
+      await publishTo(site, ids.at(-1) ?? '');
+    }
+    await recorder.until((all) => all.ids.length >= ids.length);
+    assert.deepEqual(recorder.ids, ids);
+    assert.equal(recorder.states.length, 1, 'the state is not fetched again');
+    assert.deepEqual(recorder.statuses.slice(0, 3), ['open', 'connecting', 'open']);
+  });
+
+  it('fetches the state anew when the history does not reach back to its cursor', async (test) => {
+    let answers = 0;
+    const site = await startSite(test, (_, response) => {
+      answers += 1;
+      // As after a page that has been open for longer than the history lasts.
+      if (answers === 1) {
+        response.setHeader('Link', '</.well-known/hub>; rel="hub"; last-event-id="long gone"');
+      }
+      response.end(`state ${answers}`);
+    });
+    await publishTo(site, 'old');
+    const recorder = new Recorder(test, `${site.origin}/`, '*');
+    await recorder.until(({ statuses }) => statuses.includes('open'));
+    await publishTo(site, 'new');
+    await recorder.until(({ ids }) => ids.length > 0);
+    assert.deepEqual(recorder.states, ['state 1', 'state 2']);
+    assert.deepEqual(recorder.ids, ['new'], 'what the second state shows is not repeated');
+  });
+
+  it('tries again while the resource fails, and shows no error page as state', async (test) => {
+    let answers = 0;
+    const site = await startSite(test, (_, response) => {
+      answers += 1;
+      response.statusCode = answers === 1 ? 500 : 200;
+      response.end(`answer ${answers}`);
+    });
+    const recorder = new Recorder(test, `${site.origin}/`, '*');
+    await recorder.until(({ states }) => states.length > 0);
+    assert.deepEqual(recorder.states, ['answer 2']);
+    assert.equal(recorder.statuses[0], 'connecting');
+  });
+
+  it('sends a token by the Authorization header, asked for at each connection', async (test) => {
+    const site = await startSite(test, page, { hub: 'write_timeout 300ms' });
+    let asked = 0;
+    const recorder = new Recorder(test, `${site.origin}/`, '*', {
+      token: () => {
+        asked += 1;
+        return site.token();
+      },
+    });
+    await recorder.until(({ statuses }) => statuses.includes('open'));
+    await site.publish({ topic: 'https://example.com/a', private: 'on', id: 'private' });
+    await recorder.until(({ ids }) => ids.includes('private'));
+    await recorder.until(() => asked >= 2);
+  });
+
+  it('fetches the resource for its cookie before each new connection, if asked to', async (test) => {
+    let answers = 0;
+    const site = await startSite(
+      test,
+      (_, response) => {
+        answers += 1;
+        response.end();
+      },
+      { hub: 'anonymous\n\t\twrite_timeout 300ms' },
+    );
+    const recorder = new Recorder(test, `${site.origin}/`, '*', { renew: true });
+    await recorder.until(({ statuses }) => statuses.filter((one) => one === 'open').length === 3);
+    assert.deepEqual([answers, recorder.states.length], [3, 1]);
+  });
+
+  it('asks for topics, patterns, and a hub by another relation', async (test) => {
+    const asked: string[] = [];
+    const port = await listen(test, (request, response) => {
+      asked.push(request.url ?? '');
+      if (request.url !== '/') {
+        response.writeHead(200, {
+          'content-type': 'text/event-stream',
+          'Mercure-Last-Event-ID': 'a b',
+        });
+        response.write('id: 1\ndata: x\n\n');
+        return;
+      }
+      response.setHeader('Link', [
+        '<https://x/>; rel=self; title="<,;>"',
+        '</h?a=1>; last-event-id="a b"; rel="mercure"',
+      ]);
+      response.end();
+    });
+    const recorder = new Recorder(
+      test,
+      `http://localhost:${port}/`,
+      ['a topic', { urlpattern: '/books/:id' }],
+      { relation: 'mercure' },
+    );
+    await recorder.until(({ ids }) => ids.length === 1);
+    assert.deepEqual(asked, [
+      '/',
+      '/h?a=1&match=a+topic&match_urlpattern=%2Fbooks%2F%3Aid&last_event_id=a+b',
+    ]);
+  });
+
+  it('ends when it is told to, by the function or the signal', async (test) => {
+    const left: Promise<void>[] = [];
+    const port = await listen(test, (request, response: ServerResponse) => {
+      response.setHeader('Link', '</h>; rel=hub');
+      if (request.url === '/') response.end();
+      else {
+        left.push(new Promise((resolve) => response.on('close', resolve)));
+        response.writeHead(200, { 'content-type': 'text/event-stream' }).write(':\n');
+      }
+    });
+    const url = `http://localhost:${port}/`;
+    const abort = new AbortController();
+    const open = (options: Partial<SubscribeOptions>) =>
+      new Promise<() => void>((resolve) => {
+        const end = subscribe(url, '*', {
+          update: () => {},
+          status: () => resolve(end),
+          ...options,
+        });
+      });
+    (await open({}))();
+    await open({ signal: abort.signal });
+    abort.abort();
+    while (left.length < 2) await new Promise((resolve) => setImmediate(resolve));
+    await Promise.all(left);
+  });
+});
+
+describe('client: the event stream (WHATWG HTML §9.2.6)', () => {
+  const read = async (...chunks: (string | Uint8Array)[]) => {
+    const updates: Update[] = [];
+    const retries: number[] = [];
+    const body = ReadableStream.from(chunks.map((chunk) => Buffer.from(chunk)));
+    await readEvents(body, {
+      update: (update) => updates.push(update),
+      retry: (milliseconds) => retries.push(milliseconds),
+    });
+    return { updates, retries };
+  };
+
+  it('reads fields, several lines of data, and every kind of line break', async () => {
+    const { updates, retries } = await read(
+      ': comment\nid: 1\nevent: added\ndata: a\ndata:b\ndata:  c\n\n',
+      'data\r\n\r\nid\rdata: x\r\rretry: 70\nretry: 7x\nevent: none\n\n',
+      'unknown: field\nid: a\0b\ndata: y\n\ndata: never ended',
+    );
+    assert.deepEqual(updates, [
+      { id: '1', type: 'added', data: 'a\nb\n c' },
+      { id: '1', type: 'message', data: '' },
+      { id: '', type: 'message', data: 'x' },
+      { id: '', type: 'message', data: 'y' },
+    ]);
+    assert.deepEqual(retries, [70]);
+  });
+
+  it('reads the same however the bytes are cut', async () => {
+    const text = 'id: ü\r\ndata: 日本\r\n\r\ndata: 2\r\n\r\n';
+    const whole = await read(text);
+    assert.equal(whole.updates.length, 2);
+    const bytes = [...Buffer.from(text)].map((byte) => Uint8Array.of(byte));
+    assert.deepEqual((await read(...bytes)).updates, whole.updates);
+  });
+});
+
+describe('client: the Link header (RFC 8288)', () => {
+  it('finds the hub among other links', () => {
+    const base = 'https://example.com/books/1';
+    const found = (link: string | null) => findHub(link, 'hub', base);
+    assert.deepEqual(found('</h>; rel="hub"; last-event-id="a \\"b\\" \\\\"'), {
+      url: 'https://example.com/h',
+      cursor: 'a "b" \\',
+    });
+    assert.deepEqual(found('<x>; title="a, <y>; rel=hub", <../h>; rel="self HUB"'), {
+      url: 'https://example.com/h',
+      cursor: null,
+    });
+    assert.deepEqual(found('<https://hub.example/h>;rel=hub;last-event-id=\xc3\xa9'), {
+      url: 'https://hub.example/h',
+      cursor: 'é',
+    });
+    assert.equal(found('<a>; rel=self; last-event-id="x"'), null);
+    assert.equal(found(null), null);
+  });
+});

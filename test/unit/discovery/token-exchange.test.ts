@@ -1,0 +1,260 @@
+import assert from 'node:assert/strict';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { describe, it, type TestContext } from 'node:test';
+import { createTokenExchange } from '../../../src/discovery/token-exchange.ts';
+import type { TokenSource } from '../../../src/discovery/token-source.ts';
+import type { TokenExchangeConfig } from '../../../src/config/config.ts';
+import { defaultTokenExchange } from '../../../src/config/defaults.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import type { Clock } from '../../../src/kernel/clock.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import type { LogFields } from '../../../src/kernel/log.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { Secret } from '../../../src/kernel/secret.ts';
+import { expandPlaceholders } from '../../../src/site/placeholders.ts';
+import { signToken } from '../../support/hub-server.ts';
+import { TestClock } from '../../support/test-clock.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+import { deferred, listen } from './site.ts';
+
+const CLIENT_SECRET = 's3cret & more';
+const SESSION = 'the user’s own session token';
+const HOUR = 3_600_000;
+
+interface Asked {
+  readonly form: URLSearchParams;
+  readonly authorization: string | undefined;
+}
+
+/** A token endpoint (RFC 6749 §3.2) whose answers the test gives. */
+async function startEndpoint(
+  test: TestContext,
+  reply: (asked: Asked, response: ServerResponse) => void | Promise<void>,
+): Promise<{ readonly url: string; readonly asked: readonly Asked[] }> {
+  const asked: Asked[] = [];
+  const app: RequestListener = (request: IncomingMessage, response) => {
+    void (async () => {
+      let text = '';
+      for await (const chunk of request) text += String(chunk);
+      const one = { form: new URLSearchParams(text), authorization: request.headers.authorization };
+      asked.push(one);
+      await reply(one, response);
+    })();
+  };
+  return { url: `http://localhost:${await listen(test, app)}/token`, asked };
+}
+
+const jwt = (clock: Clock, more: Record<string, unknown> = {}): Promise<string> =>
+  signToken('k'.repeat(32), { exp: Math.floor((clock.now() + HOUR) / 1000), ...more });
+
+const grant =
+  (clock: Clock, more: Record<string, unknown> = {}) =>
+  async (_: Asked, response: ServerResponse): Promise<void> => {
+    response.setHeader('Content-Type', 'application/json');
+    const token = await jwt(clock, { jti: String(Math.random()) });
+    response.end(
+      JSON.stringify({ access_token: token, token_type: 'Bearer', expires_in: 3600, ...more }),
+    );
+  };
+
+interface Source {
+  readonly source: TokenSource;
+  readonly log: { readonly message: string; readonly fields: LogFields | undefined }[];
+  ask(session?: string): Promise<string | null>;
+}
+
+function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, clock: Clock): Source {
+  const log: { message: string; fields: LogFields | undefined }[] = [];
+  const source = createTokenExchange(
+    {
+      ...defaultTokenExchange,
+      endpoint,
+      clientId: 'the gateway',
+      clientSecret: new Secret(CLIENT_SECRET),
+      ...config,
+    },
+    {
+      audience: () => 'https://example.com/.well-known/hub',
+      detailType: 'urn:hub:authorization-detail',
+      expand: expandPlaceholders,
+      clock,
+      fetch,
+    },
+  );
+  const logger = {
+    ...silentLogger,
+    warn: (message: string, fields?: LogFields) => log.push({ message, fields }),
+  };
+  return {
+    source,
+    log,
+    ask(session = SESSION) {
+      const headers = new HeaderList();
+      headers.append('X-Session', Buffer.from(session).toString('latin1'));
+      const exchange = fakeExchange({ headers, log: logger });
+      return source.tokenFor(exchange, HeaderList.of({ 'X-User': 'a/b' }));
+    },
+  };
+}
+
+const bySession: Partial<TokenExchangeConfig> = { subjectToken: '{header.X-Session}' };
+
+describe('discovery: token exchange (RFC 8693)', () => {
+  it('exchanges the subject token as it is, for a token for the hub', async (test) => {
+    const endpoint = await startEndpoint(test, grant(systemClock));
+    const { ask } = makeSource(endpoint.url, bySession, systemClock);
+    assert.match((await ask()) ?? '', /^[\w-]+\.[\w-]+\.[\w-]+$/);
+    const [{ form, authorization } = assert.fail('nobody asked')] = endpoint.asked;
+    assert.deepEqual(Object.fromEntries(form), {
+      grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+      subject_token: SESSION,
+      subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+      requested_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+      resource: 'https://example.com/.well-known/hub',
+    });
+    const [scheme, credentials = ''] = (authorization ?? '').split(' ');
+    assert.equal(scheme, 'Basic');
+    assert.equal(
+      Buffer.from(credentials, 'base64').toString(),
+      'the+gateway:s3cret+%26+more',
+      'RFC 6749 §2.3.1',
+    );
+  });
+
+  it('asks by client credentials with authorization details (RFC 9396) without one', async (test) => {
+    const endpoint = await startEndpoint(test, grant(systemClock));
+    const details: Partial<TokenExchangeConfig> = {
+      subscribeUrlPattern: ['https://example.com/users/{http.response.header.X-User}/*'],
+      payload: '{"user":"{http.response.header.X-User}"}',
+    };
+    const { ask } = makeSource(endpoint.url, details, systemClock);
+    assert.ok(await ask());
+    const [{ form } = assert.fail('nobody asked')] = endpoint.asked;
+    assert.equal(form.get('grant_type'), 'client_credentials');
+    assert.equal(form.has('subject_token'), false);
+    assert.deepEqual(JSON.parse(form.get('authorization_details') ?? ''), [
+      {
+        type: 'urn:hub:authorization-detail',
+        actions: ['subscribe'],
+        topics: [{ match: 'https://example.com/users/a%2Fb/*', match_type: 'urlpattern' }],
+        payload: { user: 'a/b' },
+      },
+    ]);
+  });
+
+  it('does not ask for a user without a session', async (test) => {
+    const endpoint = await startEndpoint(test, grant(systemClock));
+    const { ask, log } = makeSource(endpoint.url, bySession, systemClock);
+    assert.equal(await ask(''), null);
+    assert.deepEqual([endpoint.asked, log], [[], []]);
+  });
+
+  it('asks once for those who ask at the same time, and again after half of the life', async (test) => {
+    const clock = new TestClock();
+    const release = deferred();
+    const endpoint = await startEndpoint(test, async (asked, response) => {
+      await release.promise;
+      await grant(clock)(asked, response);
+    });
+    const { ask } = makeSource(endpoint.url, bySession, clock);
+    const together = [ask(), ask(), ask(), ask('another')];
+    release.resolve();
+    const [first, second, third, other] = await Promise.all(together);
+    assert.deepEqual([second, third], [first, first]);
+    assert.notEqual(other, first);
+    assert.equal(endpoint.asked.length, 2);
+    clock.advance(HOUR / 2 - 1000);
+    assert.equal(await ask(), first);
+    clock.advance(2000);
+    assert.notEqual(await ask(), first);
+    assert.equal(endpoint.asked.length, 3);
+  });
+
+  it('uses expires_in where the token does not say, and nothing twice where neither does', async (test) => {
+    const clock = new TestClock();
+    const eternal = { access_token: await jwt(clock, { exp: undefined }) };
+    const stated = await startEndpoint(test, grant(clock, eternal));
+    const withLifetime = makeSource(stated.url, bySession, clock);
+    await withLifetime.ask();
+    await withLifetime.ask();
+    assert.equal(stated.asked.length, 1);
+    const unstated = await startEndpoint(test, grant(clock, { ...eternal, expires_in: undefined }));
+    const without = makeSource(unstated.url, bySession, clock);
+    await without.ask();
+    await without.ask();
+    assert.equal(unstated.asked.length, 2);
+  });
+});
+
+describe('discovery: token exchange that fails never fails the page', () => {
+  it('waits 5 s at most, and then spares the server for 10 s', async (test) => {
+    const clock = new TestClock();
+    const arrived = deferred();
+    const endpoint = await startEndpoint(test, () => arrived.resolve());
+    const { ask, log } = makeSource(endpoint.url, bySession, clock);
+    const waiting = ask();
+    await arrived.promise;
+    clock.advance(5_000);
+    assert.equal(await waiting, null);
+    assert.match(String(log[0]?.fields?.['reason']), /no answer within 5000 ms/);
+    clock.advance(9_999);
+    assert.equal(await ask('another'), null, 'nobody waits for a server that is away');
+    assert.equal(endpoint.asked.length, 1);
+    clock.advance(1);
+    const again = ask();
+    while (endpoint.asked.length < 2) await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(5_000);
+    assert.equal(await again, null);
+  });
+
+  const refusals: readonly [string, number, string, RegExp][] = [
+    ['a refusal', 400, '{"error":"invalid_grant"}', /400: "invalid_grant"/],
+    ['a refusal of the client', 401, '', /401: "no error code"/],
+    ['a server error', 503, 'down', /503/],
+    ['a redirect', 302, '', /redirect/],
+    ['an answer without a token', 200, '{}', /no access token that is a JWT/],
+    ['an opaque token', 200, '{"access_token":"opaque"}', /no access token that is a JWT/],
+    ['no JSON', 200, '<html>', /no access token that is a JWT/],
+    ['a flood', 200, 'x'.repeat(200_000), /more than 131072 bytes/],
+  ];
+  for (const [name, status, body, reason] of refusals) {
+    it(`leaves the cookie out on ${name}, and logs it without a secret`, async (test) => {
+      const endpoint = await startEndpoint(test, (_, response) => {
+        response.writeHead(status, { location: '/elsewhere' }).end(body);
+      });
+      const { ask, log } = makeSource(endpoint.url, bySession, systemClock);
+      assert.equal(await ask(), null);
+      assert.equal(await ask(), null);
+      assert.equal(endpoint.asked.length, 1, 'what failed is not asked again at once');
+      assert.equal(log.length, 1, 'nor logged again');
+      assert.match(String(log[0]?.fields?.['reason']), reason);
+      const said = JSON.stringify(log);
+      assert.ok(!said.includes(CLIENT_SECRET) && !said.includes(SESSION));
+    });
+  }
+
+  it('asks at most 100 questions at a time', async (test) => {
+    const release = deferred();
+    const endpoint = await startEndpoint(test, async (asked, response) => {
+      await release.promise;
+      await grant(systemClock)(asked, response);
+    });
+    const { ask, log } = makeSource(endpoint.url, bySession, systemClock);
+    const questions = Array.from({ length: 101 }, (_, index) => ask(`session ${index}`));
+    assert.equal(await questions[100], null);
+    assert.match(String(log[0]?.fields?.['reason']), /100 questions are under way/);
+    release.resolve();
+    const answers = await Promise.all(questions.slice(0, 100));
+    assert.ok(answers.every((answer) => answer !== null));
+  });
+
+  it('does not make those wait whose subject another was refused for', async (test) => {
+    const endpoint = await startEndpoint(test, async (asked, response) => {
+      if (asked.form.get('subject_token') === 'bad') response.writeHead(400).end('{}');
+      else await grant(systemClock)(asked, response);
+    });
+    const { ask } = makeSource(endpoint.url, bySession, systemClock);
+    assert.equal(await ask('bad'), null);
+    assert.ok(await ask('good'));
+  });
+});

@@ -1,0 +1,333 @@
+import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
+import type { RequestListener } from 'node:http';
+import { describe, it, type TestContext } from 'node:test';
+import fc from 'fast-check';
+import { compileGrants, grantValue } from '../../../src/discovery/grant-template.ts';
+import { createTokenMint } from '../../../src/discovery/token-mint.ts';
+import type { TokenMintConfig } from '../../../src/config/config.ts';
+import { defaultTokenMint } from '../../../src/config/defaults.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { compileMatcher, matches } from '../../../src/hub/matcher.ts';
+import { hubBase, parseTopic } from '../../../src/hub/topic.ts';
+import { Secret } from '../../../src/kernel/secret.ts';
+import { expandPlaceholders } from '../../../src/site/placeholders.ts';
+import { TestClock } from '../../support/test-clock.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+import {
+  claimsOf,
+  COOKIE,
+  cookieHeader,
+  cookies,
+  fields,
+  HUB,
+  ISSUER,
+  type Site,
+  startSite,
+  SUBSCRIBER_KEY,
+} from './site.ts';
+
+const PATTERN = 'https://example.com/users/{http.response.header.X-User-Id}/*';
+const HOUR = 3_600_000;
+
+/** The app names its user in a header of its answers. */
+const app: RequestListener = (request, response) => {
+  const query = new URL(request.url ?? '/', 'http://app').searchParams;
+  const user = query.get('user');
+  if (user !== null) response.setHeader('X-User-Id', user);
+  if (query.has('token')) response.setHeader('Hub-Access-Token', query.get('token') ?? '');
+  if (request.headers['if-none-match'] !== undefined) response.statusCode = 304;
+  else response.statusCode = Number(query.get('status') ?? '200');
+  response.setHeader('ETag', '"1"');
+  response.end();
+};
+
+const mintSite = (test: TestContext, lines = ''): Promise<Site> =>
+  startSite(test, app, {
+    site: `discovery {
+		token mint {
+			issuer ${ISSUER}
+			key "${SUBSCRIBER_KEY}"
+			subscribe_urlpattern ${PATTERN}
+			payload \`{"user": "{http.response.header.X-User-Id}"}\`
+			${lines}
+		}
+	}`,
+  });
+
+describe('discovery: token mint (hubfile §3)', () => {
+  it('mints a token that the hub accepts, for exactly the user that the app names', async (test) => {
+    const site = await mintSite(test);
+    const answer = await site.get('/?user=42');
+    const token = cookies(answer).get(COOKIE)?.get('value') ?? assert.fail('no cookie');
+    const { iss, aud, iat, exp, jti, authorization_details: details } = claimsOf(token);
+    assert.equal(iss, ISSUER);
+    assert.equal(aud, site.hub);
+    assert.equal(Number(exp) - Number(iat), 900);
+    assert.match(String(jti), /^urn:uuid:/);
+    assert.deepEqual(details, [
+      {
+        type: 'urn:hub:authorization-detail',
+        actions: ['subscribe'],
+        topics: [{ match: 'https://example.com/users/42/*', match_type: 'urlpattern' }],
+        payload: { user: '42' },
+      },
+    ]);
+    assert.equal(answer.headers['cache-control'], 'private');
+
+    const stream = await site.stream('match=*', { headers: [cookieHeader(answer)] });
+    await site.publish({ topic: 'https://example.com/users/41/a', private: 'on', id: 'other' });
+    await site.publish({ topic: 'https://example.com/users/42/a', private: 'on', id: 'mine' });
+    assert.deepEqual(await stream.untilId('mine'), ['mine']);
+  });
+
+  it('withholds the token when a placeholder is empty', async (test) => {
+    const site = await mintSite(test);
+    assert.deepEqual(fields(await site.get('/'), 'set-cookie'), []);
+    assert.equal((await site.get('/')).headers['cache-control'], undefined);
+  });
+
+  it('mints on documents and fetches below 400 only (Fetch Metadata §2.1)', async (test) => {
+    const site = await mintSite(test);
+    const mints = async (destination: string | null, status = 200): Promise<boolean> => {
+      const headers = destination === null ? [] : [['Sec-Fetch-Dest', destination] as const];
+      const answer = await site.get(`/?user=1&status=${status}`, { headers });
+      return cookies(answer).has(COOKIE);
+    };
+    for (const destination of [null, 'document', 'iframe', 'empty', 'Document']) {
+      assert.equal(await mints(destination), true, String(destination));
+    }
+    for (const destination of ['image', 'script', 'style', 'font', 'worker', '']) {
+      assert.equal(await mints(destination), false, destination);
+    }
+    assert.equal(await mints(null, 302), true);
+    assert.equal(await mints(null, 400), false);
+    assert.equal(await mints(null, 500), false);
+  });
+
+  it('yields to the app’s own header, even to an empty one', async (test) => {
+    const site = await mintSite(test);
+    const own = await site.token();
+    const answer = await site.get(`/?user=1&token=${own}`);
+    assert.equal(cookies(answer).get(COOKIE)?.get('value'), own);
+    const logout = await site.get('/?user=1&token=');
+    assert.equal(cookies(logout).get(COOKIE)?.get('max-age'), '0');
+  });
+
+  it('has the app answer in full, since a 304 could not renew the cookie', async (test) => {
+    const site = await mintSite(test);
+    const conditional = { headers: [['If-None-Match', '"1"']] } as const;
+    const page = await site.get('/?user=1', conditional);
+    assert.equal(page.status, 200);
+    assert.ok(cookies(page).has(COOKIE));
+    const image = { headers: [...conditional.headers, ['Sec-Fetch-Dest', 'image'] as const] };
+    assert.equal((await site.get('/?user=1', image)).status, 304);
+  });
+
+  it('varies by the request fields that decide, where a cache may keep what has no token', async (test) => {
+    const site = await startSite(test, app, {
+      site: `discovery {
+		token mint {
+			issuer ${ISSUER}
+			key "${SUBSCRIBER_KEY}"
+			subscribe https://example.com/{cookie.session}/{header.X-Tenant} https://example.com/{path.0}
+		}
+	}`,
+    });
+    assert.deepEqual(fields(await site.get('/a'), 'vary'), ['Cookie, X-Tenant']);
+    const due = await site.get('/a', {
+      headers: [
+        ['Cookie', 'session=1'],
+        ['X-Tenant', 't'],
+      ],
+    });
+    assert.ok(cookies(due).has(COOKIE));
+    assert.deepEqual(fields(due, 'vary'), []);
+  });
+
+  it('serves a sibling site, with the audience of its hub', async (test) => {
+    const site = await startSite(test, app, {
+      hubfile: `http://hub.example.com:{port} {${HUB}
+		anonymous
+	}
+}
+http://app.example.com:{port} {
+	discovery {
+		hub hub.example.com
+		cookie {
+			domain example.com
+		}
+		token mint {
+			issuer ${ISSUER}
+			key "${SUBSCRIBER_KEY}"
+			subscribe_urlpattern ${PATTERN}
+		}
+	}
+	reverse_proxy localhost:{app}
+}
+`,
+    });
+    const { port } = new URL(site.origin);
+    const answer = await site.get('/?user=1', { headers: [['Host', `app.example.com:${port}`]] });
+    const token = cookies(answer).get(COOKIE)?.get('value') ?? assert.fail('no cookie');
+    assert.equal(claimsOf(token)['aud'], `http://hub.example.com:${port}/.well-known/hub`);
+  });
+
+  for (const [algorithm, keys] of [
+    ['RS256', generateKeyPairSync('rsa', { modulusLength: 2048 })],
+    ['ES256', generateKeyPairSync('ec', { namedCurve: 'P-256' })],
+    ['EdDSA', generateKeyPairSync('ed25519')],
+  ] as const) {
+    it(`mints with a private key: ${algorithm}`, async (test) => {
+      const pem = (key: typeof keys.publicKey, type: 'spki' | 'pkcs8') =>
+        String(key.export({ format: 'pem', type }));
+      const site = await startSite(test, app, {
+        hubfile: `http://localhost:{port} {
+	hub {
+		issuer ${ISSUER} {
+			publisher {
+				jwt "a publisher key of more than 32 bytes, for tests"
+			}
+			subscriber {
+				jwt "${pem(keys.publicKey, 'spki')}" ${algorithm}
+			}
+		}
+		cookie_name ${COOKIE}
+		transport memory
+	}
+	discovery {
+		token mint {
+			issuer ${ISSUER}
+			key "${pem(keys.privateKey, 'pkcs8')}"
+			alg ${algorithm}
+			kid one
+			subscribe https://example.com/{http.response.header.X-User-Id}
+		}
+	}
+	reverse_proxy localhost:{app}
+}
+`,
+      });
+      const answer = await site.get('/?user=1');
+      const stream = await site.stream('match=*', { headers: [cookieHeader(answer)] });
+      assert.equal(stream.status, 200);
+    });
+  }
+});
+
+describe('discovery: tokens are reused until half of their life is over', () => {
+  const config: TokenMintConfig = {
+    ...defaultTokenMint,
+    issuer: ISSUER,
+    key: new Secret(SUBSCRIBER_KEY),
+    ttlMs: HOUR,
+    subscribe: ['https://example.com/{http.response.header.X-User-Id}'],
+  };
+  const source = (clock: TestClock) =>
+    createTokenMint(config, {
+      audience: ({ host }) => `https://${host}/`,
+      detailType: 'd',
+      expand: expandPlaceholders,
+      clock,
+    });
+  const user = (id: string): HeaderList => HeaderList.of({ 'X-User-Id': id });
+
+  it('signs once per user and half-life', async () => {
+    const clock = new TestClock();
+    const mint = source(clock);
+    const at = (id: string, host = 'a') => mint.tokenFor(fakeExchange({ host }), user(id));
+    const [first, same] = await Promise.all([at('1'), at('1')]);
+    assert.equal(first, same);
+    assert.notEqual(await at('2'), first);
+    assert.notEqual(await at('1', 'b'), first, 'another audience');
+    clock.advance(HOUR / 2 - 1);
+    assert.equal(await at('1'), first);
+    clock.advance(1);
+    const second = await at('1');
+    assert.notEqual(second, first);
+    assert.equal(await at('1'), second);
+  });
+
+  it('remembers 10,000 tokens and forgets the least recently used', async () => {
+    const clock = new TestClock();
+    const mint = source(clock);
+    const at = (id: string) => mint.tokenFor(fakeExchange({}), user(id));
+    const [first, second] = [await at('first'), await at('second')];
+    for (let id = 0; id < 9_998; id += 1) await at(String(id));
+    assert.equal(await at('first'), first);
+    await at('one more');
+    assert.equal(await at('first'), first);
+    assert.notEqual(await at('second'), second);
+  });
+});
+
+describe('discovery: placeholders cannot widen a grant', () => {
+  const base = hubBase(null, '/.well-known/hub');
+
+  it('encodes all but A–Z a–z 0–9 - . _ ~', () => {
+    assert.equal(grantValue('Az09-._~'), 'Az09-._~');
+    assert.equal(
+      grantValue("a*b(c):d/e?f{g}h'i!j%2e"),
+      'a%2Ab%28c%29%3Ad%2Fe%3Ff%7Bg%7Dh%27i%21j%252e',
+    );
+    assert.equal(grantValue('é😀'), '%C3%A9%F0%9F%98%80');
+    assert.equal(grantValue('\ud800'), '%EF%BF%BD');
+  });
+
+  it('withholds for nothing, dots that URL parsing folds, control characters and floods', () => {
+    for (const value of ['', '.', '..', 'a\n', '\0', 'a\x7f', '\x85', 'x'.repeat(1025)]) {
+      assert.equal(grantValue(value), null, JSON.stringify(value));
+    }
+    assert.equal(grantValue('...'), '...');
+    assert.equal(grantValue('x'.repeat(1024)), 'x'.repeat(1024));
+  });
+
+  it('grants one user’s namespace only, whatever the user is called', () => {
+    const others = ['alice', 'bob', 'x', '*', '.', 'a/b'];
+    const hostile = fc.oneof(
+      fc.string({ maxLength: 20 }),
+      fc.string({ unit: fc.constantFrom(...'.*/(){}:?+\\|%2eEaA#@;&='.split('')), maxLength: 12 }),
+      fc.constantFrom('..', '%2e%2e', '*', ':id', '(.*)', '{*}?', 'a/../bob', '\\', '.%2e/bob'),
+    );
+    fc.assert(
+      fc.property(hostile, fc.constantFrom(...others), (value, other) => {
+        const encoded = grantValue(value);
+        if (encoded === null || value === other) return;
+        const match = `https://example.com/users/${encoded}/*`;
+        const matcher = compileMatcher({ match, matchType: 'urlpattern' }, base, null);
+        const topic = `https://example.com/users/${grantValue(other) ?? 'none'}/secret`;
+        assert.equal(matches(matcher, parseTopic(topic, base)), false, `${value} read ${topic}`);
+        for (const outside of ['https://example.com/', 'https://example.com/users/', 'x']) {
+          assert.equal(matches(matcher, parseTopic(outside, base)), false, outside);
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('fills a payload as data: no value can add a member', () => {
+    const fill = compileGrants({
+      ...defaultTokenMint,
+      payload: '{"user": "{a}", "list": ["{a}", 1, null], "n": {"deep": "x{a}y"}}',
+    });
+    const hostile = '", "admin": true, "x": "*/..';
+    const grants = fill((template, encode) => template.replaceAll('{a}', () => encode(hostile)));
+    assert.deepEqual(grants?.payload, {
+      user: hostile,
+      list: [hostile, 1, null],
+      n: { deep: `x${hostile}y` },
+    });
+    assert.equal(
+      fill((template, encode) => template.replaceAll('{a}', () => encode(''))),
+      null,
+    );
+  });
+
+  it('refuses a payload that is no JSON, or nested beyond measure', () => {
+    for (const payload of ['{', '{"a": {x}}', `${'['.repeat(40)}${']'.repeat(40)}`]) {
+      assert.throws(() => compileGrants({ ...defaultTokenMint, payload }), {
+        code: 'invalid-payload',
+      });
+    }
+  });
+});

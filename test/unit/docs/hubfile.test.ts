@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { ConfigError } from '../../../src/config/problem.ts';
+import { diskIo } from '../../../src/hubfile/disk.ts';
+import { formatHubfile } from '../../../src/hubfile/format.ts';
+import type { Language } from '../../../src/hubfile/load.ts';
+import { directives } from '../../../src/hubfile/directives/table.ts';
+import { loadConfig } from '../../../src/load-config.ts';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+const page = readFileSync(join(root, 'docs/hubfile.md'), 'utf8');
+const blocks = [...page.matchAll(/```(hubfile|yaml)\n([^`]*(?:`[^`]+`[^`]*)*?)```/g)].map(
+  ({ 1: language = '', 2: text = '', index }) => ({
+    // One of the two words of the pattern.
+    language: language as Language,
+    text,
+    line: page.slice(0, index).split('\n').length + 1,
+  }),
+);
+const env = {
+  HUB_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
+  HUB_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
+};
+
+describe('docs/hubfile.md', () => {
+  for (const { language, text, line } of blocks) {
+    it(`the ${language} example in line ${line} is valid, and formatted`, () => {
+      const io = { ...diskIo(env), read: () => Buffer.from(text) };
+      try {
+        const { warnings } = loadConfig('example', io, language);
+        const expected = ['empty-import', 'local-certificate'];
+        const others = warnings.filter(({ code }) => !expected.includes(code));
+        assert.deepEqual(others, []);
+      } catch (error) {
+        assert.ok(!(error instanceof ConfigError), String(error));
+        throw error;
+      }
+      if (language === 'hubfile') assert.equal(formatHubfile(text), text);
+    });
+  }
+
+  it('has an example of every directive', () => {
+    const examples = blocks.map(({ text }) => text).join('\n');
+    for (const name of Object.keys(directives)) {
+      assert.match(examples, new RegExp(`^\\t+${name}\\b`, 'm'), name);
+    }
+  });
+});

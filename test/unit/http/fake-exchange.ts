@@ -1,0 +1,39 @@
+import { Readable, Writable } from 'node:stream';
+import type { Exchange } from '../../../src/http/exchange.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+
+/** An exchange without a connection, for what only reads the request. */
+export function fakeExchange(fields: Partial<Exchange>): Exchange {
+  const target = fields.target ?? fields.originalTarget ?? '/';
+  return {
+    id: 'r1',
+    log: silentLogger,
+    scheme: 'http',
+    httpVersion: '1.1',
+    method: 'GET',
+    host: 'localhost',
+    originalTarget: target,
+    target,
+    headers: new HeaderList(),
+    remoteAddress: '127.0.0.1',
+    remotePort: 1,
+    clientAddress: fields.remoteAddress ?? '127.0.0.1',
+    body: Readable.from([]),
+    hasBody: false,
+    trailers: () => new HeaderList(),
+    signal: new AbortController().signal,
+    variables: new Map(),
+    upgrade: null,
+    takeOver: () => {},
+    begun: false,
+    status: 0,
+    onHead: () => {},
+    withhold: () => {},
+    inform: () => {},
+    begin: () => new Writable({ write: (_chunk, _encoding, done) => done() }),
+    end: (body) => body.end(),
+    abort: () => {},
+    ...fields,
+  };
+}

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { addressSet, clientAddress, dropForwardedFields } from '../../../src/http/forwarded.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+
+describe('a set of addresses', () => {
+  const set = addressSet(['10.0.0.0/8', '203.0.113.7', '2001:db8::/32', 'private_ranges']);
+
+  for (const [address, expected] of [
+    ['10.255.0.1', true],
+    ['11.0.0.1', false],
+    ['203.0.113.7', true],
+    ['203.0.113.8', false],
+    ['2001:db8:1::1', true],
+    ['2001:db9::1', false],
+    ['192.168.1.1', true],
+    ['::1', true],
+    ['::ffff:10.0.0.1', true],
+    ['0x0a.1.2.3', false],
+    ['010.0.0.1', false],
+    ['10.0.0', false],
+    ['', false],
+    ['10.0.0.1, 10.0.0.2', false],
+  ] as const) {
+    it(`${expected ? 'holds' : 'does not hold'} ${address || 'nothing'}`, () => {
+      assert.equal(set(address), expected);
+    });
+  }
+
+  for (const range of [
+    '10.0.0.0/33',
+    'example.com',
+    '10.0.0.0/',
+    '010.0.0.0/8',
+    '::/129',
+    '10.0.0.0/8/8',
+  ]) {
+    it(`refuses ${range}`, () => {
+      assert.throws(() => addressSet([range]), { code: 'invalid-address-range' });
+    });
+  }
+});
+
+describe('the address of the client', () => {
+  const trusted = addressSet(['10.0.0.0/8']);
+  const of = (peer: string, ...values: string[]): string =>
+    clientAddress(peer, HeaderList.of({ 'X-Forwarded-For': values }), trusted, ['x-forwarded-for']);
+
+  it('is the peer when the peer is not trusted', () => {
+    assert.equal(of('203.0.113.1', '198.51.100.1'), '203.0.113.1');
+  });
+  it('is the first from the right that is not trusted', () => {
+    assert.equal(of('10.0.0.1', '1.1.1.1, 198.51.100.1, 10.0.0.2'), '198.51.100.1');
+    assert.equal(of('10.0.0.1', '1.1.1.1', '198.51.100.1'), '198.51.100.1');
+  });
+  it('is the leftmost when all are trusted', () => {
+    assert.equal(of('10.0.0.1', '10.0.0.3, 10.0.0.2'), '10.0.0.3');
+  });
+  it('takes ports and brackets off', () => {
+    assert.equal(of('10.0.0.1', '198.51.100.1:4711'), '198.51.100.1');
+    assert.equal(of('10.0.0.1', '[2001:db8::1]:443'), '2001:db8::1');
+  });
+  it('stops at what is no address', () => {
+    assert.equal(of('10.0.0.1', '1.1.1.1, unknown'), '10.0.0.1');
+    assert.equal(of('10.0.0.1', '1.1.1.1, 0x7f.1, 10.0.0.9'), '10.0.0.9');
+  });
+  it('is the peer without such a field', () => {
+    assert.equal(of('10.0.0.1'), '10.0.0.1');
+  });
+  it('comes from the first field that is there', () => {
+    const headers = HeaderList.of({ 'X-Real': '198.51.100.2', 'X-Forwarded-For': '198.51.100.1' });
+    assert.equal(clientAddress('10.0.0.1', headers, trusted, ['x-none', 'x-real']), '198.51.100.2');
+  });
+});
+
+describe('forwarded fields of others', () => {
+  it('are dropped', () => {
+    const headers = HeaderList.of({
+      Forwarded: 'for=1',
+      'X-Forwarded-Anything': '1',
+      'X-Other': '1',
+    });
+    dropForwardedFields(headers);
+    assert.deepEqual([...headers], [['X-Other', '1']]);
+  });
+});

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { HeaderOperation } from '../../../src/config/config.ts';
+import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
+import { compileOperations } from '../../../src/http/header-operations.ts';
+
+const applied = (
+  fields: Readonly<Record<string, string | readonly string[]>>,
+  ...operations: HeaderOperation[]
+): (readonly [string, string])[] => {
+  const headers = HeaderList.of(fields);
+  compileOperations(operations)(headers, (text) => text.replaceAll('{x}', 'X'));
+  return [...headers];
+};
+
+describe('header operations (hubfile.md §3)', () => {
+  it('set replaces all fields of the name', () => {
+    assert.deepEqual(applied({ A: ['1', '2'] }, { kind: 'set', name: 'a', value: '{x}' }), [
+      ['A', 'X'],
+    ]);
+  });
+  it('add leaves what is there', () => {
+    assert.deepEqual(applied({ A: '1' }, { kind: 'add', name: 'A', value: '2' }), [
+      ['A', '1'],
+      ['A', '2'],
+    ]);
+  });
+  it('default sets only what is absent, each field for itself', () => {
+    assert.deepEqual(
+      applied(
+        { A: '1' },
+        { kind: 'default', name: 'A', value: '2' },
+        { kind: 'default', name: 'B', value: '3' },
+      ),
+      [
+        ['A', '1'],
+        ['B', '3'],
+      ],
+    );
+  });
+  it('delete takes * at either end', () => {
+    const fields = { 'X-A-1': '', 'X-A-2': '', 'Y-A': '', Z: '' };
+    const names = (name: string): string[] =>
+      applied(fields, { kind: 'delete', name }).map(([one]) => one);
+    assert.deepEqual(names('X-A-*'), ['Y-A', 'Z']);
+    assert.deepEqual(names('*-A'), ['X-A-1', 'X-A-2', 'Z']);
+    assert.deepEqual(names('*-A*'), ['Z']);
+    assert.deepEqual(names('z'), ['X-A-1', 'X-A-2', 'Y-A']);
+  });
+  it('replace takes groups, in linear time', () => {
+    const replace: HeaderOperation = {
+      kind: 'replace',
+      name: 'A',
+      pattern: '^(a+)+(b)$',
+      replacement: '$2-{x}',
+    };
+    assert.deepEqual(applied({ A: 'aab' }, replace), [['A', 'b-X']]);
+    const long = 'a'.repeat(30_000);
+    assert.deepEqual(applied({ A: long }, replace), [['A', long]]);
+  });
+  it('text beyond ASCII becomes UTF-8, and bytes stay what they were', () => {
+    assert.deepEqual(applied({}, { kind: 'set', name: 'A', value: 'ë' }), [['A', utf8Field('ë')]]);
+    assert.deepEqual(
+      applied(
+        { A: utf8Field('ëx') },
+        { kind: 'replace', name: 'A', pattern: 'x', replacement: 'y' },
+      ),
+      [['A', utf8Field('ëy')]],
+    );
+  });
+  it('no value can bring in a second field or message (RFC 9110 §5.5)', () => {
+    const [field] = applied({}, { kind: 'set', name: 'A', value: 'a\r\nB: 1\0' });
+    assert.deepEqual(field, ['A', 'a  B: 1 ']);
+  });
+  it('fields that frame the message stay, also under a wildcard', () => {
+    assert.deepEqual(
+      applied(
+        { 'Content-Length': '1' },
+        { kind: 'delete', name: 'Content-*' },
+        { kind: 'set', name: 'content-length', value: '9' },
+      ),
+      [['Content-Length', '1']],
+    );
+  });
+  it('refuses a pattern that is not RE2', () => {
+    const operation = { kind: 'replace', name: 'A', pattern: '(?=a)', replacement: '' } as const;
+    assert.throws(() => compileOperations([operation]), { code: 'invalid-pattern' });
+  });
+});

@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ConnectionCounter } from '../../../src/hub-http/connection-counter.ts';
+import { startHub } from '../../support/hub-server.ts';
+
+describe('limits of open streams', () => {
+  it('counts in all and by client, and a place is given back once', () => {
+    const counter = new ConnectionCounter();
+    const limits = { max: 3, maxPerClient: 2 };
+    const [a1, a2] = [counter.enter('a', limits), counter.enter('a', limits)];
+    assert.ok(a1 && a2);
+    assert.equal(counter.enter('a', limits), undefined);
+    assert.ok(counter.enter('b', limits));
+    assert.equal(counter.enter('c', limits), undefined);
+    a1();
+    a1();
+    assert.ok(counter.enter('c', limits));
+    assert.equal(counter.enter('d', limits), undefined);
+    assert.ok(counter.enter('d', { max: 0, maxPerClient: 0 }), '0 means no limit');
+  });
+
+  it('beyond max_connections the answer is 429 with Retry-After, until one leaves', async (test) => {
+    const hub = await startHub(test, { maxConnections: 1 });
+    const first = await hub.subscribe('match=a');
+    const refused = await hub.get('/.well-known/hub?match=a');
+    assert.equal(refused.status, 429);
+    assert.match(refused.headers['retry-after'] ?? '', /^\d+$/);
+    first.close();
+    for (;;) {
+      const next = await hub.subscribe('match=a');
+      if (next.status === 200) break;
+      next.close();
+    }
+  });
+});

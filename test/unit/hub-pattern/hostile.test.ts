@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { UrlPattern } from '../../../src/hub/pattern/url-pattern.ts';
+import { parseTopic } from '../../../src/hub/topic.ts';
+
+const BASE = 'https://hub.example/.well-known/hub';
+/** Only catches a hang: the engines that backtrack take minutes to hours here. */
+const BOUND_MS = 2000;
+
+function finishes(pattern: string, topic: string): boolean | 'refused' {
+  const started = performance.now();
+  const verdict = verdictOf(pattern, topic);
+  assert.ok(performance.now() - started < BOUND_MS, `took ${performance.now() - started} ms`);
+  return verdict;
+}
+
+function verdictOf(pattern: string, topic: string): boolean | 'refused' {
+  try {
+    const { url } = parseTopic(topic, BASE);
+    return url !== null && new UrlPattern(pattern, BASE).test(url);
+  } catch {
+    return 'refused';
+  }
+}
+
+const a = (count: number): string => 'a'.repeat(count);
+
+describe('hostile URL Patterns (G-452, G-453)', () => {
+  for (const [pattern, topic, expected] of [
+    ['/((?:a+)+)b', `/${a(4000)}`, false],
+    ['/((?:a+)+)b', `/${a(4000)}b`, true],
+    ['/{a*}*b', `/${a(4000)}`, false],
+    ['/*a*a*a*a*a*b', `/${a(4000)}`, false],
+    ['/*a*a*a*a*a*b', `/${a(4000)}b`, true],
+    ['/:a-:b-:c-:d-:e!', `/${'-'.repeat(4000)}`, false],
+    ['https://**.example.com/', `https://${a(60)}.${a(60)}.${a(60)}/`, false],
+    ['/((?:a|aa|aaa)*)b', `/${a(4000)}`, false],
+    ['/((?:a?){100}a{100})', `/${a(100)}`, true],
+    ['/((?:(?:(?:a*)*)*)*)b', `/${a(4000)}`, false],
+  ] as const) {
+    it(`${pattern} on ${topic.length} characters is ${expected}, at once`, () => {
+      assert.equal(finishes(pattern, topic), expected);
+    });
+  }
+  it('stops looking, and does not match, where even linear time would be long', () => {
+    const pattern = `/${'*a'.repeat(190)}b`;
+    assert.equal(finishes(pattern, `/${a(4000)}b`), false);
+  });
+  for (const [name, pattern] of [
+    ['optional names', `${Array.from({ length: 190 }, (_, i) => `:n${i}?`).join('')}b://x/`],
+    ['wildcards', `${'*?'.repeat(190)}b://x/`],
+    ['groups', `${'(a*)?'.repeat(190)}b://x/`],
+    ['one group', `((?:${'(?:.*)?'.repeat(500)})b)://x/`],
+  ] as const) {
+    it(`a protocol of ${name} does not even run the library's expressions`, () => {
+      assert.notEqual(finishes(pattern, 'https://example.com/'), true);
+    });
+  }
+  for (const [name, pattern] of [
+    ['braces', '{'.repeat(4096)],
+    ['parentheses', '('.repeat(4096)],
+    ['nested groups', `/(${'(?:'.repeat(1000)}a${')'.repeat(1000)})`],
+    ['classes', `/(${'[a-z]'.repeat(800)})`],
+    ['nested classes', `/(${'['.repeat(1300)}a${']'.repeat(1300)})`],
+    ['wildcards', `/${'*'.repeat(4095)}`],
+    ['wildcard segments', `/${'/*'.repeat(2000)}`],
+    ['colons', ':'.repeat(4096)],
+    ['backslashes', '\\'.repeat(4095)],
+    ['repeats', `/(${'a{1000}'.repeat(500)})`],
+  ] as const) {
+    it(`4 KiB of ${name} are compiled or refused, at once`, () => {
+      finishes(pattern, `/${a(4000)}`);
+    });
+  }
+});

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { streamLifetime } from '../../../src/hub/deadline.ts';
+
+const base = {
+  now: 1_000_000,
+  expiresAtMs: null,
+  writeTimeoutMs: 0,
+  dispatchTimeoutMs: 5000,
+  random: 0,
+};
+
+describe('lifetime of a stream', () => {
+  it('B-171: is between 80 % and 100 % of the write timeout, less the dispatch timeout', () => {
+    assert.equal(streamLifetime({ ...base, writeTimeoutMs: 600_000, random: 0 }), 475_000);
+    assert.equal(streamLifetime({ ...base, writeTimeoutMs: 600_000, random: 1 }), 595_000);
+  });
+
+  it('B-172: follows the token when that expires sooner', () => {
+    const expiresAtMs = base.now + 100_000;
+    assert.equal(
+      streamLifetime({ ...base, writeTimeoutMs: 600_000, expiresAtMs, random: 0.5 }),
+      85_000,
+    );
+  });
+
+  it('B-173: does not subtract what would end the stream at once', () => {
+    assert.equal(streamLifetime({ ...base, expiresAtMs: base.now + 4000, random: 0.5 }), 3600);
+  });
+
+  it('B-174: is without end when neither limits it', () => {
+    assert.equal(streamLifetime(base), null);
+  });
+
+  it('B-172 B-177: never passes exp, whatever the chance', () => {
+    const ms = fc.integer({ min: 0, max: 10_000_000 });
+    fc.assert(
+      fc.property(
+        ms,
+        ms,
+        ms,
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        (life, write, dispatch, random) => {
+          const lifetime = streamLifetime({
+            now: base.now,
+            expiresAtMs: base.now + life,
+            writeTimeoutMs: write,
+            dispatchTimeoutMs: dispatch,
+            random,
+          });
+          assert.ok(lifetime !== null && lifetime >= 0 && lifetime <= life);
+        },
+      ),
+      { seed: 1 },
+    );
+  });
+});

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
+import { encodeEvent } from '../../../src/hub/event-stream.ts';
+import type { Update } from '../../../src/hub/update.ts';
+
+const plain: Update = {
+  id: 'b',
+  topics: ['t'],
+  data: 'Hello World',
+  private: false,
+  type: null,
+  retry: null,
+};
+
+describe('encoding an update as a server-sent event', () => {
+  it('B-164: writes a minimal update as id and data', () => {
+    assert.equal(encodeEvent(plain).toString(), 'id: b\ndata: Hello World\n\n');
+  });
+
+  it('B-160 A-61: writes event, retry, id and one data line for each line', () => {
+    const event = encodeEvent({
+      ...plain,
+      id: 'custom-id',
+      type: 'type',
+      retry: '5',
+      data: 'several\nlines\rwith\r\neol',
+    });
+    assert.equal(
+      event.toString(),
+      'event: type\nretry: 5\nid: custom-id\ndata: several\ndata: lines\ndata: with\ndata: eol\n\n',
+    );
+  });
+
+  it('A-58 A-59: writes one empty data line for no data', () => {
+    assert.equal(encodeEvent({ ...plain, data: '' }).toString(), 'id: b\ndata: \n\n');
+  });
+
+  it('A-62: keeps a final line end as an empty line', () => {
+    assert.equal(encodeEvent({ ...plain, data: 'x\n' }).toString(), 'id: b\ndata: x\ndata: \n\n');
+  });
+
+  it('A-63 A-64 A-66: any data comes back through an independent parser, and only as data', () => {
+    const text = fc.string({
+      unit: fc.oneof(
+        fc.constantFrom('\n', '\r', ':', ' ', '\0', 'id: x', 'event:'),
+        fc.string({ unit: 'grapheme' }),
+      ),
+    });
+    fc.assert(
+      fc.property(text, (data) => {
+        const events = parse(encodeEvent({ ...plain, data }).toString());
+        assert.deepEqual(events, [
+          { id: 'b', event: undefined, data: data.replace(/\r\n?/g, '\n') },
+        ]);
+      }),
+      { seed: 1, numRuns: 2000 },
+    );
+  });
+});
+
+function parse(stream: string): EventSourceMessage[] {
+  const events: EventSourceMessage[] = [];
+  createParser({ onEvent: (event) => events.push(event) }).feed(stream);
+  return events;
+}

@@ -1,0 +1,424 @@
+import assert from 'node:assert/strict';
+import { setImmediate as turn } from 'node:timers/promises';
+import { describe, it, type TestContext } from 'node:test';
+import { NO_GRANTS, type Grants } from '../../../src/hub/grants.ts';
+import { Hub, type SubscribeOptions } from '../../../src/hub/hub.ts';
+import { compileMatcher } from '../../../src/hub/matcher.ts';
+import { profiles } from '../../../src/hub/profile.ts';
+import type { EventSink } from '../../../src/hub/subscriber.ts';
+import type { Transport } from '../../../src/hub/transport.ts';
+import type { Update } from '../../../src/hub/update.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { createMemoryTransport } from '../../../src/transports/memory.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+const base = 'https://hub.invalid/.well-known/hub';
+
+describe('hub: delivery', () => {
+  it('delivers to those whose matchers select, once each, in order', async (test) => {
+    const { hub, connect } = setUp(test);
+    const both = await connect({ matchers: matchers('a', 'b') });
+    const other = await connect({ matchers: matchers('c') });
+    await hub.publish(update('1', { topics: ['a', 'b'] }));
+    await hub.publish(update('2', { topics: ['b'] }));
+    await turn();
+    assert.deepEqual(both.ids(), ['1', '2']);
+    assert.deepEqual(other.ids(), []);
+  });
+
+  it('writes what one turn brings in one piece', async (test) => {
+    const { hub, connect } = setUp(test);
+    const one = await connect({});
+    await Promise.all(['1', '2', '3'].map((id) => hub.publish(update(id))));
+    await turn();
+    assert.equal(one.writes.length, 1);
+    assert.deepEqual(one.ids(), ['1', '2', '3']);
+  });
+
+  it('D-329 D-332 D-338: keeps private updates from those without a grant', async (test) => {
+    const { hub, connect } = setUp(test);
+    const granted = await connect({ grants: readGrant('secret') });
+    const anonymous = await connect({});
+    await hub.publish(update('1', { topics: ['secret'], private: true }));
+    await hub.publish(update('2', { topics: ['secret'] }));
+    await turn();
+    assert.deepEqual(granted.ids(), ['1', '2']);
+    assert.deepEqual(anonymous.ids(), ['2']);
+  });
+
+  it('D-333 D-334: a grant on one topic and a matcher on another suffice', async (test) => {
+    const { hub, connect } = setUp(test);
+    const crossed = await connect({
+      matchers: matchers('canonical'),
+      grants: readGrant('alternate'),
+    });
+    await hub.publish(update('1', { topics: ['canonical', 'alternate'], private: true }));
+    await turn();
+    assert.deepEqual(crossed.ids(), ['1']);
+  });
+
+  it('B-167 L38: ends a slow subscriber cleanly with what fits, and nobody else', async (test) => {
+    const { hub, connect } = setUp(test);
+    const slow = await connect({ maxBufferBytes: 100 }, { blocked: true });
+    const quick = await connect({});
+    for (let id = 0; id < 20; id += 1) await hub.publish(update(String(id)));
+    await turn();
+    assert.ok(slow.ended);
+    assert.ok(slow.ids().length > 0 && slow.ids().length < 20);
+    assert.equal(quick.ids().length, 20);
+  });
+
+  it('B-166: waits once for a client that is behind, however much comes', async (test) => {
+    const { hub, connect } = setUp(test);
+    const behind = await connect({}, { blocked: true });
+    for (let id = 0; id < 20; id += 1) {
+      await hub.publish(update(String(id)));
+      await turn();
+    }
+    assert.equal(behind.drainsAsked, 1);
+    behind.unblock();
+    assert.equal(behind.ids().length, 20);
+  });
+
+  it('B-166: breaks off a client that takes nothing for longer than dispatch_timeout', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const stuck = await connect({ dispatchTimeoutMs: 1000 }, { blocked: true });
+    await hub.publish(update('1'));
+    await turn();
+    clock.advance(900);
+    assert.equal(stuck.destroyed, false);
+    clock.advance(300);
+    assert.ok(stuck.destroyed);
+  });
+
+  it('B-166: keeps a slow client for as long as it takes something', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const slow = await connect({ dispatchTimeoutMs: 1000 }, { blocked: true });
+    await hub.publish(update('1'));
+    await hub.publish(update('2'));
+    await turn();
+    for (let i = 0; i < 3; i += 1) {
+      slow.take(2);
+      clock.advance(1100);
+      assert.equal(slow.destroyed, false);
+    }
+    clock.advance(1100);
+    assert.ok(slow.destroyed);
+  });
+
+  it('takes no subscriber while it drains, so that draining ends', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const one = await connect({});
+    const drained = hub.drain(1000);
+    await assert.rejects(connect({}), { code: 'transport-closed' });
+    clock.advance(1100);
+    await drained;
+    assert.ok(one.ended);
+  });
+
+  it('K-593: ends all streams when it closes', async (test) => {
+    const { hub, connect } = setUp(test);
+    const one = await connect({});
+    hub.close();
+    assert.ok(one.ended);
+    await assert.rejects(connect({}), { code: 'transport-closed' });
+  });
+});
+
+describe('hub: replay', () => {
+  it('B-181 B-193: replays after the cursor, then goes on live without loss or doubling', async (test) => {
+    const { hub, connect } = setUp(test, { size: 10_000 });
+    for (let id = 0; id < 300; id += 1) await hub.publish(update(`u${id}`));
+    const late = await connect({ lastEventId: 'u9' });
+    for (let id = 300; id < 400; id += 1) {
+      await hub.publish(update(`u${id}`));
+      if (id % 10 === 0) await turn();
+    }
+    await settle(() => late.ids().length >= 390);
+    assert.deepEqual(
+      late.ids(),
+      Array.from({ length: 390 }, (_, index) => `u${index + 10}`),
+    );
+    assert.equal(late.cursor, 'u9');
+  });
+
+  it('B-184 B-185 B-186: tells where the replay began, and replays nothing for what it does not know', async (test) => {
+    const { hub, connect } = setUp(test);
+    await hub.publish(update('known'));
+    assert.equal((await connect({ lastEventId: null })).cursor, null);
+    assert.equal((await connect({ lastEventId: '' })).cursor, 'earliest');
+    const unknown = await connect({ lastEventId: 'gone' });
+    assert.equal(unknown.cursor, 'earliest');
+    await hub.publish(update('next'));
+    await turn();
+    assert.deepEqual(unknown.ids(), ['next']);
+  });
+
+  it('B-187: replays the whole history from earliest', async (test) => {
+    const { hub, connect } = setUp(test);
+    await hub.publish(update('1'));
+    await hub.publish(update('2'));
+    const all = await connect({ lastEventId: 'earliest' });
+    await settle(() => all.ids().length === 2);
+    assert.deepEqual(all.ids(), ['1', '2']);
+  });
+
+  it('B-189 B-190: a cursor may be an update one cannot read; private ones stay private in replay', async (test) => {
+    const { hub, connect } = setUp(test);
+    await hub.publish(update('hidden', { private: true }));
+    await hub.publish(update('1'));
+    await hub.publish(update('2', { private: true }));
+    const late = await connect({ lastEventId: 'hidden' });
+    await settle(() => late.ids().length >= 1);
+    assert.equal(late.cursor, 'hidden');
+    assert.deepEqual(late.ids(), ['1']);
+  });
+
+  it('waits for a client that does not read, and goes on when it does', async (test) => {
+    const { hub, connect } = setUp(test, { size: 10_000 });
+    for (let id = 0; id < 500; id += 1) await hub.publish(update(`u${id}`));
+    const slow = await connect({ lastEventId: 'earliest' }, { blocked: true });
+    for (let i = 0; i < 10; i += 1) await turn();
+    assert.ok(slow.ids().length < 200, 'back-pressure holds the replay');
+    slow.unblock();
+    await settle(() => slow.ids().length === 500);
+  });
+
+  it('a thousand subscribers that return at once share the readings of the log', async (test) => {
+    const transport = createMemoryTransport({ size: 10_000 });
+    let reads = 0;
+    const counting: Transport = Object.create(transport, {
+      read: {
+        value: (after: number, limit: number) => {
+          reads += 1;
+          return transport.read(after, limit);
+        },
+      },
+      position: { get: () => transport.position },
+      lastEventId: { get: () => transport.lastEventId },
+    });
+    const { hub, connect } = setUp(test, { transport: counting });
+    for (let id = 0; id < 640; id += 1) await hub.publish(update(`u${id}`));
+    const late = await Promise.all(
+      Array.from({ length: 1000 }, () => connect({ lastEventId: 'earliest' })),
+    );
+    await settle(() => late.every((one) => one.ids().length === 640));
+    assert.ok(reads <= 20, `${reads} readings for 10 pages`);
+  });
+});
+
+describe('hub: time', () => {
+  it('B-168 B-169: sends a heartbeat after silence, which an update postpones', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const one = await connect({ heartbeatMs: 1000 });
+    clock.advance(900);
+    await hub.publish(update('1'));
+    await turn();
+    clock.advance(900);
+    assert.deepEqual(one.text(), event('1'));
+    clock.advance(200);
+    assert.deepEqual(one.text(), `${event('1')}:\n`);
+    clock.advance(1100);
+    assert.deepEqual(one.text(), `${event('1')}:\n:\n`);
+  });
+
+  it('B-170: sends none when it is 0', async (test) => {
+    const { connect, clock } = setUp(test);
+    const one = await connect({ heartbeatMs: 0 });
+    clock.advance(1_000_000);
+    assert.equal(one.text(), '');
+  });
+
+  it('B-172 B-175: ends a stream cleanly at its deadline', async (test) => {
+    const { connect, clock } = setUp(test);
+    const one = await connect({ lifetimeMs: 5000 });
+    clock.advance(4900);
+    assert.equal(one.ended, false);
+    clock.advance(200);
+    assert.ok(one.ended);
+    assert.equal(one.destroyed, false);
+  });
+});
+
+describe('hub: presence', () => {
+  it('E-349 E-359 E-360: announces each matcher at connect and at disconnect', async (test) => {
+    const { connect } = setUp(test);
+    const watcher = await connect({ grants: readGrant('*'), announced: false });
+    const one = await connect({ matchers: matchers('a', 'b'), announced: true });
+    one.subscription.end('client');
+    await turn();
+    await turn();
+    const records = watcher.data().map((text) => JSON.parse(text));
+    assert.deepEqual(
+      records.map(({ match, active }) => [match, active]),
+      [
+        ['a', true],
+        ['b', true],
+        ['a', false],
+        ['b', false],
+      ],
+    );
+    assert.equal(new Set(records.map(({ subscriber }) => subscriber)).size, 1);
+  });
+
+  it('E-352: encodes matcher and subscriber once, all but unreserved characters', async (test) => {
+    const { hub, connect } = setUp(test);
+    await connect({ matchers: matchers("https://example.com/:id a%!'()*"), announced: true });
+    const [record] = hub.subscriptions();
+    assert.match(
+      record?.id ?? '',
+      /^\/\.well-known\/hub\/subscriptions\/exact\/https%3A%2F%2Fexample\.com%2F%3Aid%20a%25%21%27%28%29%2A\/urn%3Auuid%3A[0-9a-f-]{36}$/,
+    );
+  });
+
+  it('reload: ends exactly the streams that are no longer vouched for', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const kept = await connect({ vouchedBy: 'issuer A' });
+    const gone = await connect({ vouchedBy: 'issuer B' });
+    assert.equal(
+      hub.reauthorise(({ vouchedBy }) => vouchedBy === 'issuer A', 1000),
+      1,
+    );
+    clock.advance(1100);
+    assert.equal(kept.ended, false);
+    assert.ok(gone.ended);
+  });
+});
+
+interface Connected {
+  readonly subscription: Awaited<ReturnType<Hub['subscribe']>>;
+  readonly cursor: string | null;
+  readonly writes: Buffer[];
+  readonly ended: boolean;
+  readonly destroyed: boolean;
+  readonly drainsAsked: number;
+  text(): string;
+  ids(): string[];
+  data(): string[];
+  unblock(): void;
+  /** The connection takes some bytes and remains blocked. */
+  take(bytes: number): void;
+}
+
+function setUp(
+  test: TestContext,
+  options: { size?: number; transport?: Transport } = {},
+): {
+  hub: Hub;
+  clock: TestClock;
+  connect(options: Partial<SubscribeOptions>, sink?: { blocked?: boolean }): Promise<Connected>;
+} {
+  const clock = new TestClock();
+  const transport = options.transport ?? createMemoryTransport({ size: options.size ?? 1000 });
+  const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
+  const hub = new Hub({ transport, names, clock, log: silentLogger });
+  test.after(() => hub.close());
+  return {
+    hub,
+    clock,
+    async connect(overrides, { blocked = false } = {}) {
+      const subscription = await hub.subscribe({
+        matchers: matchers('*'),
+        grants: NO_GRANTS,
+        vouchedBy: null,
+        tokenId: null,
+        session: null,
+        lastEventId: null,
+        heartbeatMs: 0,
+        lifetimeMs: null,
+        dispatchTimeoutMs: 5000,
+        maxBufferBytes: 1024 * 1024,
+        announced: false,
+        ...overrides,
+      });
+      const sink = new RecordingSink(blocked);
+      subscription.open(sink);
+      const text = (): string => Buffer.concat(sink.writes).toString();
+      return {
+        subscription,
+        cursor: subscription.cursor,
+        writes: sink.writes,
+        get ended() {
+          return sink.ended;
+        },
+        get destroyed() {
+          return sink.destroyed;
+        },
+        get drainsAsked() {
+          return sink.drainsAsked;
+        },
+        text,
+        ids: () => [...text().matchAll(/^id: (.*)$/gm)].map(([, id]) => id ?? ''),
+        data: () => [...text().matchAll(/^data: (.*)$/gm)].map(([, data]) => data ?? ''),
+        unblock: () => sink.unblock(),
+        take: (bytes) => {
+          sink.bufferedBytes -= bytes;
+        },
+      };
+    },
+  };
+}
+
+/** A connection that takes everything at once, or nothing until it is unblocked. */
+class RecordingSink implements EventSink {
+  readonly writes: Buffer[] = [];
+  ended = false;
+  destroyed = false;
+  bufferedBytes = 0;
+  drainsAsked = 0;
+  #blocked: boolean;
+  #drained: (() => void)[] = [];
+
+  constructor(blocked: boolean) {
+    this.#blocked = blocked;
+  }
+
+  write(chunk: Buffer): boolean {
+    this.writes.push(chunk);
+    if (this.#blocked) this.bufferedBytes += chunk.length;
+    return !this.#blocked;
+  }
+
+  onDrain(callback: () => void): void {
+    this.drainsAsked += 1;
+    this.#drained.push(callback);
+  }
+
+  unblock(): void {
+    this.#blocked = false;
+    this.bufferedBytes = 0;
+    for (const callback of this.#drained.splice(0)) callback();
+  }
+
+  end(): void {
+    this.ended = true;
+  }
+
+  destroy(): void {
+    this.destroyed = true;
+  }
+}
+
+function matchers(...topics: string[]): SubscribeOptions['matchers'] {
+  return topics.map((match) => compileMatcher({ match, matchType: 'exact' }, base, null));
+}
+
+function readGrant(match: string): Grants {
+  return {
+    publish: [],
+    subscribe: [{ matchers: [compileMatcher({ match, matchType: 'exact' }, base, null)] }],
+  };
+}
+
+function update(id: string, fields: Partial<Update> = {}): Update {
+  return { id, topics: ['topic'], data: 'x', private: false, type: null, retry: null, ...fields };
+}
+
+function event(id: string): string {
+  return `id: ${id}\ndata: x\n\n`;
+}
+
+/** Lets the event loop turn until the condition holds; the test's own timeout catches never. */
+async function settle(condition: () => boolean): Promise<void> {
+  while (!condition()) await turn();
+}

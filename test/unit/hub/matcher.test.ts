@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import {
+  compileMatcher,
+  MatcherCache,
+  type MatchType,
+  matches,
+  type SubscriptionMatcher,
+} from '../../../src/hub/matcher.ts';
+import { hubBase, parseTopic } from '../../../src/hub/topic.ts';
+
+const PATH = '/.well-known/hub';
+const PINNED = hubBase('https://hub.example/.well-known/hub', PATH);
+const UNPINNED = hubBase(null, PATH);
+
+function compile(match: string, matchType: MatchType, base = PINNED): SubscriptionMatcher {
+  return compileMatcher({ match, matchType }, base, null);
+}
+
+const covers = (matcher: SubscriptionMatcher, topic: string, base = PINNED): boolean =>
+  matches(matcher, parseTopic(topic, base));
+
+describe('matchers (G.1, D)', () => {
+  it('B-113 D-323 D-324 G-441 "*" matches everything, whatever its type', () => {
+    for (const type of ['exact', 'urlpattern'] as const) {
+      const matcher = compile('*', type);
+      for (const topic of ['urn:x', 'plain string', 'http://[::1', 'https://example.com/']) {
+        assert.ok(covers(matcher, topic));
+      }
+    }
+  });
+  it('G-425 D-326 D-327 exact is byte for byte, without any meaning in it', () => {
+    assert.ok(covers(compile('/a', 'exact'), '/a'));
+    assert.ok(!covers(compile('/a', 'exact'), 'https://hub.example/a'));
+    assert.ok(!covers(compile('%C3%A9', 'exact'), 'é'));
+    assert.ok(!covers(compile('é', 'exact'), 'e\u0301'));
+    assert.ok(!covers(compile('https://example.com/', 'exact'), 'https://example.com'));
+    assert.ok(!covers(compile('/:id', 'exact'), '/1'));
+    assert.ok(covers(compile('/:id', 'exact'), '/:id'));
+    assert.ok(covers(compile('http://[::1', 'exact'), 'http://[::1'));
+  });
+  it('D-325 L-23 a permissive pattern is not "*"', () => {
+    for (const pattern of ['*://*/*', 'https://*']) {
+      const matcher = compile(pattern, 'urlpattern');
+      for (const topic of ['urn:uuid:1', 'http://[::1', 'mailto:a@example.com']) {
+        assert.ok(!covers(matcher, topic), `${pattern} ${topic}`);
+      }
+      assert.ok(covers(matcher, 'plain string'));
+    }
+  });
+  it('B-121 an empty matcher matches nothing that can be published', () => {
+    assert.ok(!covers(compile('', 'exact'), 'a'));
+    assert.ok(!covers(compile('', 'urlpattern'), 'https://hub.example/a'));
+  });
+  it('B-122 C-287 refuses control and format characters in any matcher', () => {
+    for (const match of ['\0', 'a\n', '\u007f', '\u0085', '\u200b', '\ud800']) {
+      for (const type of ['exact', 'urlpattern'] as const) {
+        assert.throws(() => compile(match, type), { code: 'invalid-matcher-characters' });
+      }
+    }
+  });
+  it('B-124 takes 4096 bytes of either type, and no more', () => {
+    for (const type of ['exact', 'urlpattern'] as const) {
+      compile(`/${'a'.repeat(4095)}`, type);
+      assert.throws(() => compile(`/${'a'.repeat(4096)}`, type), { code: 'pattern-too-long' });
+      assert.throws(() => compile(`/${'é'.repeat(2048)}`, type), { code: 'pattern-too-long' });
+    }
+  });
+  it('B-123 refuses a malformed pattern', () => {
+    assert.throws(() => compile('{unclosed', 'urlpattern'), { code: 'invalid-pattern' });
+  });
+  it('G-442 G-443 G-444 relative and absolute meet only when the base is pinned', () => {
+    const relative = compile('/books/:id', 'urlpattern');
+    const absolute = compile('https://hub.example/books/:id', 'urlpattern');
+    for (const topic of ['/books/1', 'https://hub.example/books/1']) {
+      assert.ok(covers(relative, topic) && covers(absolute, topic));
+    }
+    assert.ok(!covers(relative, 'https://other.example/books/1'));
+    const loose = compile('/books/:id', 'urlpattern', UNPINNED);
+    assert.ok(covers(loose, '/books/1', UNPINNED));
+    assert.ok(!covers(loose, 'https://hub.example/books/1', UNPINNED));
+    assert.ok(
+      !covers(
+        compile('https://hub.example/books/:id', 'urlpattern', UNPINNED),
+        '/books/1',
+        UNPINNED,
+      ),
+    );
+  });
+});
+
+describe('the cache of patterns', () => {
+  it('shares equal patterns of equal base', () => {
+    const cache = new MatcherCache(10);
+    const first = cache.pattern('/a/:b', PINNED);
+    assert.equal(cache.pattern('/a/:b', PINNED), first);
+    assert.notEqual(cache.pattern('/a/:b', UNPINNED), first);
+  });
+  it('forgets the one used longest ago, and counts large ones more', () => {
+    const cache = new MatcherCache(3);
+    const kept = cache.pattern('/kept', PINNED);
+    const lost = cache.pattern('/lost', PINNED);
+    cache.pattern('/third', PINNED);
+    assert.equal(cache.pattern('/kept', PINNED), kept);
+    cache.pattern('/fourth', PINNED);
+    assert.equal(cache.pattern('/kept', PINNED), kept);
+    assert.notEqual(cache.pattern('/lost', PINNED), lost);
+    cache.pattern(`/(a{500})`, PINNED);
+    assert.notEqual(cache.pattern('/kept', PINNED), kept);
+  });
+  it('H-471 keeps nothing with a size of 0 or less', () => {
+    for (const size of [0, -1]) {
+      const cache = new MatcherCache(size);
+      assert.notEqual(cache.pattern('/a', PINNED), cache.pattern('/a', PINNED));
+    }
+  });
+});

@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import fc from 'fast-check';
+import type { Config } from '../../../src/config/config.ts';
+import { ConfigError } from '../../../src/config/problem.ts';
+import type { HubfileIo } from '../../../src/hubfile/expand.ts';
+import { formatHubfile } from '../../../src/hubfile/format.ts';
+import { loadHubfile } from '../../../src/hubfile/load.ts';
+import { Secret } from '../../../src/kernel/secret.ts';
+
+const RUNS = Number(process.env['FUZZ_RUNS'] ?? 20_000);
+const SEED = Number(process.env['FUZZ_SEED'] ?? 20_26);
+const goldens = join(dirname(fileURLToPath(import.meta.url)), '../../hubfile');
+const env = { HOST: 'env.example', TWO: 'two words', LINES: 'respond /a\nrespond /b', EMPTY: '' };
+
+const seeds = readdirSync(goldens, { withFileTypes: true })
+  .filter((topic) => topic.isDirectory())
+  .flatMap(({ name }) =>
+    readdirSync(join(goldens, name))
+      .filter((file) => file.endsWith('.hubfile'))
+      .map((file) => readFileSync(join(goldens, name, file), 'utf8')),
+  )
+  .filter((text) => text.length < 4000);
+
+const FRAGMENTS = [
+  '{',
+  '}',
+  '\n',
+  ' ',
+  '\t',
+  '"',
+  '`',
+  '\\',
+  '\\\n',
+  '#',
+  '<<END',
+  '\nEND',
+  'END',
+  '{$HOST}',
+  '{$LINES}',
+  '{$TWO}',
+  '{$X:a b}',
+  '{$',
+  '{args[0]}',
+  '{block}',
+  'import other',
+  'import *.x',
+  '(s) {',
+  'import s a b',
+  '@m',
+  '/x',
+  '*',
+  ',',
+  ':80',
+  'hub',
+  'respond',
+  '{env.X}',
+  '\u00a0',
+  'é',
+];
+
+/** A Hubfile with a few pieces put in, taken out or swapped. */
+const mutated = fc
+  .tuple(
+    fc.constantFrom(...seeds),
+    fc.array(
+      fc.record({
+        at: fc.double({ min: 0, max: 1, noNaN: true }),
+        remove: fc.nat(8),
+        insert: fc.oneof(fc.constantFrom(...FRAGMENTS), fc.string({ maxLength: 3 })),
+      }),
+      { maxLength: 6 },
+    ),
+  )
+  .map(([seed, edits]) =>
+    edits.reduce((text, { at, remove, insert }) => {
+      const start = Math.floor(at * text.length);
+      return text.slice(0, start) + insert + text.slice(start + remove);
+    }, seed),
+  );
+
+/** Reads a text as the file `Hubfile`; the other files are small and fixed. */
+function read(text: string): Config | ConfigError {
+  const io: HubfileIo = {
+    env,
+    glob: () => [],
+    read: (path) => {
+      if (path === '/etc/Hubfile') return new TextEncoder().encode(text);
+      if (path === '/etc/other') return new TextEncoder().encode('respond other\n');
+      throw Object.assign(new Error('no such file'), { code: 'ENOENT' });
+    },
+  };
+  try {
+    return loadHubfile('/etc/Hubfile', io).config;
+  } catch (thrown) {
+    if (thrown instanceof ConfigError) return thrown;
+    throw thrown;
+  }
+}
+
+/** A configuration as text, secrets in clear, so that a change in one of them shows. */
+function print(config: Config): string {
+  return JSON.stringify(config, function (this: Record<string, unknown>, name, value: unknown) {
+    const own = this[name];
+    return own instanceof Secret ? `secret ${own.reveal()}` : value;
+  });
+}
+
+describe('a Hubfile that was mutated', () => {
+  it('is read, or refused with problems that have a place', () => {
+    fc.assert(
+      fc.property(mutated, (text) => {
+        const result = read(text);
+        if (!(result instanceof ConfigError)) return;
+        assert.ok(result.problems.length > 0);
+        for (const { place, message } of result.problems) {
+          assert.ok(place !== undefined && place.line >= 1 && place.column >= 1, message);
+        }
+      }),
+      { numRuns: RUNS, seed: SEED },
+    );
+  });
+
+  it('means the same once it is formatted, and formatting again changes nothing', () => {
+    let compared = 0;
+    fc.assert(
+      fc.property(mutated, (text) => {
+        const before = read(text);
+        let formatted: string;
+        try {
+          formatted = formatHubfile(text);
+        } catch (thrown) {
+          assert.ok(thrown instanceof ConfigError);
+          return;
+        }
+        assert.equal(formatHubfile(formatted), formatted);
+        if (before instanceof ConfigError) return;
+        const after = read(formatted);
+        assert.ok(!(after instanceof ConfigError), formatted);
+        assert.equal(print(after), print(before));
+        compared++;
+      }),
+      { numRuns: RUNS, seed: SEED },
+    );
+    assert.ok(compared > RUNS / 20, `only ${compared} of ${RUNS} texts could be compared`);
+  });
+
+  it('never takes long, even if it is large', () => {
+    const large = [
+      '{$'.repeat(200_000),
+      '"'.repeat(200_001),
+      '{\n'.repeat(100_000),
+      'a,\n'.repeat(100_000),
+      `:80 {\n${'\trespond "x" 200\n'.repeat(20_000)}}\n`,
+      `:80 {\n${'\t@m'.repeat(100_000)}\n}\n`,
+      '<<A\n'.repeat(50_000),
+      `x${' \\\n'.repeat(100_000)}`,
+    ];
+    const start = performance.now();
+    for (const text of large) read(text);
+    assert.ok(performance.now() - start < 15_000);
+  });
+});

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { type TestContext, describe, it } from 'node:test';
+import { ConfigError } from '../../../src/config/problem.ts';
+import { diskIo, findFiles } from '../../../src/hubfile/disk.ts';
+import { loadHubfile } from '../../../src/hubfile/load.ts';
+
+const HUBFILE = `import conf.d/*.conf
+
+example.com {
+	hub {
+		issuer https://example.com {
+			publisher {
+				jwt {env.KEY}
+			}
+		}
+		cors_origins https://a.example
+		resource_identifier https://example.com/hub
+		anonymous
+	}
+}
+`;
+
+/** A directory with files, gone when the test ends. */
+function directory(t: TestContext, files: Record<string, string>): string {
+  const root = mkdtempSync(join(tmpdir(), 'hubfile-'));
+  t.after(() => rmSync(root, { recursive: true }));
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(root, name)), { recursive: true });
+    writeFileSync(join(root, name), text);
+  }
+  return root;
+}
+
+describe('loadHubfile', () => {
+  it('names the files that were read and the patterns to watch', (t) => {
+    const root = directory(t, {
+      Hubfile: HUBFILE,
+      'conf.d/b.conf': 'b.example {\n}\n',
+      'conf.d/a.conf': 'a.example {\n}\n',
+      'conf.d/.hidden.conf': 'hidden.example {\n}\n',
+    });
+    const loaded = loadHubfile(join(root, 'Hubfile'), diskIo({}));
+    assert.deepEqual(loaded.files, [
+      join(root, 'Hubfile'),
+      join(root, 'conf.d/a.conf'),
+      join(root, 'conf.d/b.conf'),
+    ]);
+    assert.deepEqual(loaded.globs, [join(root, 'conf.d/*.conf')]);
+    assert.deepEqual(
+      loaded.config.sites.map((site) => site.addresses[0]?.host),
+      ['a.example', 'b.example', 'example.com'],
+    );
+  });
+
+  it('knows where objects, lists and fields of the configuration were written', (t) => {
+    const root = directory(t, { Hubfile: HUBFILE });
+    const loaded = loadHubfile(join(root, 'Hubfile'), diskIo({}));
+    const site = loaded.config.sites[0];
+    const hub = site?.hub;
+    assert.ok(site !== undefined && hub !== null && hub !== undefined);
+    const issuer = hub.issuers[0];
+    assert.ok(issuer?.publisher !== null && issuer !== undefined);
+    assert.equal(loaded.placeOf(site)?.line, 3);
+    assert.equal(loaded.placeOf(hub)?.line, 4);
+    assert.equal(loaded.placeOf(issuer)?.line, 5);
+    assert.equal(loaded.placeOf(issuer.publisher)?.line, 7);
+    assert.equal(loaded.placeOf(hub.corsOrigins)?.line, 10);
+    assert.equal(loaded.placeOf(hub, 'resourceIdentifier')?.line, 11);
+    assert.equal(loaded.placeOf(hub, 'cookieName')?.line, 4, 'a default is placed at its owner');
+    assert.equal(loaded.placeOf({}), undefined);
+  });
+
+  it('gives a problem its place, excerpt, and the place of what it clashes with', (t) => {
+    const root = directory(t, { Hubfile: HUBFILE });
+    const file = join(root, 'Hubfile');
+    const loaded = loadHubfile(file, diskIo({}));
+    const hub = loaded.config.sites[0]?.hub;
+    assert.ok(hub !== null && hub !== undefined);
+    const problem = loaded.problemAt(
+      hub,
+      { severity: 'error', code: 'test', message: 'it clashes' },
+      { field: 'resourceIdentifier', other: hub.corsOrigins },
+    );
+    assert.equal(problem.message, `it clashes; the other is at ${file}:10`);
+    assert.deepEqual(problem.place, { file, line: 11, column: 3 });
+    assert.equal(
+      problem.excerpt,
+      '    resource_identifier https://example.com/hub\n    ^^^^^^^^^^^^^^^^^^^',
+    );
+  });
+
+  it('freezes the configuration', (t) => {
+    const root = directory(t, { Hubfile: HUBFILE });
+    const { config } = loadHubfile(join(root, 'Hubfile'), diskIo({}));
+    assert.ok(Object.isFrozen(config) && Object.isFrozen(config.sites[0]?.hub?.issuers));
+  });
+
+  it('refuses a file that is not there', () => {
+    assert.throws(
+      () => loadHubfile('/nowhere/Hubfile', diskIo({})),
+      (thrown) => {
+        assert.ok(thrown instanceof ConfigError);
+        assert.equal(thrown.code, 'invalid-config');
+        assert.match(thrown.message, /cannot read \/nowhere\/Hubfile: there is no such file/);
+        return true;
+      },
+    );
+  });
+
+  it('orders problems as they stand in the text and never shows a key', (t) => {
+    const text = HUBFILE.replace('{env.KEY}', 'a-very-secret-value XX x').replace(
+      'anonymous',
+      'anon',
+    );
+    const root = directory(t, { Hubfile: text });
+    try {
+      loadHubfile(join(root, 'Hubfile'), diskIo({}));
+      assert.fail('it was accepted');
+    } catch (thrown) {
+      assert.ok(thrown instanceof ConfigError);
+      const lines = thrown.problems
+        .filter(({ severity }) => severity === 'error')
+        .map(({ place }) => place?.line);
+      assert.deepEqual(lines, [7, 12]);
+      assert.doesNotMatch(JSON.stringify(thrown.problems) + thrown.stack, /a-very-secret/);
+    }
+  });
+});
+
+describe('findFiles', () => {
+  it('matches * and ? within one segment, sorted, without hidden files', (t) => {
+    const root = directory(t, { 'x/b.c': '', 'x/a.c': '', 'x/ab.c': '', 'x/.c': '', 'y/a.c': '' });
+    const find = (pattern: string) =>
+      findFiles(join(root, pattern)).map((path) => path.slice(root.length + 1));
+    assert.deepEqual(find('x/*.c'), ['x/a.c', 'x/ab.c', 'x/b.c']);
+    assert.deepEqual(find('x/?.c'), ['x/a.c', 'x/b.c']);
+    assert.deepEqual(find('*/a.c'), ['x/a.c', 'y/a.c']);
+    assert.deepEqual(find('x/.*'), ['x/.c']);
+    assert.deepEqual(find('none/*.c'), []);
+  });
+});

@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { inspect } from 'node:util';
+import fc from 'fast-check';
+import { LeasePool } from '../../../src/kernel/lease.ts';
+import { parseUrl } from '../../../src/kernel/parse-url.ts';
+import { Scope } from '../../../src/kernel/scope.ts';
+import { Secret } from '../../../src/kernel/secret.ts';
+import { TimerWheel } from '../../../src/kernel/timer-wheel.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+describe('scope', () => {
+  it('closes last-in first-out, everything even when something throws', async () => {
+    const closed: number[] = [];
+    const scope = new Scope();
+    scope.defer(() => void closed.push(1));
+    scope.defer(async () => {
+      closed.push(2);
+      throw new Error('two');
+    });
+    scope.use({ close: () => void closed.push(3) });
+    await assert.rejects(scope.close(), (error) => {
+      assert.ok(error instanceof AggregateError);
+      assert.equal(error.errors.length, 1);
+      return true;
+    });
+    assert.deepEqual(closed, [3, 2, 1]);
+  });
+
+  it('closes at once what comes after its end', async () => {
+    const scope = new Scope();
+    await scope.close();
+    let closed = false;
+    scope.defer(() => {
+      closed = true;
+    });
+    await scope.close();
+    assert.ok(closed);
+  });
+});
+
+describe('lease pool', () => {
+  it('opens once for all holders and closes with the last release', async () => {
+    const log: string[] = [];
+    const pool = new LeasePool<string>((value) => void log.push(`close ${value}`));
+    const open = (): string => {
+      log.push('open');
+      return 'a';
+    };
+    const [one, two] = await Promise.all([pool.acquire('k', open), pool.acquire('k', open)]);
+    await one.release();
+    await one.release();
+    assert.deepEqual(log, ['open']);
+    await two.release();
+    assert.deepEqual(log, ['open', 'close a']);
+    await (await pool.acquire('k', open)).release();
+    assert.deepEqual(log, ['open', 'close a', 'open', 'close a']);
+  });
+
+  it('does not remember a failed opening', async () => {
+    const pool = new LeasePool<string>(() => {});
+    const failing = (): string => {
+      throw new Error('no');
+    };
+    await assert.rejects(pool.acquire('k', failing), /no/);
+    assert.equal((await pool.acquire('k', () => 'yes')).value, 'yes');
+  });
+});
+
+describe('secret', () => {
+  it('is printed nowhere, but for placeholders, which disclose nothing', () => {
+    const secret = new Secret('hunter2');
+    for (const text of [
+      String(secret),
+      JSON.stringify({ secret }),
+      inspect({ secret }, { depth: 9 }),
+    ]) {
+      assert.equal(text.includes('hunter2'), false);
+      assert.ok(text.includes('[redacted]'));
+    }
+    assert.equal(secret.reveal(), 'hunter2');
+    assert.equal(String(new Secret('{env.KEY}')), '{env.KEY}');
+    assert.equal(String(new Secret('{env.KEY} hunter2')), '[redacted]');
+  });
+});
+
+describe('timer wheel', () => {
+  it('runs each task once, never early and at most one tick late, over turns of the wheel', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.integer({ min: 0, max: 200_000 }), { maxLength: 30 }),
+        fc.array(fc.integer({ min: 1, max: 40_000 }), { minLength: 1, maxLength: 20 }),
+        (delays, steps) => {
+          const clock = new TestClock();
+          const wheel = new TimerWheel(clock, 50);
+          const start = clock.monotonic();
+          const ran = new Map<number, number>();
+          for (const [index, delay] of delays.entries()) {
+            wheel.after(delay, () => {
+              assert.equal(ran.has(index), false);
+              ran.set(index, clock.monotonic() - start);
+            });
+          }
+          for (const step of steps) clock.advance(step);
+          const elapsed = clock.monotonic() - start;
+          for (const [index, delay] of delays.entries()) {
+            const at = ran.get(index);
+            if (at === undefined)
+              assert.ok(delay + 100 > elapsed, `${delay} of ${elapsed} not run`);
+            else assert.ok(at >= delay && at <= delay + 100, `${delay} ran at ${at}`);
+          }
+          wheel.close();
+        },
+      ),
+      { seed: 1, numRuns: 200 },
+    );
+  });
+
+  it('does not run what was cancelled, also by a task of the same tick', () => {
+    const clock = new TestClock();
+    const wheel = new TimerWheel(clock, 50);
+    let ran = 0;
+    wheel.after(60, () => wheel.cancel(second));
+    const second = wheel.after(100, () => {
+      ran += 1;
+    });
+    clock.advance(1000);
+    assert.equal(ran, 0);
+  });
+});
+
+describe('parsing a URL', () => {
+  it('goes on telling good from bad after ten thousand hosts that are not ASCII', () => {
+    for (let i = 0; i < 10_000; i += 1) {
+      assert.ok(parseUrl('https://é.example.com/') !== null);
+    }
+    assert.equal(parseUrl('http://[::1'), null);
+  });
+});

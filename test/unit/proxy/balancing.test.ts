@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import type { BalancingPolicy } from '../../../src/config/config.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { Secret } from '../../../src/kernel/secret.ts';
+import { parseUpstream } from '../../../src/proxy/address.ts';
+import { createBalance } from '../../../src/proxy/balancing.ts';
+import { Upstream } from '../../../src/proxy/upstreams.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+
+const upstreams = (count: number): Upstream[] =>
+  Array.from({ length: count }, (_, i) => new Upstream(parseUpstream(`http://10.0.0.${i + 1}:80`)));
+
+const names = (policy: BalancingPolicy, among: Upstream[], turns: number): string[] => {
+  const balance = createBalance(policy, () => 0.5);
+  return Array.from({ length: turns }, () =>
+    String(balance(fakeExchange({}), among)?.upstream.address.hostport),
+  );
+};
+
+describe('lb_policy', () => {
+  const [a, b, c] = upstreams(3);
+  assert.ok(a && b && c);
+
+  it('chooses nothing where nothing is left', () => {
+    for (const kind of ['random', 'first', 'round_robin', 'least_conn', 'ip_hash'] as const) {
+      assert.equal(createBalance({ kind }, () => 0.9)(fakeExchange({}), []), undefined, kind);
+    }
+  });
+
+  it('first takes the first that is left', () => {
+    assert.deepEqual(names({ kind: 'first' }, [b, c], 2), ['10.0.0.2:80', '10.0.0.2:80']);
+  });
+
+  it('round_robin takes turns', () => {
+    assert.deepEqual(names({ kind: 'round_robin' }, [a, b, c], 4), [
+      '10.0.0.1:80',
+      '10.0.0.2:80',
+      '10.0.0.3:80',
+      '10.0.0.1:80',
+    ]);
+  });
+
+  it('random reaches every upstream', () => {
+    const reached = [0, 0.4, 0.99].map(
+      (number) =>
+        createBalance({ kind: 'random' }, () => number)(fakeExchange({}), [a, b, c])?.upstream,
+    );
+    assert.deepEqual(reached, [a, b, c]);
+  });
+
+  it('least_conn takes one with the fewest requests under way', () => {
+    const [busy, idle, other] = upstreams(3);
+    assert.ok(busy && idle && other);
+    busy.inFlight = 3;
+    idle.inFlight = 1;
+    other.inFlight = 2;
+    const balance = createBalance({ kind: 'least_conn' }, () => 0.99);
+    assert.equal(balance(fakeExchange({}), [busy, idle, other])?.upstream, idle);
+  });
+
+  for (const [policy, of] of [
+    [{ kind: 'ip_hash' }, (key: string) => fakeExchange({ remoteAddress: key })],
+    [{ kind: 'client_ip_hash' }, (key: string) => fakeExchange({ clientAddress: key })],
+    [{ kind: 'uri_hash' }, (key: string) => fakeExchange({ target: key })],
+    [
+      { kind: 'header', name: 'X-Tenant' },
+      (key: string) => fakeExchange({ headers: HeaderList.of({ 'x-tenant': key }) }),
+    ],
+  ] as const) {
+    it(`${policy.kind} keeps a key on its upstream, also when another one leaves`, () => {
+      const all = upstreams(5);
+      const balance = createBalance(policy, Math.random);
+      fc.assert(
+        fc.property(fc.string({ minLength: 1 }), fc.nat(4), (key, leaving) => {
+          const before = balance(of(key), all)?.upstream;
+          const left = all.filter((_, i) => i !== leaving);
+          const after = balance(of(key), left)?.upstream;
+          if (before !== all[leaving]) assert.equal(after, before);
+        }),
+      );
+    });
+
+    it(`${policy.kind} spreads keys`, () => {
+      const all = upstreams(4);
+      const balance = createBalance(policy, Math.random);
+      const counts = new Map<unknown, number>();
+      for (let i = 0; i < 4_000; i += 1) {
+        const chosen = balance(of(`10.1.${i >> 8}.${i & 255}`), all)?.upstream;
+        counts.set(chosen, (counts.get(chosen) ?? 0) + 1);
+      }
+      for (const upstream of all) {
+        const count = counts.get(upstream) ?? 0;
+        assert.ok(count > 800 && count < 1_200, String(count));
+      }
+    });
+  }
+
+  it('cookie brings the client back to the upstream that it was given, without naming it', () => {
+    const policy = { kind: 'cookie', name: 'lb', secret: new Secret('k') } as const;
+    const balance = createBalance(policy, () => 0.5);
+    const first = balance(fakeExchange({ scheme: 'https' }), [a, b, c]);
+    assert.equal(first?.upstream, b);
+    assert.match(first?.cookie ?? '', /^lb=[0-9a-f]{64}; Path=\/; HttpOnly; SameSite=Lax; Secure$/);
+    const value = first?.cookie?.split(';')[0] ?? '';
+    const back = fakeExchange({ headers: HeaderList.of({ cookie: `x=1; ${value}` }) });
+    assert.deepEqual(createBalance(policy, () => 0)(back, [a, b, c]), { upstream: b });
+    assert.notEqual(createBalance(policy, () => 0)(back, [a, c])?.upstream, b);
+  });
+});

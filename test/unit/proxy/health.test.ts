@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ReverseProxy } from '../../../src/proxy/reverse-proxy.ts';
+import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
+import { TestClock } from '../../support/test-clock.ts';
+import { ask1 } from '../http/exchange-server.ts';
+import {
+  closedPort,
+  origin,
+  proxyConfig,
+  proxyOptions,
+  proxyTo,
+  rawOrigin,
+  until,
+} from './gateway.ts';
+
+const CHECK = {
+  uri: '/health',
+  port: null,
+  intervalMs: 30_000,
+  timeoutMs: 5_000,
+  status: '2xx',
+  headers: [{ name: 'X-Check', value: 'yes' }],
+};
+
+describe('passive health', () => {
+  it('leaves an upstream out for fail_duration after max_fails failures, then 503', async () => {
+    const clock = new TestClock();
+    const gone = `http://127.0.0.1:${await closedPort()}`;
+    await using gateway = await proxyTo(
+      [gone],
+      { passiveHealth: { failDurationMs: 10_000, maxFails: 2 } },
+      { clock },
+    );
+    assert.equal((await ask1(gateway.http1)).status, 502);
+    assert.equal((await ask1(gateway.http1)).status, 502);
+    assert.equal((await ask1(gateway.http1)).status, 503);
+    clock.advance(10_001);
+    assert.equal((await ask1(gateway.http1)).status, 502);
+  });
+
+  it('counts unhealthy_status as failures', async () => {
+    await using bad = await origin((_, response) => response.writeHead(500).end());
+    await using good = await origin((_, response) => response.end('good'));
+    await using gateway = await proxyTo([bad.url, good.url], {
+      passiveHealth: { failDurationMs: 10_000, unhealthyStatus: ['5xx'] },
+    });
+    assert.equal((await ask1(gateway.http1)).status, 500);
+    assert.equal((await ask1(gateway.http1)).body, 'good');
+  });
+
+  it('counts answers slower than unhealthy_latency as failures', async () => {
+    const clock = new TestClock();
+    await using slow = await origin((_, response) => {
+      clock.advance(100);
+      response.end('slow');
+    });
+    await using good = await origin((_, response) => response.end('good'));
+    await using gateway = await proxyTo(
+      [slow.url, good.url],
+      { passiveHealth: { failDurationMs: 10_000, unhealthyLatencyMs: 50 } },
+      { clock },
+    );
+    assert.equal((await ask1(gateway.http1)).body, 'slow');
+    assert.equal((await ask1(gateway.http1)).body, 'good');
+  });
+
+  it('gives no upstream more than unhealthy_request_count requests at once', async () => {
+    let release: () => void = () => {};
+    await using upstream = await origin((_, response) => {
+      release = () => response.end('ok');
+    });
+    await using gateway = await proxyTo([upstream.url], {
+      passiveHealth: { unhealthyRequestCount: 1 },
+    });
+    const first = ask1(gateway.http1);
+    await until(() => gateway.registry.upstreams()[0]?.inFlight === 1, 'the first is under way');
+    assert.equal((await ask1(gateway.http1)).status, 503);
+    release();
+    assert.equal((await first).body, 'ok');
+  });
+
+  it('does not count a client that leaves', async () => {
+    await using upstream = await rawOrigin(() => {});
+    await using gateway = await proxyTo([upstream.url], {
+      passiveHealth: { failDurationMs: 10_000 },
+    });
+    const { connect } = await import('node:net');
+    const socket = connect(gateway.http1, '127.0.0.1');
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+    await until(() => upstream.received() !== '', 'the request is there');
+    socket.destroy();
+    await until(() => gateway.statuses.includes(499), 'the gateway notes 499');
+    assert.equal(gateway.registry.upstreams()[0]?.failuresSince(0), 0);
+  });
+
+  it('outlives a reload, by address', async () => {
+    const registry = new UpstreamRegistry();
+    const gone = `http://127.0.0.1:${await closedPort()}`;
+    const config = proxyConfig([gone], { passiveHealth: { failDurationMs: 60_000 } });
+    const before = new ReverseProxy(config, proxyOptions(registry));
+    registry.upstreams()[0]?.recordFailure(performance.now());
+    const after = new ReverseProxy(config, proxyOptions(registry));
+    before.close();
+    assert.equal(registry.upstreams()[0]?.failuresSince(0), 1);
+    after.close();
+    assert.deepEqual(registry.upstreams(), []);
+  });
+});
+
+describe('active health', () => {
+  it('takes an upstream out and brings it back', async () => {
+    const clock = new TestClock();
+    let status = 503;
+    let checks = 0;
+    await using upstream = await origin((request, response) => {
+      if (request.url === '/health' && request.headers['x-check'] === 'yes') {
+        checks += 1;
+        response.writeHead(status).end();
+      } else {
+        response.end('ok');
+      }
+    });
+    await using gateway = await proxyTo([upstream.url], { activeHealth: CHECK }, { clock });
+    const failing = (): boolean => (gateway.registry.upstreams()[0]?.failingChecks.size ?? 0) > 0;
+    await until(failing, 'the first check has failed');
+    assert.equal((await ask1(gateway.http1)).status, 503);
+    status = 204;
+    clock.advance(30_000);
+    await until(() => !failing(), 'the second check is good');
+    assert.equal((await ask1(gateway.http1)).body, 'ok');
+    assert.equal(checks, 2);
+  });
+
+  it('takes a redirect for a failure, and an answer that does not come in time', async () => {
+    const clock = new TestClock();
+    await using redirecting = await origin((_, response) =>
+      response.writeHead(302, { location: '/' }).end(),
+    );
+    await using silent = await rawOrigin(() => {});
+    await using gateway = await proxyTo(
+      [redirecting.url, silent.url],
+      { activeHealth: CHECK },
+      { clock },
+    );
+    await until(() => silent.received() !== '', 'the check is under way');
+    clock.advance(5_000);
+    await until(
+      () => gateway.registry.upstreams().every((upstream) => upstream.failingChecks.size === 1),
+      'both are out',
+    );
+    assert.equal((await ask1(gateway.http1)).status, 503);
+  });
+
+  it('asks another port where health_port says so', async () => {
+    let asked = '';
+    await using health = await origin((request, response) => {
+      asked = String(request.headers.host);
+      response.end();
+    });
+    await using upstream = await origin((_, response) => response.end('ok'));
+    await using gateway = await proxyTo([upstream.url], {
+      activeHealth: { ...CHECK, port: health.port },
+    });
+    await until(() => asked !== '', 'the check came');
+    assert.equal(asked, `127.0.0.1:${health.port}`);
+    assert.equal((await ask1(gateway.http1)).body, 'ok');
+  });
+
+  it('ends with its proxy', async () => {
+    const clock = new TestClock();
+    let checks = 0;
+    await using upstream = await origin((request, response) => {
+      if (request.url === '/health') checks += 1;
+      response.writeHead(503).end();
+    });
+    await using gateway = await proxyTo([upstream.url], { activeHealth: CHECK }, { clock });
+    const [state] = gateway.registry.upstreams();
+    await until(() => state?.failingChecks.size === 1, 'the first check is over');
+    gateway.proxy.close();
+    clock.advance(60_000);
+    await ask1(upstream.port);
+    assert.equal(checks, 1);
+  });
+});

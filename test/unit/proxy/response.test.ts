@@ -1,0 +1,338 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http from 'node:http';
+import http2 from 'node:http2';
+import net from 'node:net';
+import { describe, it } from 'node:test';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { type Answer, ask1, PROTOCOLS } from '../http/exchange-server.ts';
+import { closedPort, origin, proxyTo, rawOrigin, until } from './gateway.ts';
+
+const reply =
+  (text: string) =>
+  (socket: net.Socket, received: string): void => {
+    if (received.endsWith('\r\n\r\n')) socket.write(text, 'latin1');
+  };
+
+for (const { name, ask, port } of PROTOCOLS) {
+  describe(`a proxied response over ${name}`, () => {
+    it('never throws for hop-by-hop fields of the upstream and drops what Connection nominates (RFC 9110 §7.6.1)', async () => {
+      await using upstream = await rawOrigin(
+        reply(
+          'HTTP/1.1 200 OK\r\nUpgrade: h2,h2c\r\nConnection: Upgrade, X-Private, Keep-Alive\r\n' +
+            'X-Private: 1\r\nKeep-Alive: timeout=77\r\nProxy-Connection: keep-alive\r\n' +
+            'Proxy-Authenticate: Basic\r\nX-Public: 2\r\nContent-Length: 2\r\n\r\nok',
+        ),
+      );
+      await using gateway = await proxyTo([upstream.url]);
+      const answer = await ask(port(gateway));
+      assert.deepEqual(gateway.faults, []);
+      assert.equal(answer.status, 200);
+      assert.equal(answer.body, 'ok');
+      assert.equal(answer.headers['x-public'], '2');
+      for (const field of ['upgrade', 'x-private', 'proxy-connection', 'proxy-authenticate']) {
+        assert.equal(answer.headers[field], undefined, field);
+      }
+      assert.notEqual(answer.headers['keep-alive'], 'timeout=77');
+      assert.equal(answer.headers['via'], '1.1 hubgate');
+    });
+
+    it('keeps several Set-Cookie and Link fields', async () => {
+      await using upstream = await rawOrigin(
+        reply(
+          'HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nLink: </a>; rel=a\r\nSet-Cookie: b=2\r\n' +
+            'Link: </b>; rel=b\r\nContent-Length: 0\r\n\r\n',
+        ),
+      );
+      await using gateway = await proxyTo([upstream.url]);
+      const answer = await ask(port(gateway));
+      assert.deepEqual(answer.headers['set-cookie'], ['a=1', 'b=2']);
+      assert.equal(answer.headers['link'], '</a>; rel=a, </b>; rel=b');
+    });
+
+    it('passes 103 Early Hints on (RFC 8297)', async () => {
+      await using upstream = await rawOrigin(
+        reply(
+          'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n' +
+            'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
+        ),
+      );
+      await using gateway = await proxyTo([upstream.url]);
+      const answer = await ask(port(gateway));
+      assert.deepEqual(answer.informational, [{ status: 103, link: '</a.css>; rel=preload' }]);
+      assert.equal(answer.body, 'ok');
+    });
+
+    it('passes trailer fields on', async () => {
+      await using upstream = await rawOrigin(
+        reply(
+          'HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n' +
+            '2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n',
+        ),
+      );
+      await using gateway = await proxyTo([upstream.url]);
+      const answer = await ask(port(gateway));
+      assert.equal(answer.body, 'ok');
+      assert.equal(answer.trailers['x-sum'], '42');
+    });
+
+    it('flushes an event stream at once and closes the upstream when the client leaves', async () => {
+      let closed = false;
+      await using upstream = await origin((_, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write('data: 1\n\n');
+        response.once('close', () => {
+          closed = true;
+        });
+      });
+      await using gateway = await proxyTo([upstream.url]);
+      await leaveAfterFirstByte(name, port(gateway));
+      await until(() => closed, 'the upstream sees the client leave');
+    });
+
+    it('sends the head at once, before the upstream has any byte of the body', async () => {
+      await using upstream = await origin((_, response) => response.flushHeaders());
+      await using gateway = await proxyTo([upstream.url]);
+      await leaveAfterHead(name, port(gateway));
+    });
+
+    for (const [framing, fields] of [
+      ['chunks', 'Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n'],
+      ['a length', 'Content-Length: 10\r\n\r\nhello'],
+    ]) {
+      it(`is broken for the client when the upstream dies in the middle, with ${framing}`, async () => {
+        await using upstream = await rawOrigin((socket) => {
+          socket.write(`HTTP/1.1 200 OK\r\n${fields}`, () => socket.destroy());
+        });
+        await using gateway = await proxyTo([upstream.url]);
+        const answer = await ask(port(gateway));
+        assert.equal(answer.status, 200);
+        assert.equal(answer.broken, true);
+        assert.deepEqual(gateway.faults, []);
+      });
+    }
+
+    it('is 502 when the upstream speaks no HTTP', async () => {
+      await using upstream = await rawOrigin((socket) => socket.end('SSH-2.0-OpenSSH_9.2\r\n'));
+      await using gateway = await proxyTo([upstream.url]);
+      assert.equal((await ask(port(gateway))).status, 502);
+    });
+
+    it('is 502 with the request id and no detail when the upstream cannot be reached', async () => {
+      const closed = await closedPort();
+      await using gateway = await proxyTo([`http://127.0.0.1:${closed}`]);
+      const answer = await ask(port(gateway));
+      assert.equal(answer.status, 502);
+      assert.equal(answer.body, 'Bad Gateway\n');
+      assert.match(String(answer.headers['x-request-id']), /^r\d+$/);
+    });
+
+    it('is 504 when the head does not come within response_header_timeout', async () => {
+      await using upstream = await rawOrigin(() => {});
+      await using gateway = await proxyTo([upstream.url], {
+        transport: { responseHeaderTimeoutMs: 50 },
+      });
+      assert.equal((await ask(port(gateway))).status, 504);
+    });
+
+    it('is broken off when the upstream is silent for longer than read_timeout', async () => {
+      await using upstream = await rawOrigin(
+        reply('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello'),
+      );
+      await using gateway = await proxyTo([upstream.url], { transport: { readTimeoutMs: 50 } });
+      const answer = await ask(port(gateway));
+      assert.equal(answer.status, 200);
+      assert.equal(answer.broken, true);
+    });
+
+    it('is 504 when the upstream stops taking the request for longer than write_timeout', async () => {
+      await using upstream = await origin((request) => request.pause());
+      await using gateway = await proxyTo([upstream.url], { transport: { writeTimeoutMs: 50 } });
+      const body = Buffer.alloc(16 * 1024 * 1024);
+      const answer = await ask(port(gateway), { method: 'POST', body }).catch((error: unknown) => {
+        // Over HTTP/1.1 the client may still be writing when the connection goes.
+        assert.match(String(error), /EPIPE|ECONNRESET/);
+        return null;
+      });
+      if (answer !== null) assert.equal(answer.status, 504);
+      await until(() => gateway.statuses.includes(504), 'the gateway has answered 504');
+    });
+
+    it('applies header_down, with placeholders', async () => {
+      await using upstream = await rawOrigin(
+        reply(
+          'HTTP/1.1 200 OK\r\nServer: secret/1.2\r\nX-Internal-A: 1\r\nX-Internal-B: 2\r\n' +
+            'Location: http://backend/x\r\nContent-Length: 0\r\n\r\n',
+        ),
+      );
+      await using gateway = await proxyTo([upstream.url], {
+        headerDown: [
+          { kind: 'delete', name: 'Server' },
+          { kind: 'delete', name: 'X-Internal-*' },
+          { kind: 'set', name: 'X-Path', value: '{path}' },
+          { kind: 'add', name: 'X-Path', value: 'é\r\nInjected: 1' },
+          { kind: 'default', name: 'X-New', value: 'yes' },
+          {
+            kind: 'replace',
+            name: 'Location',
+            pattern: '^http://(\\w+)/',
+            replacement: 'https://$1.example/',
+          },
+        ],
+      });
+      const answer = await ask(port(gateway), { path: '/p' });
+      assert.equal(answer.headers['server'], undefined);
+      assert.equal(answer.headers['x-internal-a'], undefined);
+      assert.equal(answer.headers['x-internal-b'], undefined);
+      assert.equal(answer.headers['injected'], undefined);
+      assert.equal(
+        Buffer.from(String(answer.headers['x-path']), 'latin1').toString(),
+        '/p, é  Injected: 1',
+      );
+      assert.equal(answer.headers['x-new'], 'yes');
+      assert.equal(answer.headers['location'], 'https://backend.example/x');
+    });
+
+    it('is left to the routes of handle_response where they match', async () => {
+      await using upstream = await origin((request, response) => {
+        response.writeHead(request.url === '/missing' ? 404 : 200, { 'X-Why': 'gone' }).end('body');
+      });
+      await using gateway = await proxyTo(
+        [upstream.url],
+        { handleResponse: [{ status: ['4xx'], header: null, routes: [] }] },
+        {
+          compileRoutes: () => (exchange) => {
+            const why = exchange.variables.get('rp.header.x-why');
+            const status = exchange.variables.get('rp.status_code');
+            exchange
+              .begin({ status: 410, headers: new HeaderList(), source: 'gateway' })
+              .end(`${status} ${why}`);
+          },
+        },
+      );
+      const missing = await ask(port(gateway), { path: '/missing' });
+      assert.equal(missing.status, 410);
+      assert.equal(missing.body, '404 gone');
+      assert.equal((await ask(port(gateway))).body, 'body');
+    });
+
+    it('marks the head as coming from the upstream', async () => {
+      await using upstream = await origin((_, response) => response.end('ok'));
+      const sources: string[] = [];
+      await using gateway = await proxyTo(
+        [upstream.url],
+        {},
+        {
+          before: (exchange) =>
+            exchange.onHead((head) => {
+              sources.push(head.source);
+              return undefined;
+            }),
+        },
+      );
+      await ask(port(gateway));
+      assert.deepEqual(sources, ['upstream']);
+    });
+  });
+}
+
+describe('a proxied response', () => {
+  it('keeps the case of field names over HTTP/1.1, both ways', async () => {
+    await using upstream = await rawOrigin(
+      reply('HTTP/1.1 200 OK\r\nX-CamelCase: 1\r\nContent-Length: 0\r\n\r\n'),
+    );
+    await using gateway = await proxyTo([upstream.url]);
+    const request = http.request({
+      host: '127.0.0.1',
+      port: gateway.http1,
+      agent: false,
+      headers: { 'X-RequestCase': '1' },
+    });
+    request.end();
+    const [response]: http.IncomingMessage[] = await once(request, 'response');
+    assert.ok(response?.rawHeaders.includes('X-CamelCase'));
+    assert.match(upstream.received(), /\r\nX-RequestCase: 1\r\n/);
+    response?.resume();
+  });
+
+  it('is broken for an HTTP/1.0 client when the upstream dies, not merely ended', async () => {
+    await using upstream = await rawOrigin((socket) => {
+      socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n');
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    const outcome = new Promise<string>((resolve) => {
+      socket.once('error', () => resolve('reset'));
+      socket.once('end', () => resolve('complete'));
+    });
+    socket.write('GET / HTTP/1.0\r\nHost: a\r\n\r\n');
+    await once(socket, 'data');
+    await upstream[Symbol.asyncDispose]();
+    assert.equal(await outcome, 'reset');
+    socket.destroy();
+  });
+
+  it('reuses connections to the upstream', async () => {
+    await using upstream = await rawOrigin((socket, text) => {
+      if (text.endsWith('\r\n\r\n')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    for (let i = 0; i < 5; i += 1) await ask1(gateway.http1);
+    assert.equal(upstream.connections(), 1);
+  });
+
+  it('closes the connection after each exchange with keepalive 0', async () => {
+    await using upstream = await rawOrigin((socket, text) => {
+      if (text.endsWith('\r\n\r\n')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+    });
+    await using gateway = await proxyTo([upstream.url], { transport: { keepAliveMs: 0 } });
+    for (let i = 0; i < 3; i += 1) assert.equal((await ask1(gateway.http1)).body, 'ok');
+    assert.equal(upstream.connections(), 3);
+  });
+
+  it('opens no more connections than max_conns_per_host, and the rest waits', async () => {
+    const waiting: http.ServerResponse[] = [];
+    await using upstream = await origin((_, response) => {
+      waiting.push(response);
+      if (waiting.length === 2) for (const one of waiting.splice(0)) one.end('ok');
+    });
+    await using gateway = await proxyTo([upstream.url], {
+      transport: { maxConnectionsPerHost: 2 },
+    });
+    const answers: Answer[] = await Promise.all(
+      Array.from({ length: 12 }, () => ask1(gateway.http1)),
+    );
+    assert.ok(answers.every((answer) => answer.body === 'ok'));
+    assert.ok(upstream.sockets.size <= 2);
+  });
+});
+
+async function leaveAfterFirstByte(name: string, port: number): Promise<void> {
+  if (name === 'HTTP/2') {
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    const stream = session.request({ ':path': '/' });
+    await once(stream, 'data');
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    session.close();
+    return;
+  }
+  const request = http.get({ host: '127.0.0.1', port, agent: false });
+  request.on('error', () => {});
+  const [response]: http.IncomingMessage[] = await once(request, 'response');
+  if (response !== undefined) await once(response, 'data');
+  request.destroy();
+}
+
+async function leaveAfterHead(name: string, port: number): Promise<void> {
+  if (name === 'HTTP/2') {
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    const stream = session.request({ ':path': '/' });
+    await once(stream, 'response');
+    session.destroy();
+    return;
+  }
+  const request = http.get({ host: '127.0.0.1', port, agent: false });
+  request.on('error', () => {});
+  await once(request, 'response');
+  request.destroy();
+}

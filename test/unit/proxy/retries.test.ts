@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
+import { closedPort, origin, proxyTo, rawOrigin } from './gateway.ts';
+
+describe('trying other upstreams', () => {
+  for (const { name, ask, port } of PROTOCOLS) {
+    it(`goes on to the next when one cannot be reached, a body included, over ${name}`, async () => {
+      await using upstream = await origin((request, response) => request.pipe(response));
+      const gone = `http://127.0.0.1:${await closedPort()}`;
+      await using gateway = await proxyTo([gone, upstream.url]);
+      const answer = await ask(port(gateway), { method: 'POST', body: 'hello' });
+      assert.equal(answer.status, 200);
+      assert.equal(answer.body, 'hello');
+    });
+  }
+
+  it('tries each upstream once, then answers 502', async () => {
+    let tries = 0;
+    const flaky = () =>
+      rawOrigin((socket) => {
+        tries += 1;
+        socket.destroy();
+      });
+    await using first = await flaky();
+    await using second = await flaky();
+    await using third = await flaky();
+    await using gateway = await proxyTo([first.url, second.url, third.url]);
+    assert.equal((await ask1(gateway.http1)).status, 502);
+    assert.ok(first.connections() === 1 && second.connections() === 1, `${tries} tries`);
+  });
+
+  it('repeats a safe request whose answer did not begin', async () => {
+    await using dying = await rawOrigin((socket) => socket.destroy());
+    await using upstream = await origin((_, response) => response.end('ok'));
+    await using gateway = await proxyTo([dying.url, upstream.url]);
+    assert.equal((await ask1(gateway.http1)).body, 'ok');
+  });
+
+  it('repeats a safe request on the same upstream when a kept connection was closed', async () => {
+    await using upstream = await rawOrigin((socket, _, connection) => {
+      if (connection === 1) socket.destroy();
+      else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    assert.equal((await ask1(gateway.http1)).body, 'ok');
+    assert.equal(upstream.connections(), 2);
+  });
+
+  it('never repeats a request that is not safe once it was sent', async () => {
+    await using dying = await rawOrigin((socket, text) => {
+      if (text.includes('\r\n\r\n')) socket.destroy();
+    });
+    let reached = false;
+    await using upstream = await origin((_, response) => {
+      reached = true;
+      response.end('ok');
+    });
+    await using gateway = await proxyTo([dying.url, upstream.url]);
+    assert.equal((await ask1(gateway.http1, { method: 'POST', body: 'x' })).status, 502);
+    assert.equal((await ask1(gateway.http1, { method: 'DELETE' })).status, 502);
+    assert.equal(reached, false);
+  });
+
+  it('never repeats a request of which the upstream has had bytes', async () => {
+    await using dying = await rawOrigin((socket, text) => {
+      if (text.endsWith('0\r\n\r\n')) socket.destroy();
+    });
+    let reached = false;
+    await using upstream = await origin((_, response) => {
+      reached = true;
+      response.end('ok');
+    });
+    await using gateway = await proxyTo([dying.url, upstream.url]);
+    const answer = await ask1(gateway.http1, { method: 'GET', chunked: true, body: 'x' });
+    assert.equal(answer.status, 502);
+    assert.equal(reached, false);
+  });
+
+  it('never repeats after a timeout', async () => {
+    await using silent = await rawOrigin(() => {});
+    let reached = false;
+    await using upstream = await origin((_, response) => {
+      reached = true;
+      response.end('ok');
+    });
+    await using gateway = await proxyTo([silent.url, upstream.url], {
+      transport: { responseHeaderTimeoutMs: 50 },
+    });
+    assert.equal((await ask1(gateway.http1)).status, 504);
+    assert.equal(reached, false);
+  });
+
+  it('goes on for lb_try_duration until an upstream comes up', async () => {
+    const port = await closedPort();
+    let tries = 0;
+    await using gateway = await proxyTo(
+      [`http://127.0.0.1:${port}`],
+      { loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 20_000, tryIntervalMs: 5 } },
+      {
+        before: () => {
+          tries += 1;
+        },
+      },
+    );
+    const answer = ask1(gateway.http1);
+    await using upstream = await origin((_, response) => response.end('up'), { port });
+    assert.equal((await answer).body, 'up');
+    assert.equal(tries, 1);
+    assert.equal(upstream.port, port);
+  });
+
+  it('gives up when lb_try_duration is over', async () => {
+    await using gateway = await proxyTo([`http://127.0.0.1:${await closedPort()}`], {
+      loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 30, tryIntervalMs: 10 },
+    });
+    assert.equal((await ask1(gateway.http1)).status, 502);
+  });
+});

@@ -1,0 +1,319 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import http2 from 'node:http2';
+import net from 'node:net';
+import type { Duplex } from 'node:stream';
+import { describe, it } from 'node:test';
+import { WebSocket, WebSocketServer } from 'ws';
+import { portOf } from '../http/exchange-server.ts';
+import {
+  closedPort,
+  origin,
+  type Origin,
+  proxyTo,
+  rawOrigin,
+  type TestGateway,
+  until,
+} from './gateway.ts';
+
+const MIB = 1024 * 1024;
+
+/** An upstream that answers WebSocket messages with themselves, and remembers who connected. */
+async function echoOrigin(): Promise<
+  Origin & { readonly open: ReadonlySet<WebSocket>; seen(): string }
+> {
+  const upstream = await origin((_, response) => response.writeHead(426).end('upgrade please'));
+  const sockets = new WebSocketServer({ server: upstream.server, maxPayload: 64 * MIB });
+  let seen = '';
+  sockets.on('headers', (headers) => headers.push('Set-Cookie: a=1', 'Set-Cookie: b=2'));
+  sockets.on('connection', (socket, request) => {
+    seen = JSON.stringify(request.headers);
+    socket.on('error', () => {});
+    socket.on('message', (data, isBinary) => socket.send(data, { binary: isBinary }));
+  });
+  return { ...upstream, open: sockets.clients, seen: () => seen };
+}
+
+/** A WebSocket client over HTTP/1.1, or over an extended CONNECT (RFC 8441). */
+async function connect(gateway: TestGateway, protocol: string): Promise<WebSocket> {
+  const port = protocol === 'HTTP/1.1' ? gateway.http1 : await translator(gateway.http2);
+  return new WebSocket(`ws://127.0.0.1:${port}/chat?x=1`);
+}
+
+/** Listens for one HTTP/1.1 handshake and makes it an extended CONNECT; bytes afterwards pass. */
+async function translator(http2Port: number): Promise<number> {
+  const session = http2.connect(`http://127.0.0.1:${http2Port}`, { maxSessionMemory: 200 });
+  const server = net.createServer((socket) => {
+    server.close();
+    socket.once('data', (head: Buffer) => {
+      const key = /sec-websocket-key: (\S+)/i.exec(head.toString('latin1'))?.[1] ?? '';
+      void bridge(session, socket, key);
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return portOf(server);
+}
+
+async function bridge(
+  session: http2.ClientHttp2Session,
+  socket: Duplex,
+  key: string,
+): Promise<void> {
+  await new Promise<void>((ready) => {
+    if (session.remoteSettings.enableConnectProtocol === true) ready();
+    else session.once('remoteSettings', () => ready());
+  });
+  const stream = session.request({
+    ':method': 'CONNECT',
+    ':protocol': 'websocket',
+    ':path': '/chat?x=1',
+    ':authority': 'site.example',
+    'sec-websocket-version': '13',
+  });
+  stream.on('error', () => socket.destroy());
+  socket.on('error', () => stream.close());
+  const [headers] = await once(stream, 'response');
+  if (headers[':status'] !== 200) {
+    socket.end(`HTTP/1.1 ${headers[':status']} Refused\r\nContent-Length: 0\r\n\r\n`);
+    return;
+  }
+  assert.equal(headers['sec-websocket-accept'], undefined);
+  const accept = createHash('sha1')
+    .update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
+    .digest('base64');
+  socket.write(
+    'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n' +
+      `Sec-WebSocket-Accept: ${accept}\r\n\r\n`,
+  );
+  socket.pipe(stream).pipe(socket);
+  socket.on('close', () => {
+    stream.close();
+    session.close();
+  });
+  stream.on('close', () => socket.destroy());
+}
+
+for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
+  describe(`a WebSocket over ${protocol}`, () => {
+    it('echoes text, fragments and 16 MiB', async () => {
+      await using upstream = await echoOrigin();
+      await using gateway = await proxyTo([upstream.url]);
+      const client = await connect(gateway, protocol);
+      await once(client, 'open');
+
+      client.send('hello');
+      assert.equal(String((await once(client, 'message'))[0]), 'hello');
+
+      client.send('frag', { fin: false });
+      client.send('men', { fin: false });
+      client.send('ted', { fin: true });
+      assert.equal(String((await once(client, 'message'))[0]), 'fragmented');
+
+      const large = Buffer.alloc(16 * MIB, 'abcdefg');
+      client.send(large);
+      const [echo] = await once(client, 'message');
+      assert.ok(Buffer.isBuffer(echo) && echo.equals(large));
+
+      assert.match(upstream.seen(), /"x-forwarded-for":"127\.0\.0\.1"/);
+      assert.match(upstream.seen(), /"via":"(1\.1|2\.0) hubgate"/);
+      client.close(1000);
+      await once(client, 'close');
+      await until(() => upstream.open.size === 0, 'the upstream has closed');
+      await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+      assert.deepEqual(gateway.faults, []);
+    });
+
+    it('ends at the upstream when the client vanishes', async () => {
+      await using upstream = await echoOrigin();
+      await using gateway = await proxyTo([upstream.url]);
+      const client = await connect(gateway, protocol);
+      client.on('error', () => {});
+      await once(client, 'open');
+      client.terminate();
+      await until(() => upstream.open.size === 0, 'the upstream has closed');
+      await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+    });
+
+    it('ends at the client when the upstream vanishes', async () => {
+      await using upstream = await echoOrigin();
+      await using gateway = await proxyTo([upstream.url]);
+      const client = await connect(gateway, protocol);
+      client.on('error', () => {});
+      await once(client, 'open');
+      for (const socket of upstream.open) socket.terminate();
+      await once(client, 'close');
+      await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+      assert.deepEqual(gateway.faults, []);
+    });
+
+    it('passes the refusal of the upstream on', async () => {
+      await using upstream = await origin(() => {});
+      upstream.server.on('upgrade', (_, socket) => {
+        socket.end('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno');
+      });
+      await using gateway = await proxyTo([upstream.url]);
+      const client = await connect(gateway, protocol);
+      const [error] = await once(client, 'error');
+      assert.match(String(error), /403/);
+      await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+    });
+
+    it('is 502 when the upstream cannot be reached', async () => {
+      await using gateway = await proxyTo([`http://127.0.0.1:${await closedPort()}`]);
+      const client = await connect(gateway, protocol);
+      const [error] = await once(client, 'error');
+      assert.match(String(error), /502/);
+    });
+
+    it('goes to the next upstream when the first cannot be reached', async () => {
+      await using upstream = await echoOrigin();
+      await using gateway = await proxyTo([`http://127.0.0.1:${await closedPort()}`, upstream.url]);
+      const client = await connect(gateway, protocol);
+      await once(client, 'open');
+      client.send('hello');
+      assert.equal(String((await once(client, 'message'))[0]), 'hello');
+      client.terminate();
+    });
+
+    it('is 504 when the upstream does not answer in time', async () => {
+      await using upstream = await rawOrigin(() => {});
+      await using gateway = await proxyTo([upstream.url], {
+        transport: { responseHeaderTimeoutMs: 50 },
+      });
+      const client = await connect(gateway, protocol);
+      const [error] = await once(client, 'error');
+      assert.match(String(error), /504/);
+    });
+
+    it('survives the closing of its proxy, unless stream_close_delay limits that', async () => {
+      await using upstream = await echoOrigin();
+      await using lasting = await proxyTo([upstream.url]);
+      await using limited = await proxyTo([upstream.url], { streamCloseDelayMs: 1 });
+      const client = await connect(lasting, protocol);
+      const doomed = await connect(limited, protocol);
+      doomed.on('error', () => {});
+      await Promise.all([once(client, 'open'), once(doomed, 'open')]);
+      lasting.proxy.close();
+      limited.proxy.close();
+      await once(doomed, 'close');
+      client.send('still here');
+      assert.equal(String((await once(client, 'message'))[0]), 'still here');
+      client.terminate();
+    });
+
+    it('lives no longer than stream_timeout', async () => {
+      await using upstream = await echoOrigin();
+      await using gateway = await proxyTo([upstream.url], { streamTimeoutMs: 20 });
+      const client = await connect(gateway, protocol);
+      client.on('error', () => {});
+      await once(client, 'close');
+      await until(() => upstream.open.size === 0, 'the upstream has closed');
+    });
+  });
+}
+
+describe('an upgrade', () => {
+  it('passes bytes on that came with the head of either side', async () => {
+    await using upstream = await origin(() => {});
+    upstream.server.on('upgrade', (_, socket: Duplex, head: Buffer) => {
+      socket.write(
+        `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly:${head.toString()}`,
+      );
+      socket.on('data', (chunk: Buffer) => socket.end(chunk));
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.write(
+      'GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nfirst',
+    );
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    assert.match(text, /^HTTP\/1\.1 101 [^\r]*\r\n/);
+    assert.match(text, /\r\n\r\nearly:first$/);
+  });
+
+  it('keeps the fields of the 101 apart and applies header_down and head transforms', async () => {
+    await using upstream = await echoOrigin();
+    await using gateway = await proxyTo(
+      [upstream.url],
+      { headerDown: [{ kind: 'set', name: 'X-Down', value: '1' }] },
+      {
+        before: (exchange) =>
+          exchange.onHead((head) => {
+            assert.equal(head.status, 101);
+            head.headers.set('X-Transformed', '1');
+            return undefined;
+          }),
+      },
+    );
+    const client = await connect(gateway, 'HTTP/1.1');
+    const [response] = await once(client, 'upgrade');
+    assert.deepEqual(response.headers['set-cookie'], ['a=1', 'b=2']);
+    assert.equal(response.headers['x-down'], '1');
+    assert.equal(response.headers['x-transformed'], '1');
+    client.terminate();
+  });
+
+  it('to another protocol is forwarded as an ordinary request, the Upgrade field left out (RFC 9110 §7.8)', async () => {
+    let upgrade: string | undefined = 'unset';
+    await using upstream = await origin((request, response) => {
+      upgrade = request.headers.upgrade;
+      response.end('plain');
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n');
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    assert.match(text, /^HTTP\/1\.1 200 /);
+    assert.match(text, /plain/);
+    assert.equal(upgrade, undefined);
+  });
+
+  it('with a body is refused', async () => {
+    await using upstream = await echoOrigin();
+    await using gateway = await proxyTo([upstream.url]);
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.write(
+      'POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 4\r\n\r\nbody',
+    );
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    assert.match(text, /^HTTP\/1\.1 400 /);
+  });
+
+  it('breaks the client off when the upstream dies in the middle of its refusal', async () => {
+    await using upstream = await rawOrigin((socket) => {
+      socket.write('HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\nhalf', () =>
+        socket.destroy(),
+      );
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+    socket.resume();
+    await once(socket, 'close');
+    await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+    assert.deepEqual(gateway.faults, []);
+  });
+
+  it('that lies about Sec-WebSocket-Accept over HTTP/2 is 502', async () => {
+    await using upstream = await origin(() => {});
+    upstream.server.on('upgrade', (_, socket) => {
+      socket.end(
+        'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n',
+      );
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const client = await connect(gateway, 'HTTP/2');
+    const [error] = await once(client, 'error');
+    assert.match(String(error), /502/);
+  });
+});
+
+function inFlight(gateway: TestGateway): number {
+  return gateway.registry.upstreams().reduce((sum, upstream) => sum + upstream.inFlight, 0);
+}

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { HubgateError } from '../../../src/kernel/error.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { openAdmin } from '../../../src/runtime/admin.ts';
+import type { RunningHub } from '../../../src/runtime/running-hub.ts';
+import { send } from '../../support/http.ts';
+
+const counts = { connected: 0, subscribers: 0, updates: 0 };
+
+describe('admin API: health', () => {
+  it('K-596: a transport that fails is 503, without any detail', async (test) => {
+    const working: RunningHub = { name: 'good', counts, check: async () => {}, revoke: () => 0 };
+    const failing: RunningHub = {
+      ...working,
+      name: 'bad',
+      check: async () => {
+        throw new HubgateError('transport-failed', 'the disk /var/lib/secret-place is full');
+      },
+    };
+    const admin = await openAdmin(
+      { host: '127.0.0.1', port: 0 },
+      {
+        config: () => null,
+        hubs: () => [working, failing],
+        loads: () => ({ succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 }),
+        lastError: () => null,
+        load: async () => null,
+        stop: () => {},
+      },
+      silentLogger,
+    );
+    test.after(() => admin.close());
+    const base = `http://127.0.0.1:${admin.address.port}/hub/health`;
+    for (const path of ['/ready', '/live', '/bad/ready', '/bad/live']) {
+      const { status, body } = await send(base + path);
+      assert.equal(status, 503, path);
+      assert.deepEqual(JSON.parse(body), {
+        status: 'error',
+        error: 'transport health check failed',
+      });
+    }
+    assert.equal((await send(`${base}/good/ready`)).status, 200);
+  });
+});

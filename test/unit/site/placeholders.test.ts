@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
+import { expandPlaceholders as expand } from '../../../src/site/placeholders.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+
+describe('placeholders (hubfile.md §1)', () => {
+  const exchange = fakeExchange({
+    scheme: 'https',
+    method: 'POST',
+    host: 'Example.com:8443',
+    target: '/a/b%20c?x=1&y=two+words',
+    originalTarget: '/orig',
+    remoteAddress: '192.0.2.1',
+    clientAddress: '198.51.100.7',
+    headers: HeaderList.of({ 'X-One': utf8Field('Zoë'), Cookie: 'a=1; session=s3' }),
+    variables: new Map([
+      ['upstream_hostport', '10.0.0.1:80'],
+      ['re.v.1', 'captured'],
+    ]),
+  });
+
+  for (const [template, text] of [
+    ['{host}', 'example.com'],
+    ['{hostport}', 'Example.com:8443'],
+    ['{port}', '8443'],
+    ['{method} {scheme}', 'POST https'],
+    ['{path}', '/a/b%20c'],
+    ['{uri}', '/a/b%20c?x=1&y=two+words'],
+    ['{orig_uri}', '/orig'],
+    ['{query}', 'x=1&y=two+words'],
+    ['{remote_host} {client_ip}', '192.0.2.1 198.51.100.7'],
+    ['{upstream_hostport}', '10.0.0.1:80'],
+    ['{header.x-one}', 'Zoë'],
+    ['[{header.Absent}]', '[]'],
+    ['{query.y}', 'two words'],
+    ['{cookie.session}{cookie.none}', 's3'],
+    ['{path.0}|{path.1}|{path.2}', 'a|b%20c|'],
+    ['{re.v.1}{re.v.2}', 'captured'],
+    ['\\{host}', '{host}'],
+    ['{"a":1}', '{"a":1}'],
+    ['{unknown} {un.known} {}', '{unknown} {un.known} {}'],
+    ['{http.response.header.X}', '{http.response.header.X}'],
+    ['{{host}}', '{example.com}'],
+  ] as const) {
+    it(`${template} is ${text}`, () => {
+      assert.equal(expand(template, exchange), text);
+    });
+  }
+
+  it('{http.response.header.NAME} is the field where a response exists', () => {
+    const response = HeaderList.of({ 'X-User': '42' });
+    assert.equal(expand('{http.response.header.x-user}!', exchange, response), '42!');
+    assert.equal(expand('{http.response.header.none}!', exchange, response), '!');
+  });
+
+  it('{uuid} is the same for the whole request', () => {
+    const one = expand('{uuid}', exchange);
+    assert.match(one, /^[0-9a-f-]{36}$/);
+    assert.equal(expand('{uuid}', exchange), one);
+    assert.notEqual(expand('{uuid}', fakeExchange({})), one);
+  });
+
+  it('{port} is the scheme’s own without one in Host', () => {
+    assert.equal(expand('{port}', fakeExchange({ scheme: 'https', host: 'a' })), '443');
+    assert.equal(expand('{port}', fakeExchange({ scheme: 'http', host: '[::1]' })), '80');
+  });
+
+  it('never looks through what a placeholder brought in', () => {
+    const nested = fakeExchange({
+      headers: HeaderList.of({ evil: '{header.secret}', secret: 's' }),
+    });
+    assert.equal(expand('{header.evil}', nested), '{header.secret}');
+  });
+
+  it('leaves text without braces as it is', () => {
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        fc.pre(!text.includes('{'));
+        assert.equal(expand(text, exchange), text);
+      }),
+    );
+  });
+});

@@ -1,0 +1,295 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { HandlerConfig } from '../../../src/config/config.ts';
+import { answer } from '../../../src/http/answer.ts';
+import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
+import { closedPort, origin, proxyConfig } from '../proxy/gateway.ts';
+import { on, path, respond, serveSite } from './site-server.ts';
+
+describe('routes', () => {
+  it('run in their order until one answers; what nobody answers is 404', async () => {
+    await using site = await serveSite([
+      on({ kind: 'header', operations: [{ kind: 'set', name: 'X-A', value: '{path}' }] }),
+      on(respond('one'), path('/one')),
+      on(respond('two'), path('/one', '/two')),
+    ]);
+    const one = await ask1(site.http1, { path: '/one' });
+    assert.equal(one.body, 'one');
+    assert.equal(one.headers['x-a'], '/one');
+    assert.equal((await ask1(site.http1, { path: '/two' })).body, 'two');
+    const none = await ask1(site.http1, { path: '/three' });
+    assert.equal(none.status, 404);
+    assert.equal(none.headers['x-a'], '/three');
+  });
+
+  it('see what earlier routes rewrote', async () => {
+    await using site = await serveSite([
+      on({ kind: 'rewrite', to: '/new?from={path}' }, path('/old')),
+      on(respond('{uri}'), path('/new')),
+    ]);
+    assert.equal((await ask1(site.http1, { path: '/old' })).body, '/new?from=/old');
+  });
+
+  it('of one handle group exclude each other; those of another go on', async () => {
+    const handle = (group: number, body: string | null, only: string): ReturnType<typeof on> =>
+      on(
+        { kind: 'handle', group, routes: body === null ? [] : [on(respond(body))] },
+        only === '' ? null : path(only),
+      );
+    await using site = await serveSite([
+      handle(1, null, '/a*'),
+      handle(1, 'second', '/ab'),
+      handle(1, 'last', ''),
+      handle(2, 'other group', ''),
+    ]);
+    assert.equal((await ask1(site.http1, { path: '/ab' })).body, 'other group');
+    assert.equal((await ask1(site.http1, { path: '/x' })).body, 'last');
+  });
+
+  it('pass the hub its own and go on with the rest', async () => {
+    await using site = await serveSite([on({ kind: 'hub' }), on(respond('app'))], {
+      hub: (exchange, next) => {
+        if (exchange.target !== '/hub') return next();
+        answer(exchange, 200, {}, 'hub');
+        return undefined;
+      },
+    });
+    assert.equal((await ask1(site.http1, { path: '/hub' })).body, 'hub');
+    assert.equal((await ask1(site.http1, { path: '/' })).body, 'app');
+  });
+
+  for (const [operation, target, expected] of [
+    [{ operation: 'strip_prefix', text: '/api' }, '/api/x?y=1', '/x?y=1'],
+    [{ operation: 'strip_prefix', text: '/api' }, '/%41pi/x', '/x'],
+    [{ operation: 'strip_prefix', text: '/api' }, '/api', '/'],
+    [{ operation: 'strip_prefix', text: '/api' }, '/other', '/other'],
+    [{ operation: 'strip_suffix', text: '.html' }, '/a.html?q', '/a?q'],
+    [{ operation: 'replace', text: '/a', replacement: '/b', limit: 1 }, '/a/a', '/b/a'],
+    [{ operation: 'replace', text: '/a', replacement: '/b', limit: 0 }, '/a/a', '/b/b'],
+  ] as const) {
+    it(`uri ${operation.operation} ${operation.text} makes ${target} ${expected}`, async () => {
+      const handler: HandlerConfig = { kind: 'uri', replacement: '', limit: 0, ...operation };
+      await using site = await serveSite([on(handler), on(respond('{uri}'))]);
+      assert.equal((await ask1(site.http1, { path: target })).body, expected);
+    });
+  }
+
+  for (const [to, target, expected] of [
+    ['/index.php', '/a?x=1', '/index.php?x=1'],
+    ['/index.php?p={path}', '/a?x=1', '/index.php?p=/a'],
+    ['?only=query', '/a?x=1', '/a?only=query'],
+    ['/app{uri}', '/a?x=1', '/app/a?x=1'],
+    ['/{query.name}', '/?name=%0d%0aé', '/%0D%0A%C3%A9?name=%0d%0a%C3%A9'],
+  ] as const) {
+    it(`rewrite ${to} makes ${target} ${expected}`, async () => {
+      await using site = await serveSite([on({ kind: 'rewrite', to }), on(respond('{uri}'))]);
+      assert.equal(
+        (await ask1(site.http1, { path: encodeURI(target).replaceAll('%25', '%') })).body,
+        expected,
+      );
+    });
+  }
+
+  it('redir sends to another place, never to another host that the client chose', async () => {
+    await using site = await serveSite([
+      on({ kind: 'redir', to: 'https://{host}{uri}', status: 308 }, path('/to-tls*')),
+      on({ kind: 'redir', to: '{path}/', status: 302 }),
+    ]);
+    const tls = await ask1(site.http1, {
+      path: '/to-tls?x=1',
+      headers: { Host: 'site.example:80' },
+    });
+    assert.equal(tls.status, 308);
+    assert.equal(tls.headers['location'], 'https://site.example/to-tls?x=1');
+    const slashes = await ask1(site.http1, { path: '//evil.example' });
+    assert.equal(slashes.headers['location'], '/evil.example/');
+  });
+
+  it('request_header and header change both directions', async () => {
+    await using upstream = await origin((request, response) => {
+      response.setHeader('Server', 'app');
+      response.setHeader('X-Kept', '1');
+      response.end(String(request.headers['x-added']));
+    });
+    await using site = await serveSite([
+      on({
+        kind: 'request_header',
+        operations: [{ kind: 'set', name: 'X-Added', value: '{method}' }],
+      }),
+      on({
+        kind: 'header',
+        operations: [
+          { kind: 'delete', name: 'Server' },
+          { kind: 'set', name: 'X-Copy', value: '{http.response.header.X-Kept}' },
+        ],
+      }),
+      on(proxyConfig([upstream.url])),
+    ]);
+    const reply = await ask1(site.http1);
+    assert.equal(reply.body, 'GET');
+    assert.equal(reply.headers['server'], undefined);
+    assert.equal(reply.headers['x-copy'], '1');
+  });
+
+  it('abort closes the connection without an answer', async () => {
+    await using site = await serveSite([on({ kind: 'abort' })]);
+    await assert.rejects(ask1(site.http1), { code: 'ECONNRESET' });
+    assert.deepEqual(site.faults, []);
+  });
+
+  for (const { name, ask, port } of PROTOCOLS) {
+    it(`request_body refuses longer bodies with 413, declared or not, over ${name}`, async () => {
+      let reached = 0;
+      await using upstream = await origin((request, response) => {
+        request.on('data', () => {});
+        request.on('end', () => {
+          reached += 1;
+          response.end('ok');
+        });
+      });
+      await using site = await serveSite([
+        on({ kind: 'request_body', maxSize: 10 }),
+        on(proxyConfig([upstream.url])),
+      ]);
+      const post = (body: string, chunked: boolean) =>
+        ask(port(site), {
+          method: 'POST',
+          body,
+          chunked,
+          headers: chunked ? {} : { 'content-length': String(body.length) },
+        });
+      assert.equal((await post('0123456789', true)).body, 'ok');
+      assert.equal((await post('0123456789', false)).body, 'ok');
+      assert.equal((await post('0123456789x', false)).status, 413);
+      assert.equal((await post('0123456789x', true)).status, 413);
+      assert.equal(reached, 2);
+    });
+  }
+});
+
+describe('what handlers throw', () => {
+  it('is answered by its phrase and the request id, without detail', async () => {
+    await using site = await serveSite([
+      on({ kind: 'error', status: 418, message: 'secret detail' }),
+    ]);
+    const reply = await ask1(site.http1);
+    assert.equal(reply.status, 418);
+    assert.doesNotMatch(reply.body, /secret/);
+    assert.match(String(reply.headers['x-request-id']), /^r\d+$/);
+  });
+
+  it('is answered by the error routes, which see no body and the status', async () => {
+    await using upstream = await origin((request, response) => {
+      response.end(`page ${request.url} ${request.method} ${request.headers['content-length']}`);
+    });
+    const gone = `http://127.0.0.1:${await closedPort()}`;
+    await using site = await serveSite([on(proxyConfig([gone]))], {
+      errorRoutes: [
+        on({ kind: 'rewrite', to: '/{err.status_code}.html' }),
+        on(proxyConfig([upstream.url])),
+      ],
+    });
+    const reply = await ask1(site.http1, { method: 'POST', body: 'x' });
+    assert.equal(reply.body, 'page /502.html POST 0');
+  });
+
+  it('is answered plainly when the error routes fail or do not answer', async () => {
+    await using failing = await serveSite([on({ kind: 'error', status: 503, message: '' })], {
+      errorRoutes: [on({ kind: 'error', status: 500, message: '' })],
+    });
+    assert.equal((await ask1(failing.http1)).status, 503);
+    await using silent = await serveSite([on({ kind: 'error', status: 503, message: '' })], {
+      errorRoutes: [on(respond('never'), path('/never'))],
+    });
+    assert.equal((await ask1(silent.http1)).status, 503);
+  });
+
+  it('is 500 without detail when it is no HttpError', async () => {
+    await using site = await serveSite([on({ kind: 'hub' })], {
+      hub: () => {
+        throw new TypeError('secret');
+      },
+    });
+    const reply = await ask1(site.http1);
+    assert.equal(reply.status, 500);
+    assert.doesNotMatch(reply.body, /secret/);
+  });
+});
+
+describe('forward_auth', () => {
+  const auth = (url: string): HandlerConfig => ({
+    kind: 'forward_auth',
+    proxy: proxyConfig([url]),
+    uri: '/verify?x=1',
+    copyHeaders: [
+      { from: 'Remote-User', to: 'Remote-User' },
+      { from: 'Remote-Groups', to: 'X-Groups' },
+    ],
+  });
+
+  for (const { name, ask, port } of PROTOCOLS) {
+    it(`asks with a GET, passes what is granted on with the named fields, over ${name}`, async () => {
+      let asked: unknown;
+      await using service = await origin((request, response) => {
+        const { headers } = request;
+        asked = [
+          request.method,
+          request.url,
+          headers['x-forwarded-method'],
+          headers['x-forwarded-uri'],
+          headers['content-length'],
+        ];
+        response.writeHead(200, { 'Remote-User': 'zoe' }).end('granted');
+      });
+      await using app = await origin((request, response) => {
+        const { headers } = request;
+        response.writeHead(200, {
+          'X-Seen': `${String(headers['remote-user'])} ${String(headers['x-groups'])}`,
+        });
+        request.pipe(response);
+      });
+      await using site = await serveSite([on(auth(service.url)), on(proxyConfig([app.url]))]);
+      const reply = await ask(port(site), {
+        method: 'POST',
+        path: '/page?y=2',
+        body: 'the body',
+        headers: { 'remote-user': 'admin', 'x-groups': 'admins' },
+      });
+      assert.deepEqual(asked, ['GET', '/verify?x=1', 'POST', '/page?y=2', undefined]);
+      assert.equal(reply.headers['x-seen'], 'zoe undefined');
+      assert.equal(reply.body, 'the body');
+    });
+
+    it(`answers with what the service refuses with, over ${name}`, async () => {
+      let reached = false;
+      await using service = await origin((_, response) =>
+        response.writeHead(302, { Location: '/login', 'Set-Cookie': ['a=1', 'b=2'] }).end('go'),
+      );
+      await using app = await origin((_, response) => {
+        reached = true;
+        response.end();
+      });
+      await using site = await serveSite([on(auth(service.url)), on(proxyConfig([app.url]))]);
+      const reply = await ask(port(site));
+      assert.equal(reply.status, 302);
+      assert.equal(reply.headers['location'], '/login');
+      assert.deepEqual(reply.headers['set-cookie'], ['a=1', 'b=2']);
+      assert.equal(reply.body, 'go');
+      assert.equal(reached, false);
+    });
+  }
+
+  it('lets nobody pass when the service cannot be reached', async () => {
+    let reached = false;
+    await using app = await origin((_, response) => {
+      reached = true;
+      response.end();
+    });
+    await using site = await serveSite([
+      on(auth(`http://127.0.0.1:${await closedPort()}`)),
+      on(proxyConfig([app.url])),
+    ]);
+    assert.equal((await ask1(site.http1)).status, 502);
+    assert.equal(reached, false);
+  });
+});

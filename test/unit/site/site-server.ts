@@ -1,0 +1,64 @@
+import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/config/config.ts';
+import type { Handler } from '../../../src/http/exchange.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { ReverseProxy } from '../../../src/proxy/reverse-proxy.ts';
+import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
+import { expandPlaceholders } from '../../../src/site/placeholders.ts';
+import { compileRoutes, type RouteDeps } from '../../../src/site/route.ts';
+import { compileSite } from '../../../src/site/site.ts';
+import { type ExchangeServer, serveExchanges } from '../http/exchange-server.ts';
+
+/** A route; without matcher for every request. */
+export const on = (handler: HandlerConfig, matcher: RequestMatcher | null = null): RouteConfig => ({
+  matcher,
+  handler,
+});
+
+export const path = (...paths: string[]): RequestMatcher => [{ kind: 'path', paths }];
+
+export const respond = (body: string, status = 200): HandlerConfig => ({
+  kind: 'respond',
+  status,
+  body,
+  close: false,
+});
+
+export interface SiteServer extends ExchangeServer {
+  readonly registry: UpstreamRegistry;
+}
+
+/** Serves a site of these routes, with real reverse proxies. */
+export async function serveSite(
+  routes: readonly RouteConfig[],
+  more: { errorRoutes?: readonly RouteConfig[]; hub?: Handler } = {},
+): Promise<SiteServer> {
+  const registry = new UpstreamRegistry();
+  const proxies: ReverseProxy[] = [];
+  const deps: RouteDeps = {
+    expand: expandPlaceholders,
+    makeReverseProxy: (config) => {
+      const proxy = new ReverseProxy(config, {
+        registry,
+        log: silentLogger,
+        clock: systemClock,
+        random: Math.random,
+        expand: expandPlaceholders,
+        trusted: () => false,
+        compileRoutes: (inner) => compileRoutes(inner, deps),
+      });
+      proxies.push(proxy);
+      return proxy.handle;
+    },
+    makeFileServer: () => (_, next) => next(),
+    hubHandler: more.hub ?? ((_, next) => next()),
+  };
+  const site = compileSite({ routes, errorRoutes: more.errorRoutes ?? [] }, deps);
+  const server = await serveExchanges((exchange) => site(exchange));
+  const close = async (): Promise<void> => {
+    for (const proxy of proxies) proxy.close();
+    registry.destroy();
+    await server.close();
+  };
+  return { ...server, registry, close, [Symbol.asyncDispose]: close };
+}
