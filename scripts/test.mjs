@@ -34,6 +34,8 @@ const { status } = spawnSync(
     '--import',
     'tsx',
     '--test',
+    // Names every failure once more at the end, where a log that was cut still shows it.
+    '--test-reporter=spec',
     '--test-concurrency=2',
     '--test-timeout=300000',
     ...files,

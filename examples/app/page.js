@@ -2,12 +2,32 @@
 // from which update on to listen: what happens between the two cannot be missed.
 const seen = new Set();
 let source;
+let connects = 0;
 
+for (const button of document.querySelectorAll('[data-user]')) {
+  button.addEventListener('click', () => void become(button.dataset.user));
+}
+for (const [form, path] of [
+  ['say', '/messages'],
+  ['whisper', '/whispers'],
+]) {
+  document.querySelector(`#${form}`).addEventListener('submit', (event) => {
+    event.preventDefault();
+    const fields = Object.fromEntries(new FormData(event.target));
+    event.target.querySelector('input').value = '';
+    void post(path, fields);
+  });
+}
+// Last, so that no click is lost while the state is on its way.
 await connect();
 
 async function connect() {
+  connects += 1;
+  const mine = connects;
   const response = await fetch('/state');
   const { user, messages, site } = await response.json();
+  // Somebody logged in or out meanwhile: what this answer says is out of date.
+  if (mine !== connects) return;
   const { hub, lastEventId } = hubLink(response.headers.get('Link'));
   document.querySelector('#user').textContent = user ?? 'nobody';
   for (const message of messages) show(message);
@@ -48,21 +68,6 @@ function setStatus(state, text) {
   const status = document.querySelector('#status');
   status.dataset.state = state;
   status.textContent = text;
-}
-
-for (const button of document.querySelectorAll('[data-user]')) {
-  button.addEventListener('click', () => void become(button.dataset.user));
-}
-for (const [form, path] of [
-  ['say', '/messages'],
-  ['whisper', '/whispers'],
-]) {
-  document.querySelector(`#${form}`).addEventListener('submit', (event) => {
-    event.preventDefault();
-    const fields = Object.fromEntries(new FormData(event.target));
-    event.target.querySelector('input').value = '';
-    void post(path, fields);
-  });
 }
 
 async function become(user) {
