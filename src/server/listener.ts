@@ -1,17 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import {
-  createServer as createTcpServer,
-  type AddressInfo,
-  type Server,
-  type Socket,
-} from 'node:net';
-import {
-  createServer as createTlsServer,
-  type SecureContext,
-  type SecureContextOptions,
-  Server as TlsServer,
-  type TLSSocket,
-} from 'node:tls';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import type { SecureContextOptions } from 'node:tls';
 import type { ServerOptions } from '../config/config.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import { NodeExchange, type NodeRequest, type NodeResponse } from '../http/node-exchange.ts';
@@ -19,6 +8,7 @@ import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
 import { Protocols } from './protocols.ts';
+import { type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 
 /** What a listener does with what it accepts. A reload replaces it in one step. */
 export interface Service {
@@ -40,19 +30,15 @@ export interface ListenerOptions {
   readonly log: Logger;
 }
 
-/** Limits of a TLS handshake, before any configuration is asked. */
-const HANDSHAKE_TIMEOUT_MS = 10_000;
-
 /** The system asks silent peers whether they still live; a dead one is gone in 40 s. */
 const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 30_000 };
 
-/**
- * An open port that speaks HTTP/1.1 and, with TLS, HTTP/2. The protocol is chosen by ALPN here
- * rather than by Node's `allowHTTP1`, which ignores the header limit on Node 20.
- */
+/** An open port that speaks HTTP/1.1 and, with TLS, HTTP/2. */
 export class Listener {
   readonly #log: Logger;
   readonly #server: Server;
+  /** null where no TLS is spoken. */
+  readonly #tls: TlsEndpoint | null;
   readonly #sockets = new Set<Socket>();
   /** The newest last; older ones serve the connections that they have. */
   readonly #protocols: Protocols[] = [];
@@ -60,10 +46,15 @@ export class Listener {
 
   private constructor(options: ListenerOptions) {
     this.#log = options.log;
-    this.#server = options.secure
-      ? this.#createTls()
-      : createTcpServer(KEEP_ALIVE, (socket) => this.#accept(socket, 'http/1.1'));
-    this.#server.on('connection', (socket: Socket) => this.#track(socket));
+    this.#tls = options.secure
+      ? new TlsEndpoint({
+          certificates: () => this.#service?.certificates ?? null,
+          protocols: () => this.#service?.limits.protocols ?? [],
+          onSecure: (socket, protocol) => this.#speak(socket, protocol),
+          log: options.log,
+        })
+      : null;
+    this.#server = createServer(KEEP_ALIVE, (socket) => this.#accept(socket));
   }
 
   /**
@@ -102,9 +93,7 @@ export class Listener {
    */
   serve(service: Service, fallback: SecureContextOptions | null): void {
     this.#service = service;
-    if (this.#server instanceof TlsServer && fallback !== null) {
-      this.#server.setSecureContext(fallback);
-    }
+    if (this.#tls !== null && fallback !== null) this.#tls.fallback = fallback;
     const newest = this.#protocols.at(-1);
     if (JSON.stringify(newest?.limits) === JSON.stringify(service.limits)) return;
     this.#protocols.push(
@@ -128,47 +117,21 @@ export class Listener {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  #createTls(): Server {
-    const server = createTlsServer({
-      ...KEEP_ALIVE,
-      handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
-      ALPNCallback: ({ protocols }) => {
-        const allowed = this.#service?.limits.protocols ?? [];
-        if (allowed.includes('h2') && protocols.includes('h2')) return 'h2';
-        return protocols.includes('http/1.1') ? 'http/1.1' : undefined;
-      },
-      SNICallback: (serverName, done) => {
-        this.#context(serverName).then(
-          (context) => done(null, context),
-          (error: unknown) => done(error instanceof Error ? error : new Error(String(error))),
-        );
-      },
+  #accept(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    socket.on('error', (error) => {
+      this.#log.debug('A connection failed', { error: messageOf(error) });
     });
-    server.on('secureConnection', (socket: TLSSocket) => {
-      socket.on('error', (error) => this.#failed('A connection failed', error));
-      this.#accept(socket, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1');
-    });
-    server.on('tlsClientError', (error) => this.#failed('A TLS handshake failed', error));
-    return server;
+    if (this.#tls === null) this.#speak(socket, 'http/1.1');
+    else this.#tls.accept(socket);
   }
 
-  async #context(serverName: string): Promise<SecureContext> {
-    const certificates = this.#service?.certificates;
-    if (!certificates) throw new HubgateError('no-certificate', 'This port has no certificates');
-    return certificates.contextFor(serverName);
-  }
-
-  #accept(socket: Socket, protocol: 'h2' | 'http/1.1'): void {
+  #speak(socket: Socket, protocol: Protocol): void {
     const protocols = this.#protocols.at(-1);
     if (protocols === undefined) socket.destroy();
     else if (protocol === 'h2') protocols.acceptHttp2(socket);
     else protocols.acceptHttp1(socket);
-  }
-
-  #track(socket: Socket): void {
-    this.#sockets.add(socket);
-    socket.once('close', () => this.#sockets.delete(socket));
-    socket.on('error', (error) => this.#failed('A connection failed', error));
   }
 
   #exchange(request: NodeRequest, response: NodeResponse, upgrade: UpgradeRequest | null): void {
@@ -190,10 +153,6 @@ export class Listener {
     service.handle(
       new NodeExchange(request, response, { id, log, clientAddress, peer: null, upgrade }),
     );
-  }
-
-  #failed(message: string, error: Error): void {
-    this.#log.debug(message, { error: messageOf(error) });
   }
 }
 
