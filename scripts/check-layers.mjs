@@ -32,6 +32,7 @@ const MAY_IMPORT = {
 
 /** Library → the only files or folders that import it. */
 const LIBRARY_PLACE = {
+  'acme-client': ['tls/acme/client.ts'],
   undici: ['proxy/forward.ts'],
   'http-proxy-3': ['proxy/upgrade.ts'],
   jose: ['auth/'],

@@ -6,7 +6,8 @@ import type { SiteAddress, TlsConfig } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { KeyPair, LocalAuthority } from './local-authority.ts';
+import { type KeyPair, renewalTime } from './key-pair.ts';
+import type { LocalAuthority } from './local-authority.ts';
 
 /** Gives the certificate of a handshake. */
 export interface CertificateSource {
@@ -138,10 +139,6 @@ function remember(issued: Map<string, Promise<KeyPair>>, id: string, pair: Promi
     if (issued.size <= MAX_ISSUED) return;
     issued.delete(oldest);
   }
-}
-
-function renewalTime({ notBefore, notAfter }: KeyPair): number {
-  return notAfter - (notAfter - notBefore) / 3;
 }
 
 function protocolOptions(tls: TlsConfig): SecureContextOptions {

@@ -18,16 +18,8 @@ import {
   X509CertificateGenerator,
 } from '@peculiar/x509';
 import type { Clock } from '../kernel/clock.ts';
+import type { KeyPair } from './key-pair.ts';
 import { readIfPresent, writePrivate } from './storage.ts';
-
-/** A certificate chain, leaf first, with its private key, all PEM. */
-export interface KeyPair {
-  readonly chain: string;
-  readonly key: string;
-  /** Milliseconds since the epoch. */
-  readonly notBefore: number;
-  readonly notAfter: number;
-}
 
 interface Signer {
   readonly certificate: X509Certificate;

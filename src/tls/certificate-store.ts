@@ -1,0 +1,102 @@
+import { createHash, X509Certificate } from 'node:crypto';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { codeOf } from '../kernel/error.ts';
+import type { KeyPair } from './key-pair.ts';
+import { readIfPresent, writePrivate } from './storage.ts';
+
+/** A certificate in the storage. */
+export interface StoredCertificate {
+  /** Who signed it: `local`, or the host of an ACME directory. */
+  readonly authority: string;
+  readonly file: string;
+  /** DNS names and IP addresses that it is for. */
+  readonly names: readonly string[];
+  /** Milliseconds since the epoch. */
+  readonly notBefore: number;
+  readonly notAfter: number;
+}
+
+/** Certificates that the gateway got for itself, one file each, key first: `<storage>/certificates/<authority>/<name>.pem`, 0600. */
+export class CertificateStore {
+  readonly #directory: string;
+
+  constructor(storage: string) {
+    this.#directory = join(storage, 'certificates');
+  }
+
+  /** The certificate of exactly these names; null when there is none, or none that can be read. */
+  async read(authority: string, names: readonly string[]): Promise<KeyPair | null> {
+    const text = await readIfPresent(this.#file(authority, names));
+    return text === null ? null : parse(text);
+  }
+
+  /** In one step: a reader sees the old certificate with its key or the new one with its own. */
+  async write(authority: string, names: readonly string[], pair: KeyPair): Promise<void> {
+    await writePrivate(this.#file(authority, names), `${pair.key.trimEnd()}\n${pair.chain}`);
+  }
+
+  /** All that can be read, by authority and file. */
+  async list(): Promise<StoredCertificate[]> {
+    const found: StoredCertificate[] = [];
+    for (const authority of await entries(this.#directory)) {
+      for (const name of await entries(join(this.#directory, authority))) {
+        const file = join(this.#directory, authority, name);
+        const text = name.endsWith('.pem') ? await readIfPresent(file) : null;
+        const pair = text === null ? null : parse(text);
+        if (pair === null) continue;
+        const { notBefore, notAfter } = pair;
+        found.push({ authority, file, names: certificateNames(pair.chain), notBefore, notAfter });
+      }
+    }
+    return found;
+  }
+
+  #file(authority: string, names: readonly string[]): string {
+    return join(this.#directory, fileName([authority]), `${fileName(names)}.pem`);
+  }
+}
+
+/** The names of a certificate's subjectAltName (RFC 5280 §4.2.1.6). */
+export function certificateNames(pem: string): string[] {
+  const { subjectAltName } = new X509Certificate(pem);
+  return (subjectAltName ?? '')
+    .split(', ')
+    .filter((entry) => entry !== '')
+    .map((entry) => entry.replace(/^(?:DNS|IP Address):/, ''));
+}
+
+/** What is safe as a file name everywhere; a hash where names were many, long or strange. */
+function fileName(names: readonly string[]): string {
+  const [name = ''] = names;
+  const plain = name.replace(/^\*/, 'wildcard').replace(/:(?=\d+$)/, '-');
+  if (names.length === 1 && /^[a-z0-9_][a-z0-9._-]{0,99}$/.test(plain)) return plain;
+  return createHash('sha256').update(JSON.stringify(names)).digest('hex').slice(0, 32);
+}
+
+function parse(text: string): KeyPair | null {
+  const certificate = text.indexOf('-----BEGIN CERTIFICATE-----');
+  if (certificate <= 0) return null;
+  try {
+    const chain = text.slice(certificate);
+    const leaf = new X509Certificate(chain);
+    return {
+      key: text.slice(0, certificate),
+      chain,
+      notBefore: Date.parse(leaf.validFrom),
+      notAfter: Date.parse(leaf.validTo),
+    };
+  } catch {
+    // Not written by us, or damaged: as good as absent, another takes its place.
+    return null;
+  }
+}
+
+async function entries(directory: string): Promise<string[]> {
+  try {
+    return (await readdir(directory)).toSorted();
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return [];
+    throw error;
+  }
+}
