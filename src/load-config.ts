@@ -1,7 +1,10 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { checkConfig } from './config/check.ts';
 import { proxiesOf } from './config/proxies.ts';
 import type { Config } from './config/config.ts';
+import { encodeConfig } from './config/encode.ts';
 import { ConfigError, type Problem } from './config/problem.ts';
 import { resolvePlaceholders } from './config/resolve.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
@@ -51,6 +54,26 @@ export function loadConfig(
     files: unique([...loaded.files, ...resolved.files, ...filesNamedIn(resolved.config)]),
     globs: loaded.globs,
   };
+}
+
+/**
+ * The same for two configurations that run the same: equal in every value, and in the content of
+ * every file that the running gateway reads.
+ */
+export function fingerprint(config: Config): string {
+  const hash = createHash('sha256');
+  hash.update(JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false })));
+  for (const name of filesNamedIn(config)) hash.update(contentDigest(name));
+  return hash.digest('hex');
+}
+
+function contentDigest(file: string): string {
+  try {
+    return createHash('sha256').update(readFileSync(file)).digest('hex');
+  } catch {
+    // Whoever needs the file says what is wrong with it; here it only differs from one that is there.
+    return 'unreadable';
+  }
 }
 
 /** Certificates and keys: the configuration names them, and its content does not show a change. */

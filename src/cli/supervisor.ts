@@ -12,6 +12,7 @@ import {
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
 import type { LoadCounts } from '../runtime/metrics.ts';
 import { type ConfigurableLogger, createLogOpener } from './log-output.ts';
+import { fingerprint } from '../load-config.ts';
 import { type ReadyConfig, watchedFiles } from './read-config.ts';
 import { FileWatcher, type WatchedFiles } from './watch.ts';
 
@@ -38,6 +39,8 @@ export class Supervisor {
   readonly #options: SupervisorOptions;
   readonly #watcher: FileWatcher;
   #current: ReadyConfig;
+  /** Of the configuration that runs, with the files that it was built from. */
+  #fingerprint: string;
   #admin: AdminServer | null = null;
   #lastError: readonly Problem[] | null = null;
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
@@ -46,6 +49,7 @@ export class Supervisor {
 
   constructor(first: ReadyConfig, options: SupervisorOptions) {
     this.#current = first;
+    this.#fingerprint = fingerprint(first.config);
     this.#options = options;
     this.gateway = createGateway(first.config, { log: options.log, openLog: createLogOpener() });
     this.#watcher = new FileWatcher({
@@ -104,7 +108,17 @@ export class Supervisor {
       const next = read((path) => seen.push(path));
       this.#follow(watchedFiles(next));
       this.#note(next.warnings);
+      // Taken before the files are built into the gateway: a change meanwhile is another reload.
+      const wanted = fingerprint(next.config);
+      if (wanted === this.#fingerprint) {
+        // Another way of writing the same.
+        this.#current = next;
+        this.#succeeded();
+        log.info('Configuration unchanged');
+        return null;
+      }
       const endingStreams = await this.#swap(next);
+      this.#fingerprint = wanted;
       this.#succeeded();
       log.info('Configuration reloaded', { endingStreams });
       return null;

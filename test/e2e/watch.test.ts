@@ -70,6 +70,27 @@ describe('hubgate run follows what it has read (hubfile.md §4)', () => {
     assert.equal(await value(), 'two');
   });
 
+  it('changes nothing when nothing has changed: a comment, another notation, SIGHUP', async (test) => {
+    const { port, gateway, edit } = await run(test, (port, directory) => ({
+      Hubfile: `${options(directory)}import site\n`,
+      site: `http://localhost:${port} {\n\trespond {file.answer}\n}\n`,
+      answer: 'one',
+    }));
+    await edit(
+      'site',
+      `# The same\nhttp://localhost:${port} {\n\trespond * "{file.answer}" # again\n}\n`,
+      'Configuration unchanged',
+    );
+    const said = gateway.output.length;
+    gateway.child.kill('SIGHUP');
+    await gateway.says('Configuration unchanged', said);
+    // What it takes for unchanged is what runs: the same text with another value is a change.
+    await edit('answer', 'two');
+    assert.equal((await send(`http://localhost:${port}/`)).body, 'two');
+    await edit('answer', 'one');
+    assert.equal((await send(`http://localhost:${port}/`)).body, 'one');
+  });
+
   it('certificate and key files: the next handshake gets the new certificate', async (test) => {
     const storage = await mkdtemp(join(tmpdir(), 'hubgate-authority-'));
     test.after(() => rm(storage, { recursive: true, force: true }));
