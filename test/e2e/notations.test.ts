@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -133,44 +133,13 @@ describe('hubgate fmt', () => {
   });
 });
 
-describe('hubgate environ and completion', () => {
+describe('hubgate environ', () => {
   it('environ leaves secrets out', async () => {
     const { code, stdout } = await runCommand(['environ'], { SOME_KEY: SECRET, PLAIN: 'shown' });
     assert.equal(code, 0);
     assert.equal(stdout.includes(SECRET), false);
     assert.match(stdout, /^hubgate\.version=\d+\.\d+\.\d+$/m);
     assert.match(stdout, /^PLAIN=shown$/m);
-  });
-
-  it('completion makes a script for each shell, which knows commands and options', async () => {
-    for (const shell of ['bash', 'zsh', 'fish']) {
-      const { code, stdout } = await runCommand(['completion', shell]);
-      assert.equal(code, 0);
-      for (const word of ['reverse-proxy', 'envfile', 'show-secrets']) {
-        assert.ok(stdout.includes(word), `${shell}: ${word}`);
-      }
-    }
-    assert.equal((await runCommand(['completion', 'tcsh'])).code, 64);
-  });
-
-  it('completion completes in bash', async () => {
-    const { stdout } = await runCommand(['completion', 'bash']);
-    const complete = (...words: string[]): string[] =>
-      execFileSync(
-        'bash',
-        [
-          '-c',
-          `${stdout}\nCOMP_WORDS=(hubgate ${words.map((word) => `'${word}'`).join(' ')})\nCOMP_CWORD=${words.length}\n_hubgate\nprintf '%s\\n' "\${COMPREPLY[@]}"`,
-        ],
-        { encoding: 'utf8' },
-      )
-        .trim()
-        .split('\n');
-    assert.deepEqual(complete('val'), ['validate']);
-    assert.deepEqual(complete('re'), ['reload', 'reverse-proxy']);
-    assert.deepEqual(complete('fmt', '--w'), ['--write']);
-    assert.deepEqual(complete('token', 'ins'), ['inspect']);
-    assert.deepEqual(complete('token', 'inspect', '--to'), ['--topic']);
   });
 });
 
