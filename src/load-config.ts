@@ -5,10 +5,10 @@ import { checkConfig } from './config/check.ts';
 import { proxiesOf } from './config/proxies.ts';
 import type { Config } from './config/config.ts';
 import { encodeConfig } from './config/encode.ts';
-import { ConfigError, type Problem } from './config/problem.ts';
+import { ConfigError, hasError, type Problem } from './config/problem.ts';
 import { resolvePlaceholders } from './config/resolve.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
-import { type Language, languageOf, load } from './hubfile/load.ts';
+import { type Language, languageOf, read } from './hubfile/load.ts';
 import { checkParts } from './runtime/check-parts.ts';
 
 /** A configuration that is ready to be built. */
@@ -36,17 +36,20 @@ export function loadConfig(
   io: HubfileIo,
   language: Language = languageOf(file),
 ): ReadyConfig {
-  const loaded = load(file, io, language);
-  const problems: Problem[] = [...loaded.warnings];
-  const resolved = resolvePlaceholders(loaded.config, {
+  const loaded = read(file, io, language);
+  const problems: Problem[] = [...loaded.problems];
+  const complete = !hasError(problems);
+  // What a mistake does not touch is checked all the same: one look at the file, all its mistakes.
+  const resolved = resolvePlaceholders(complete ? loaded.config : loaded.sound, {
     env: io.env,
     readFile: (name) => Buffer.from(io.read(name)).toString('utf8'),
     directory: dirname(resolve(file)),
     report: (about, finding, where) => problems.push(loaded.problemAt(about, finding, where)),
   });
   checkConfig(resolved.config, resolved.report);
-  checkParts(resolved.config, resolved.report);
-  if (problems.some(({ severity }) => severity === 'error')) throw new ConfigError(problems);
+  // These look from one site to another, which may be the one with the mistake.
+  if (complete) checkParts(resolved.config, resolved.report);
+  if (hasError(problems)) throw new ConfigError(problems);
   return {
     written: loaded.config,
     config: resolved.config,

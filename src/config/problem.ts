@@ -53,6 +53,11 @@ export class ConfigError extends HubgateError {
   }
 }
 
+/** Whether one of them makes the configuration unusable. */
+export function hasError(problems: readonly Problem[]): boolean {
+  return problems.some(({ severity }) => severity === 'error');
+}
+
 /** Problems in the order of the files that they are in, and of their places there. */
 function inOrder(problems: readonly Problem[]): readonly Problem[] {
   const files = new Map<string, number>();

@@ -1,4 +1,4 @@
-import type { Config } from '../config/config.ts';
+import type { Config, SiteConfig } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import { readGlobalOptions } from './global-options.ts';
 import type { Origins } from './origins.ts';
@@ -10,16 +10,27 @@ import { readSite } from './site.ts';
  * Turns the lines of a Hubfile into a configuration. What cannot be understood is reported and left
  * out, so that everything else is looked at as well.
  */
-export function adapt(lines: readonly Line[], problems: Problems, origins: Origins): Config {
+export function adapt(
+  lines: readonly Line[],
+  problems: Problems,
+  origins: Origins,
+): { readonly config: Config; readonly soundSites: readonly SiteConfig[] } {
   const [first, ...others] = lines;
   const optionsLine = first?.words.length === 0 ? first : null;
   const siteLines = first === undefined || optionsLine !== null ? others : lines;
   const options =
     optionsLine === null ? defaultOptions : readGlobalOptions(optionsLine, problems, origins);
-  const sites = sitesOf(siteLines, problems).map(({ head, body }) =>
-    readSite(head, body, options, problems, origins),
-  );
-  return { options, sites };
+  const sitesRead = sitesOf(siteLines, problems);
+  const wholeIsSound = problems.errors === 0;
+  const sites = sitesRead.map(({ head, body }) => {
+    const before = problems.errors;
+    const site = readSite(head, body, options, problems, origins);
+    return { site, sound: wholeIsSound && problems.errors === before };
+  });
+  return {
+    config: { options, sites: sites.map(({ site }) => site) },
+    soundSites: sites.filter(({ sound }) => sound).map(({ site }) => site),
+  };
 }
 
 /** The sites of a file: each with its block, or a single one without. */

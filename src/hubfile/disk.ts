@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import type { HubfileIo } from './expand.ts';
 import type { Environment } from './source.ts';
 
-/** The files of this machine, as `loadHubfile` reads them. */
+/** The files of this machine, as `load` reads them. */
 export function diskIo(env: Environment): HubfileIo {
   return { read: (path) => readFileSync(path), glob: findFiles, env };
 }

@@ -1,7 +1,8 @@
+import { ConfigError, hasError } from '../config/problem.ts';
 import { adapt } from './adapt.ts';
 import { type HubfileIo, expand } from './expand.ts';
-import { loadData } from './load-data.ts';
-import { loaded, type LoadedConfig } from './loaded.ts';
+import { readData } from './read-data.ts';
+import { loaded, type LoadedConfig, type ReadConfig } from './loaded.ts';
 import { Origins } from './origins.ts';
 import { Problems } from './problems.ts';
 
@@ -17,20 +18,27 @@ export function languageOf(file: string): Language {
 }
 
 /**
- * Reads a configuration; `{env.X}` and `{file.X}` are still in it, and checks across fields are not
- * made (`resolvePlaceholders`, `checkConfig`).
+ * Reads what can be read of a configuration; `{env.X}` and `{file.X}` are still in it, and checks
+ * across fields are not made (`resolvePlaceholders`, `checkConfig`).
+ */
+export function read(file: string, io: HubfileIo, language = languageOf(file)): ReadConfig {
+  return language === 'hubfile' ? readHubfile(file, io) : readData(file, io, language);
+}
+
+/**
+ * {@link read} for those who want all or nothing.
  * @throws {ConfigError} `invalid-config`, with every problem of the file, if it has an error.
  */
 export function load(file: string, io: HubfileIo, language = languageOf(file)): LoadedConfig {
-  return language === 'hubfile' ? loadHubfile(file, io) : loadData(file, io, language);
+  const result = read(file, io, language);
+  if (hasError(result.problems)) throw new ConfigError(result.problems);
+  return result;
 }
 
-/** {@link load} for a Hubfile. */
-export function loadHubfile(file: string, io: HubfileIo): LoadedConfig {
+function readHubfile(file: string, io: HubfileIo): ReadConfig {
   const problems = new Problems();
   const origins = new Origins();
   const { lines, files, globs } = expand(file, io, problems);
-  const config = adapt(lines, problems, origins);
-  problems.throwIfAny();
-  return loaded(config, problems, origins, { files, globs });
+  const { config, soundSites } = adapt(lines, problems, origins);
+  return loaded(config, problems, origins, { files, globs, soundSites });
 }

@@ -1,4 +1,4 @@
-import type { Config } from '../config/config.ts';
+import type { Config, SiteConfig } from '../config/config.ts';
 import type { Finding, Place, Problem, Whereabouts } from '../config/problem.ts';
 import type { Origins } from './origins.ts';
 import { locate, placeOf } from './place.ts';
@@ -18,15 +18,28 @@ export interface LoadedConfig {
   problemAt(about: object | null, problem: Finding, where?: Whereabouts): Problem;
 }
 
+/** What could be read of a text, right or wrong. */
+export interface ReadConfig extends LoadedConfig {
+  /** Errors and warnings, in the order in which they were found. */
+  readonly problems: readonly Problem[];
+  /**
+   * The configuration without the sites that have errors of their own: what else seems wrong with
+   * those may only be what could not be read. Without any site where the errors are not of a site.
+   */
+  readonly sound: Config;
+}
+
 /** Freezes what was read and keeps what is known of its text. */
 export function loaded(
   config: Config,
   problems: Problems,
   origins: Origins,
-  { files, globs }: Pick<LoadedConfig, 'files' | 'globs'>,
-): LoadedConfig {
+  { files, globs, soundSites }: Pick<LoadedConfig, 'files' | 'globs'> & SoundSites,
+): ReadConfig {
   return {
     config: deepFreeze(config),
+    sound: deepFreeze({ options: config.options, sites: soundSites }),
+    problems: problems.all,
     warnings: problems.warnings,
     files,
     globs,
@@ -36,6 +49,10 @@ export function loaded(
     },
     problemAt: (about, problem, where = {}) => problemAt(origins, about, problem, where),
   };
+}
+
+interface SoundSites {
+  readonly soundSites: readonly SiteConfig[];
 }
 
 function problemAt(

@@ -1,4 +1,4 @@
-import { ConfigError, type Finding, type Problem } from '../config/problem.ts';
+import { ConfigError, type Finding, hasError, type Problem } from '../config/problem.ts';
 import { type Span, locate } from './place.ts';
 
 /** Thrown to leave a directive that cannot be understood; what it says is reported, and reading goes on. */
@@ -18,6 +18,7 @@ const MAX_PROBLEMS = 200;
 /** Gathers everything that is wrong or dubious while a configuration is read. */
 export class Problems {
   readonly #all: Problem[] = [];
+  #errors = 0;
 
   error(span: Span, code: string, message: string, hint?: string): void {
     this.#add(span, finding('error', code, message, hint));
@@ -28,6 +29,7 @@ export class Problems {
   }
 
   add(problem: Problem): void {
+    if (problem.severity === 'error') this.#errors += 1;
     if (this.#all.length < MAX_PROBLEMS) this.#all.push(problem);
   }
 
@@ -42,13 +44,22 @@ export class Problems {
     }
   }
 
+  get all(): readonly Problem[] {
+    return [...this.#all];
+  }
+
+  /** How many errors there are; a problem beyond the bound counts too. */
+  get errors(): number {
+    return this.#errors;
+  }
+
   get warnings(): readonly Problem[] {
     return this.#all.filter(({ severity }) => severity === 'warning');
   }
 
   /** @throws {ConfigError} `invalid-config`, with all problems, if one of them is an error. */
   throwIfAny(): void {
-    if (this.#all.some(({ severity }) => severity === 'error')) throw new ConfigError(this.#all);
+    if (hasError(this.#all)) throw new ConfigError(this.#all);
   }
 
   #add(span: Span, found: Finding): void {

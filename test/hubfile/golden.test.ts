@@ -15,7 +15,7 @@ import { ConfigError, type Problem, describeProblem } from '../../src/config/pro
 import { resolvePlaceholders } from '../../src/config/resolve.ts';
 import { diskIo } from '../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../src/hubfile/format.ts';
-import { type LoadedConfig, loadHubfile } from '../../src/hubfile/load.ts';
+import { load, type LoadedConfig } from '../../src/hubfile/load.ts';
 
 /*
  * <topic>/<case>.hubfile is read with the environment of env.json. Beside it stands what must come
@@ -65,7 +65,7 @@ function formatted(path: string): Result {
 
 function adapted(path: string): Result {
   try {
-    const loaded = loadHubfile(path, diskIo(env));
+    const loaded = load(path, diskIo(env));
     const warnings = checked(loaded, dirname(join(here, path)));
     const { options, sites } = loaded.config;
     const shown = {

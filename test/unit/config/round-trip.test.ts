@@ -8,7 +8,7 @@ import type { Config } from '../../../src/config/config.ts';
 import { encodeConfig } from '../../../src/config/encode.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
-import { load, loadHubfile } from '../../../src/hubfile/load.ts';
+import { load } from '../../../src/hubfile/load.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
 
 const goldens = join(dirname(fileURLToPath(import.meta.url)), '../../hubfile');
@@ -25,7 +25,7 @@ const configs = readdirSync(goldens, { withFileTypes: true })
 
 function readable(path: string): { readonly path: string; readonly config: Config }[] {
   try {
-    return [{ path, config: loadHubfile(path, disk).config }];
+    return [{ path, config: load(path, disk).config }];
   } catch (thrown) {
     if (thrown instanceof ConfigError) return [];
     throw thrown;

@@ -8,7 +8,7 @@ import type { Config } from '../../../src/config/config.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
 import type { HubfileIo } from '../../../src/hubfile/expand.ts';
 import { formatHubfile } from '../../../src/hubfile/format.ts';
-import { loadHubfile } from '../../../src/hubfile/load.ts';
+import { load } from '../../../src/hubfile/load.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
 
 const RUNS = Number(process.env['FUZZ_RUNS'] ?? 20_000);
@@ -94,7 +94,7 @@ function read(text: string): Config | ConfigError {
     },
   };
   try {
-    return loadHubfile('/etc/Hubfile', io).config;
+    return load('/etc/Hubfile', io).config;
   } catch (thrown) {
     if (thrown instanceof ConfigError) return thrown;
     throw thrown;

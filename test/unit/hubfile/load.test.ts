@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { type TestContext, describe, it } from 'node:test';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo, findFiles } from '../../../src/hubfile/disk.ts';
-import { loadHubfile } from '../../../src/hubfile/load.ts';
+import { load } from '../../../src/hubfile/load.ts';
 
 const HUBFILE = `import conf.d/*.conf
 
@@ -34,7 +34,7 @@ function directory(t: TestContext, files: Record<string, string>): string {
   return root;
 }
 
-describe('loadHubfile', () => {
+describe('load', () => {
   it('names the files that were read and the patterns to watch', (t) => {
     const root = directory(t, {
       Hubfile: HUBFILE,
@@ -42,7 +42,7 @@ describe('loadHubfile', () => {
       'conf.d/a.conf': 'a.example {\n}\n',
       'conf.d/.hidden.conf': 'hidden.example {\n}\n',
     });
-    const loaded = loadHubfile(join(root, 'Hubfile'), diskIo({}));
+    const loaded = load(join(root, 'Hubfile'), diskIo({}));
     assert.deepEqual(loaded.files, [
       join(root, 'Hubfile'),
       join(root, 'conf.d/a.conf'),
@@ -57,7 +57,7 @@ describe('loadHubfile', () => {
 
   it('knows where objects, lists and fields of the configuration were written', (t) => {
     const root = directory(t, { Hubfile: HUBFILE });
-    const loaded = loadHubfile(join(root, 'Hubfile'), diskIo({}));
+    const loaded = load(join(root, 'Hubfile'), diskIo({}));
     const site = loaded.config.sites[0];
     const hub = site?.hub;
     assert.ok(site !== undefined && hub !== null && hub !== undefined);
@@ -76,7 +76,7 @@ describe('loadHubfile', () => {
   it('gives a problem its place, excerpt, and the place of what it clashes with', (t) => {
     const root = directory(t, { Hubfile: HUBFILE });
     const file = join(root, 'Hubfile');
-    const loaded = loadHubfile(file, diskIo({}));
+    const loaded = load(file, diskIo({}));
     const hub = loaded.config.sites[0]?.hub;
     assert.ok(hub !== null && hub !== undefined);
     const problem = loaded.problemAt(
@@ -94,13 +94,13 @@ describe('loadHubfile', () => {
 
   it('freezes the configuration', (t) => {
     const root = directory(t, { Hubfile: HUBFILE });
-    const { config } = loadHubfile(join(root, 'Hubfile'), diskIo({}));
+    const { config } = load(join(root, 'Hubfile'), diskIo({}));
     assert.ok(Object.isFrozen(config) && Object.isFrozen(config.sites[0]?.hub?.issuers));
   });
 
   it('refuses a file that is not there', () => {
     assert.throws(
-      () => loadHubfile('/nowhere/Hubfile', diskIo({})),
+      () => load('/nowhere/Hubfile', diskIo({})),
       (thrown) => {
         assert.ok(thrown instanceof ConfigError);
         assert.equal(thrown.code, 'invalid-config');
@@ -117,7 +117,7 @@ describe('loadHubfile', () => {
     );
     const root = directory(t, { Hubfile: text });
     try {
-      loadHubfile(join(root, 'Hubfile'), diskIo({}));
+      load(join(root, 'Hubfile'), diskIo({}));
       assert.fail('it was accepted');
     } catch (thrown) {
       assert.ok(thrown instanceof ConfigError);

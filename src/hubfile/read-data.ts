@@ -5,7 +5,7 @@ import type { DataNode, Stretch } from '../config/shape.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
 import type { HubfileIo } from './expand.ts';
 import { readJson } from './json.ts';
-import { loaded, type LoadedConfig } from './loaded.ts';
+import { loaded, type ReadConfig } from './loaded.ts';
 import { Origins } from './origins.ts';
 import { locate, type Span } from './place.ts';
 import { Problems } from './problems.ts';
@@ -16,15 +16,14 @@ import { readYaml } from './yaml.ts';
  * Reads a configuration that is written as YAML or JSON: the shape that `adapt` prints, in which
  * everything may be left out that has a default. `{$VAR}` is of the Hubfile alone; `{env.X}` and
  * `{file.X}` are as everywhere.
- * @throws {ConfigError} `invalid-config`, with every problem of the file, if it has an error.
  */
-export function loadData(file: string, io: HubfileIo, language: 'yaml' | 'json'): LoadedConfig {
+export function readData(file: string, io: HubfileIo, language: 'yaml' | 'json'): ReadConfig {
   const problems = new Problems();
   const origins = new Origins();
   const path = resolve(file);
-  const { text, source } = read(file, path, io, problems);
+  const { text, source, readable } = readText(file, path, io, problems);
   const spanOf = ({ start, end }: Stretch): Span => ({ source, start, end, via: null });
-  const data = parse(text, language, spanOf, problems);
+  const data = readable ? parse(text, language, spanOf, problems) : null;
   const config =
     data === null
       ? null
@@ -35,19 +34,19 @@ export function loadData(file: string, io: HubfileIo, language: 'yaml' | 'json')
             origins.mark(part, spanOf(at), new Map(places));
           },
         });
-  problems.throwIfAny();
-  return loaded(config ?? { options: defaultOptions, sites: [] }, problems, origins, {
-    files: [path],
-    globs: [],
-  });
+  const { options, sites } = config ?? { options: defaultOptions, sites: [] };
+  // A wrong value is not there, so nothing of the file is sound before all of it is.
+  const soundSites = problems.errors === 0 ? sites : [];
+  const files = [path];
+  return loaded({ options, sites }, problems, origins, { files, globs: [], soundSites });
 }
 
-function read(
+function readText(
   file: string,
   path: string,
   io: HubfileIo,
   problems: Problems,
-): { readonly text: string; readonly source: Source } {
+): { readonly text: string; readonly source: Source; readonly readable: boolean } {
   const sourceOf = (text: string): Source => ({
     ...{ file, path, raw: text, text, pieces: [] },
     language: 'data',
@@ -55,15 +54,14 @@ function read(
   try {
     const { text, fault } = decodeText(io.read(path));
     const source = sourceOf(text);
-    if (fault === undefined) return { text, source };
+    if (fault === undefined) return { text, source, readable: true };
     const span = { source, start: fault.at, end: fault.at + 1, via: null };
     problems.error(span, fault.code, fault.message, fault.hint);
   } catch (thrown) {
     const message = `cannot read ${file}: ${whyUnreadable(thrown)}`;
     problems.add({ severity: 'error', code: 'unreadable-file', message });
   }
-  problems.throwIfAny();
-  return { text: '', source: sourceOf('') };
+  return { text: '', source: sourceOf(''), readable: false };
 }
 
 function parse(
