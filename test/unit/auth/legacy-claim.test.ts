@@ -13,6 +13,7 @@ import {
 } from '../../../src/hub/grants.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 import { claims, detail, fixture, NOW, NOW_MS, PUBLISHER_SECRET, sign } from './hub-fixture.ts';
+import { cpuMs } from '../../support/cpu-time.ts';
 
 /** One token for the program `legacy-hub.ts`. */
 export interface LegacyCase {
@@ -79,9 +80,8 @@ describe('the claim of 0.x tokens (J)', () => {
   });
   it('J-554 matches hostile expressions in linear time, and refuses what is none', () => {
     const grants = read({ publish: [{ match: '(a+)+b', matchType: 'Regexp' }] });
-    const started = performance.now();
-    assert.ok(!mayPublish(grants, [topic('a'.repeat(4000))]));
-    assert.ok(performance.now() - started < 2000);
+    const hostile = topic('a'.repeat(4000));
+    assert.ok(cpuMs(() => assert.ok(!mayPublish(grants, [hostile]))) < 5000);
     for (const match of ['(', '(?=a)', '(a)\\1', '(a{1000}){1000}']) {
       rejects({ publish: [{ match, matchType: 'Regexp' }] }, 'hub.publish[0].match');
     }
