@@ -42,13 +42,11 @@ export async function answerSubscriptions(
         `type="${endpoint.profile.reservedType}"; content-type="application/json"`,
     ),
   };
-  const selected = endpoint.hub
-    .subscriptions()
-    .filter(
-      (record) =>
-        (matchType === undefined || (record.match_type === matchType && record.match === match)) &&
-        (subscriber === undefined || record.subscriber === subscriber),
-    );
+  const selected = (await endpoint.hub.subscriptions()).filter(
+    (record) =>
+      (matchType === undefined || (record.match_type === matchType && record.match === match)) &&
+      (subscriber === undefined || record.subscriber === subscriber),
+  );
   const [only] = selected;
   if (subscriber !== undefined && only === undefined) throw notFound();
   if (exchange.headers.get('if-none-match') === etag) {

@@ -91,6 +91,10 @@ export class Hub {
     this.#transport.tail((entries) => {
       for (const entry of entries) this.#dispatch(entry);
     });
+    this.#transport.presence.watch((records, active) => {
+      const changed = records.map((record) => ({ ...record, active }));
+      this.#tell(changed).catch((error: unknown) => this.#untold(error));
+    });
   }
 
   /** The hub-wide cursor: id of the last update dispatched here, or `earliest` before the first. */
@@ -152,11 +156,14 @@ export class Hub {
     return cursorAnswer(lastEventId, await this.#locate(lastEventId));
   }
 
-  /** The active subscriptions of all who are announced, in the order in which they connected. */
-  subscriptions(): SubscriptionRecord[] {
-    return [...this.#subscribers.keys()]
-      .filter((subscriber) => subscriber.options.announced)
-      .flatMap((subscriber) => subscriptionRecords(subscriber, this.#names, true));
+  /**
+   * The active subscriptions of all who are announced, on every process that shares the log, in
+   * the order in which they connected.
+   *
+   * @throws HubgateError `transport-closed`
+   */
+  subscriptions(): Promise<readonly SubscriptionRecord[]> {
+    return this.#transport.presence.list();
   }
 
   /**
@@ -229,6 +236,16 @@ export class Hub {
   async #announce(subscriber: Subscriber, active: boolean): Promise<void> {
     if (!subscriber.options.announced) return;
     const records = subscriptionRecords(subscriber, this.#names, active);
+    const { presence } = this.#transport;
+    // In this order, and both in this turn: a transport that closes now still takes them.
+    await Promise.all([
+      active ? presence.enter(subscriber.id, records) : presence.leave(subscriber.id),
+      this.#tell(records),
+    ]);
+  }
+
+  /** Publishes what has changed, so that those who may read it know. */
+  async #tell(records: readonly SubscriptionRecord[]): Promise<void> {
     await Promise.all(
       records.map((record) =>
         this.#transport.append(subscriptionEvent(record, this.#names, `urn:uuid:${randomUUID()}`)),
@@ -392,10 +409,12 @@ export class Hub {
     if (reason !== 'client' && reason !== 'closed') {
       this.#wheel.after(subscriber.options.dispatchTimeoutMs, () => subscriber.destroy());
     }
-    this.#announce(subscriber, false).catch((error: unknown) => {
-      this.#log.warn('The end of a subscription could not be announced', {
-        error: messageOf(error),
-      });
+    this.#announce(subscriber, false).catch((error: unknown) => this.#untold(error));
+  }
+
+  #untold(error: unknown): void {
+    this.#log.warn('A change of subscriptions could not be announced', {
+      error: messageOf(error),
     });
   }
 }

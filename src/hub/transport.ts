@@ -1,3 +1,4 @@
+import type { PresenceBoard } from './presence-board.ts';
 import type { Update } from './update.ts';
 
 /**
@@ -31,6 +32,10 @@ export interface Transport {
    * been evicted are passed over: the first one's position tells.
    */
   read(after: number, limit: number): Promise<readonly LogEntry[]>;
+  /** Who is subscribed, of all that share the log. */
+  readonly presence: PresenceBoard;
+  /** Looks at once for what other processes have added, instead of at the next time by itself. */
+  wake(): void;
   /**
    * Proves that the log can be read and written.
    *

@@ -1,6 +1,7 @@
-import { HubgateError } from '../kernel/error.ts';
+import { createProcessBoard } from '../hub/presence-board.ts';
 import type { LogEntry, Transport } from '../hub/transport.ts';
 import type { Update } from '../hub/update.ts';
+import { HubgateError } from '../kernel/error.ts';
 
 export interface MemoryTransportOptions {
   /** Updates kept, 1 at least; older ones are forgotten. */
@@ -56,6 +57,9 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
       }
       return entries;
     },
+    presence: createProcessBoard(),
+    // Nobody else can add anything.
+    wake() {},
     async check() {
       refuseClosed();
     },

@@ -3,6 +3,7 @@ import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import type { SubscriptionRecord } from '../../src/hub/presence.ts';
 import type { LogEntry, Transport } from '../../src/hub/transport.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -65,6 +66,25 @@ for (const { name, open } of implementations) {
       await transport.append(update('a'));
       assert.equal(transport.position, 1);
       assert.equal(transport.lastEventId, 'a');
+    });
+
+    it('has a board of who is subscribed, in the order of coming', async (test) => {
+      const { presence } = await opened(open, test, 100);
+      assert.deepEqual(await presence.list(), []);
+      await presence.enter('urn:z', [subscription('z', 'one'), subscription('z', 'two')]);
+      await presence.enter('urn:a', [subscription('a', 'one')]);
+      assert.deepEqual(
+        (await presence.list()).map(({ id }) => id),
+        [
+          '/hub/subscriptions/exact/one/z',
+          '/hub/subscriptions/exact/two/z',
+          '/hub/subscriptions/exact/one/a',
+        ],
+      );
+      assert.deepEqual((await presence.list())[2], subscription('a', 'one'));
+      await presence.leave('urn:z');
+      await presence.leave('urn:never');
+      assert.deepEqual(await presence.list(), [subscription('a', 'one')]);
     });
 
     it('B-194 L11: finds the earliest of several updates with one id', async (test) => {
@@ -247,4 +267,16 @@ function ids(entries: readonly LogEntry[]): string[] {
 
 function update(id: string): Update {
   return { id, topics: ['topic'], data: '', private: false, type: null, retry: null };
+}
+
+function subscription(subscriber: string, match: string): SubscriptionRecord {
+  return {
+    id: `/hub/subscriptions/exact/${match}/${subscriber}`,
+    type: 'subscription',
+    subscriber,
+    match,
+    match_type: 'exact',
+    active: true,
+    payload: { n: -0.5, nested: [null, 'é', { '': true }] },
+  };
 }

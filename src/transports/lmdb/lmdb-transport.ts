@@ -6,6 +6,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { LogEntry, Transport } from '../../hub/transport.ts';
 import type { Update } from '../../hub/update.ts';
+import { LmdbPresence } from './lmdb-presence.ts';
 
 export interface LmdbTransportOptions {
   /** Directory of the history; made with mode 0700 when it is missing. */
@@ -16,6 +17,8 @@ export interface LmdbTransportOptions {
   readonly maxAgeMs: number;
   /** `commit`: an acknowledged update is on disk. `async`: the disk follows soon after. */
   readonly durability: 'commit' | 'async';
+  /** Told when an update was added, so that others who share the history can be woken. */
+  readonly appended?: () => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -30,11 +33,13 @@ interface Tail {
   readonly eventId: string;
 }
 
-/** How often the log is asked for what other processes have added to it. */
+/** How often the log is asked for what other processes have added to it, if nobody wakes this one. */
 const POLL_MS = 100;
 /** Evicted in the transaction of one publish, so that a lowered limit never blocks the process. */
 const EVICTED_AT_ONCE = 256;
 const TAIL = 'tail';
+/** The log, its ids, its tail; who is subscribed, and the processes that say so. */
+const MAX_DATABASES = 5;
 
 /**
  * A log on disk. The position of an update is given inside the transaction that stores it, and
@@ -47,7 +52,7 @@ export async function openLmdbTransport(options: LmdbTransportOptions): Promise<
   try {
     await mkdir(options.path, { recursive: true, mode: 0o700 });
     const file = join(options.path, 'history.mdb');
-    const root = open({ path: file, maxDbs: 3 });
+    const root = open({ path: file, maxDbs: MAX_DATABASES });
     await chmod(file, 0o600);
     return new LmdbTransport(root, options);
   } catch (cause) {
@@ -60,6 +65,7 @@ export async function openLmdbTransport(options: LmdbTransportOptions): Promise<
 }
 
 class LmdbTransport implements Transport {
+  readonly presence: LmdbPresence;
   readonly #root: RootDatabase;
   readonly #log: Database<StoredUpdate, number>;
   /** Id → positions, ascending: an id may be used again. */
@@ -82,6 +88,7 @@ class LmdbTransport implements Transport {
     this.#log = root.openDB({ name: 'log', encoding: 'msgpack' });
     this.#ids = root.openDB({ name: 'ids', dupSort: true, encoding: 'ordered-binary' });
     this.#meta = root.openDB({ name: 'meta', encoding: 'msgpack' });
+    this.presence = new LmdbPresence({ root, clock: options.clock, log: options.log });
     const tail = this.#meta.get(TAIL);
     this.#position = tail?.position ?? 0;
     this.#lastEventId = tail?.eventId ?? null;
@@ -106,6 +113,7 @@ class LmdbTransport implements Transport {
     try {
       await this.#root.transaction(() => this.#store(update));
       this.#advance();
+      this.#options.appended?.();
       if (this.#options.durability === 'commit') await this.#root.flushed;
     } catch (cause) {
       throw new HubgateError('transport-failed', 'The update could not be stored', { cause });
@@ -125,6 +133,10 @@ class LmdbTransport implements Transport {
     this.#refuseClosed();
     const range = this.#log.getRange({ start: after + 1, end: this.#position + 1, limit });
     return Array.from(range, ({ key, value }) => ({ position: key, update: fromStored(value) }));
+  }
+
+  wake(): void {
+    if (this.#closed === undefined) this.#advance();
   }
 
   async check(): Promise<void> {
@@ -208,6 +220,7 @@ class LmdbTransport implements Transport {
         this.#idle = resolve;
       });
     }
+    await this.presence.close();
     await this.#root.close();
   }
 }

@@ -1,0 +1,44 @@
+import type { SubscriptionRecord } from './presence.ts';
+
+/**
+ * The announced subscriptions of everybody who shares a log: of this process and of others. What a
+ * process has entered goes with it, however it ends.
+ */
+export interface PresenceBoard {
+  /**
+   * Enters a subscriber of this process. Resolves when every process can see it.
+   *
+   * @throws HubgateError `transport-closed` or `transport-failed`
+   */
+  enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void>;
+  /**
+   * Takes a subscriber of this process off; one that is not there is none.
+   *
+   * @throws as {@link enter}
+   */
+  leave(subscriber: string): Promise<void>;
+  /** All that are on the board, in the order in which they were entered. */
+  list(): Promise<readonly SubscriptionRecord[]>;
+  /**
+   * Tells what has come or gone without the doing of its process: taken off because that process
+   * is dead, or entered again because it was only slow. Exactly one process is told of each.
+   */
+  watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void;
+}
+
+/** The board of a log that lives and dies with this process. */
+export function createProcessBoard(): PresenceBoard {
+  const entries = new Map<string, readonly SubscriptionRecord[]>();
+  return {
+    async enter(subscriber, records) {
+      entries.set(subscriber, records);
+    },
+    async leave(subscriber) {
+      entries.delete(subscriber);
+    },
+    async list() {
+      return [...entries.values()].flat();
+    },
+    watch() {},
+  };
+}

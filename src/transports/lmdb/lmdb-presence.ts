@@ -1,0 +1,161 @@
+import { randomUUID } from 'node:crypto';
+import type { Database, RootDatabase } from 'lmdb';
+import type { SubscriptionRecord } from '../../hub/presence.ts';
+import type { PresenceBoard } from '../../hub/presence-board.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { Logger } from '../../kernel/log.ts';
+
+/** How long a process is believed to live after it was last heard of. */
+const LEASE_MS = 15_000;
+/** How often it says that it lives, and looks for those that no longer do. */
+const HEARTBEAT_MS = 5_000;
+
+/** A subscriber on the board; its key is its process and its id. */
+interface Entry {
+  /** Milliseconds since the Unix epoch, and a number that orders what came within one of them. */
+  readonly since: number;
+  readonly order: number;
+  /** JSON, so that a payload comes back as it was. */
+  readonly records: string;
+}
+
+export interface LmdbPresenceOptions {
+  readonly root: RootDatabase;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/**
+ * A board in the database of the log. Each process holds a lease that it renews; whoever finds one
+ * that has run out takes the entries of that process off, in the transaction in which it saw them,
+ * so that nobody else does.
+ */
+export class LmdbPresence implements PresenceBoard {
+  readonly #root: RootDatabase;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #entries: Database<Entry, [process: string, subscriber: string]>;
+  /** Process → when its lease runs out. */
+  readonly #leases: Database<number, string>;
+  readonly #process = randomUUID();
+  /** What this process has entered, in case it is taken for dead. */
+  readonly #own = new Map<string, Entry>();
+  #order = 0;
+  #changed: (records: readonly SubscriptionRecord[], active: boolean) => void = () => {};
+  #stopHeartbeat: () => void = () => {};
+  #closed = false;
+
+  constructor({ root, clock, log }: LmdbPresenceOptions) {
+    this.#root = root;
+    this.#clock = clock;
+    this.#log = log;
+    this.#entries = root.openDB({ name: 'presence', encoding: 'msgpack' });
+    this.#leases = root.openDB({ name: 'processes', encoding: 'msgpack' });
+    this.#armHeartbeat();
+  }
+
+  async enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
+    this.#order += 1;
+    const since = this.#clock.now();
+    const entry = { since, order: this.#order, records: JSON.stringify(records) };
+    this.#own.set(subscriber, entry);
+    await this.#write(() => {
+      this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
+      this.#entries.putSync([this.#process, subscriber], entry);
+    });
+  }
+
+  async leave(subscriber: string): Promise<void> {
+    this.#own.delete(subscriber);
+    await this.#write(() => this.#entries.removeSync([this.#process, subscriber]));
+  }
+
+  async list(): Promise<readonly SubscriptionRecord[]> {
+    this.#refuseClosed();
+    return Array.from(this.#entries.getRange())
+      .filter(({ key: [process] }) => this.#lives(process))
+      .map(({ value }) => value)
+      .toSorted((a, b) => a.since - b.since || a.order - b.order)
+      .flatMap(recordsOf);
+  }
+
+  watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void {
+    this.#changed = listener;
+  }
+
+  /** Takes this process off the board. */
+  async close(): Promise<void> {
+    this.#stopHeartbeat();
+    this.#closed = true;
+    await this.#root.transaction(() => this.#remove(this.#process));
+  }
+
+  #armHeartbeat(): void {
+    this.#stopHeartbeat = this.#clock.after(HEARTBEAT_MS, () => {
+      this.#beat().catch((error: unknown) => {
+        this.#log.error('Presence could not be kept', { error: messageOf(error) });
+      });
+      this.#armHeartbeat();
+    });
+  }
+
+  async #beat(): Promise<void> {
+    const dead = Array.from(this.#leases.getRange()).filter(({ key }) => !this.#lives(key));
+    if (this.#own.size === 0 && dead.length === 0) return;
+    let gone: readonly Entry[] = [];
+    let back: readonly Entry[] = [];
+    await this.#write(() => {
+      back = this.#renew();
+      gone = dead.flatMap(({ key }) => (this.#lives(key) ? [] : this.#remove(key)));
+    });
+    if (gone.length > 0) this.#changed(gone.flatMap(recordsOf), false);
+    if (back.length > 0) this.#changed(back.flatMap(recordsOf), true);
+  }
+
+  /** Another process may have taken this one for dead, when it was only stopped for a while. */
+  #renew(): readonly Entry[] {
+    if (this.#own.size === 0) return [];
+    const missing = this.#leases.get(this.#process) === undefined ? [...this.#own] : [];
+    for (const [subscriber, entry] of missing) {
+      this.#entries.putSync([this.#process, subscriber], entry);
+    }
+    this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
+    return missing.map(([, entry]) => entry);
+  }
+
+  #remove(process: string): Entry[] {
+    const found = Array.from(
+      this.#entries.getRange({ start: [process, ''], end: [process, LAST] }),
+    );
+    for (const { key } of found) this.#entries.removeSync(key);
+    this.#leases.removeSync(process);
+    return found.map(({ value }) => value);
+  }
+
+  #lives(process: string): boolean {
+    if (process === this.#process) return true;
+    return (this.#leases.get(process) ?? 0) > this.#clock.now();
+  }
+
+  async #write(change: () => unknown): Promise<void> {
+    this.#refuseClosed();
+    try {
+      await this.#root.transaction(change);
+    } catch (cause) {
+      throw new HubgateError('transport-failed', 'The presence could not be stored', { cause });
+    }
+  }
+
+  #refuseClosed(): void {
+    if (this.#closed) throw new HubgateError('transport-closed', 'The history is closed');
+  }
+}
+
+/** Behind every subscriber's id, which is a URN. */
+const LAST = '\u{10ffff}';
+
+function recordsOf({ records }: Entry): readonly SubscriptionRecord[] {
+  // Written by enter, which was given such records.
+  return JSON.parse(records) as readonly SubscriptionRecord[];
+}

@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { SubscriptionRecord } from '../../../src/hub/presence.ts';
+import type { Transport } from '../../../src/hub/transport.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+interface Change {
+  readonly ids: readonly string[];
+  readonly active: boolean;
+}
+
+/** A process that shares a history; its clock stands while the process is stopped. */
+interface Process {
+  readonly clock: TestClock;
+  readonly transport: Transport;
+  /** What it was told, oldest first. */
+  readonly told: readonly Change[];
+  /** Resolves with the next change that it is told. */
+  next(): Promise<Change>;
+}
+
+describe('presence of several processes that share a history', () => {
+  it('is one board', async (test) => {
+    const path = await directory(test);
+    const [one, two] = [await start(test, path), await start(test, path)];
+    await one.transport.presence.enter('a', [record('a')]);
+    two.clock.advance(1);
+    await two.transport.presence.enter('b', [record('b')]);
+    for (const { transport } of [one, two]) {
+      assert.deepEqual(await transport.presence.list(), [record('a'), record('b')]);
+    }
+    await two.transport.close();
+    assert.deepEqual(await one.transport.presence.list(), [record('a')]);
+    assert.deepEqual(one.told, [], 'who leaves in good order says so itself');
+  });
+
+  it('drops a process that is dead, and tells exactly one of the others', async (test) => {
+    const path = await directory(test);
+    const dead = await start(test, path);
+    const [one, two] = [await start(test, path), await start(test, path)];
+    await dead.transport.presence.enter('a', [record('a')]);
+    const first = Promise.race([one.next(), two.next()]);
+    one.clock.advance(14_000);
+    assert.deepEqual(await one.transport.presence.list(), [record('a')]);
+    for (const { clock } of [one, two]) clock.advance(20_000 - (clock === one.clock ? 14_000 : 0));
+    assert.deepEqual(await one.transport.presence.list(), []);
+    assert.deepEqual(await first, { ids: ['a'], active: false });
+    for (const { clock, transport } of [one, two]) {
+      clock.advance(20_000);
+      // A transaction of this process behind those of its heartbeats.
+      await transport.presence.leave('nobody');
+    }
+    assert.equal(one.told.length + two.told.length, 1);
+  });
+
+  it('takes one back that was only stopped', async (test) => {
+    const path = await directory(test);
+    const [stopped, other] = [await start(test, path), await start(test, path)];
+    await stopped.transport.presence.enter('a', [record('a')]);
+    await stopped.transport.presence.enter('b', [record('b')]);
+    const lost = other.next();
+    other.clock.advance(20_000);
+    assert.deepEqual(await lost, { ids: ['a', 'b'], active: false });
+    const back = stopped.next();
+    stopped.clock.advance(20_000);
+    assert.deepEqual(await back, { ids: ['a', 'b'], active: true });
+    assert.deepEqual(await other.transport.presence.list(), [record('a'), record('b')]);
+  });
+
+  it('lives on while its process renews its lease', async (test) => {
+    const path = await directory(test);
+    const [one, two] = [await start(test, path), await start(test, path)];
+    await one.transport.presence.enter('a', [record('a')]);
+    for (let seconds = 0; seconds < 60; seconds += 5) {
+      one.clock.advance(5_000);
+      // Behind the renewal in the queue of transactions.
+      await one.transport.presence.leave('nobody');
+      two.clock.advance(5_000);
+      assert.deepEqual(await two.transport.presence.list(), [record('a')]);
+    }
+    assert.deepEqual(two.told, []);
+  });
+});
+
+async function directory(test: TestContext): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'hubgate-presence-'));
+  test.after(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+async function start(test: TestContext, path: string): Promise<Process> {
+  const clock = new TestClock();
+  const transport = await openLmdbTransport({
+    ...{ path, size: 0, maxAgeMs: 0, durability: 'async' },
+    ...{ clock, log: silentLogger },
+  });
+  test.after(() => transport.close());
+  const told: Change[] = [];
+  let wake: (change: Change) => void = () => {};
+  transport.presence.watch((records, active) => {
+    const change = { ids: records.map(({ match }) => match), active };
+    told.push(change);
+    wake(change);
+  });
+  return { clock, transport, told, next: () => new Promise((resolve) => (wake = resolve)) };
+}
+
+function record(match: string): SubscriptionRecord {
+  return {
+    id: `/hub/subscriptions/exact/${match}/s`,
+    type: 'subscription',
+    subscriber: 's',
+    match,
+    match_type: 'exact',
+    active: true,
+  };
+}
