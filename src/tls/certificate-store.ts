@@ -1,9 +1,8 @@
-import { createHash, X509Certificate } from 'node:crypto';
-import { readdir } from 'node:fs/promises';
+import { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
-import { codeOf } from '../kernel/error.ts';
-import type { KeyPair } from './key-pair.ts';
-import { readIfPresent, writePrivate } from './storage.ts';
+import { fileName } from './file-name.ts';
+import { type KeyPair, readKeyPair } from './key-pair.ts';
+import { namesIn, readIfPresent, writePrivate } from './storage.ts';
 
 /** A certificate in the storage. */
 export interface StoredCertificate {
@@ -25,7 +24,7 @@ export class CertificateStore {
     this.#directory = join(storage, 'certificates');
   }
 
-  /** The certificate of exactly these names; null when there is none, or none that can be read. */
+  /** The certificate of exactly these names; null when there is none, or none that can be used. */
   async read(authority: string, names: readonly string[]): Promise<KeyPair | null> {
     const text = await readIfPresent(this.#file(authority, names));
     return text === null ? null : parse(text);
@@ -39,8 +38,8 @@ export class CertificateStore {
   /** All that can be read, by authority and file. */
   async list(): Promise<StoredCertificate[]> {
     const found: StoredCertificate[] = [];
-    for (const authority of await entries(this.#directory)) {
-      for (const name of await entries(join(this.#directory, authority))) {
+    for (const authority of await namesIn(this.#directory)) {
+      for (const name of await namesIn(join(this.#directory, authority))) {
         const file = join(this.#directory, authority, name);
         const text = name.endsWith('.pem') ? await readIfPresent(file) : null;
         const pair = text === null ? null : parse(text);
@@ -66,37 +65,8 @@ export function certificateNames(pem: string): string[] {
     .map((entry) => entry.replace(/^(?:DNS|IP Address):/, ''));
 }
 
-/** What is safe as a file name everywhere; a hash where names were many, long or strange. */
-function fileName(names: readonly string[]): string {
-  const [name = ''] = names;
-  const plain = name.replace(/^\*/, 'wildcard').replace(/:(?=\d+$)/, '-');
-  if (names.length === 1 && /^[a-z0-9_][a-z0-9._-]{0,99}$/.test(plain)) return plain;
-  return createHash('sha256').update(JSON.stringify(names)).digest('hex').slice(0, 32);
-}
-
+/** What was not written by us, or is damaged, is as good as absent: another takes its place. */
 function parse(text: string): KeyPair | null {
   const certificate = text.indexOf('-----BEGIN CERTIFICATE-----');
-  if (certificate <= 0) return null;
-  try {
-    const chain = text.slice(certificate);
-    const leaf = new X509Certificate(chain);
-    return {
-      key: text.slice(0, certificate),
-      chain,
-      notBefore: Date.parse(leaf.validFrom),
-      notAfter: Date.parse(leaf.validTo),
-    };
-  } catch {
-    // Not written by us, or damaged: as good as absent, another takes its place.
-    return null;
-  }
-}
-
-async function entries(directory: string): Promise<string[]> {
-  try {
-    return (await readdir(directory)).toSorted();
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return [];
-    throw error;
-  }
+  return readKeyPair(text.slice(certificate), text.slice(0, certificate));
 }

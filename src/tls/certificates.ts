@@ -1,27 +1,44 @@
-import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import { createSecureContext, type SecureContext, type SecureContextOptions } from 'node:tls';
-import type { SiteAddress, TlsConfig } from '../config/config.ts';
+import type { GlobalOptions, SiteAddress, TlsConfig } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { type KeyPair, renewalTime } from './key-pair.ts';
+import type { Scope } from '../kernel/scope.ts';
+import { challengeName } from './acme/challenge-name.ts';
+import type { ManagedCertificate } from './acme/managed-certificate.ts';
+import type { ManagedCertificates } from './acme/managed-certificates.ts';
+import type { Certificate, SiteCertificates } from './certificate.ts';
+import type { CertificateInUse } from './certificate-in-use.ts';
+import { certificateOrigin } from './certificate-policy.ts';
+import type { CertificateStore } from './certificate-store.ts';
+import { readCertificates } from './file-certificates.ts';
 import type { LocalAuthority } from './local-authority.ts';
+import { localCertificates } from './local-certificates.ts';
+import { managedCertificates } from './managed-site-certificates.ts';
 
 /** Gives the certificate of a handshake. */
 export interface CertificateSource {
   /**
-   * The context for the server name that a client sent.
+   * The certificate for the server name that a client sent.
    *
-   * @throws HubgateError `no-certificate` when no site has that name
+   * @throws HubgateError `no-certificate` when no site has that name, `certificate-pending` while
+   *   its site waits for one
    */
-  contextFor(serverName: string): Promise<SecureContext>;
+  certificateFor(serverName: string): Promise<Certificate>;
+  /** The answer to a TLS-ALPN-01 challenge for a server name; null when none is pending. */
+  challengeFor(serverName: string): Promise<Certificate | null>;
   /**
    * The certificate for clients that send no name, as those do that were given an IP address: all
    * addresses that the sites name, or the first site's. null when there is none.
    */
-  fallback(): Promise<SecureContextOptions | null>;
+  fallback(): Promise<Certificate | null>;
+  /** Calls `follower` when {@link fallback} has another; the returned function ends that. */
+  onFallback(follower: () => void): () => void;
+  /** Those that have been read, or issued until now. */
+  certificates(): readonly CertificateInUse[];
+  /** From now on certificates are ordered: the ports are open, on which authorities will ask. */
+  begin(): void;
 }
 
 /** A site as far as its certificate is concerned. */
@@ -30,122 +47,117 @@ export interface CertifiedSite {
   readonly tls: TlsConfig;
 }
 
-/** The certificates of one site. */
-interface SiteCertificates {
-  optionsFor(names: readonly string[]): Promise<SecureContextOptions>;
+export interface CertificateTools {
+  readonly options: Pick<GlobalOptions, 'acme' | 'localCerts'>;
+  readonly authority: LocalAuthority;
+  readonly store: CertificateStore;
+  readonly managed: ManagedCertificates;
+  readonly clock: Clock;
+  readonly log: Logger;
 }
 
 /** What a client may ask a certificate for: labels of letters, digits, hyphens (RFC 6066 §3). */
 const SERVER_NAME = /^(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/;
-/** Names for which a site without a name of its own has been contacted. */
-const MAX_ISSUED = 1000;
 
 /**
  * Opens the certificates of some sites that share a listener: files are read now, certificates of
- * the local authority are issued when a client asks for them and renewed in the last third of
- * their life.
+ * the local authority are issued when a client asks for them, those of public ones are ordered in
+ * the background after `begin`. The scope gives back what is claimed.
  *
- * @throws HubgateError `certificate-unusable` for files that cannot be read or do not fit together
+ * @throws HubgateError `certificate-unusable` for files that cannot be read or do not fit together,
+ *   `acme-wildcard` or `acme-any-host` for what ACME cannot certify
  */
 export async function openCertificates(
   sites: readonly CertifiedSite[],
-  authority: LocalAuthority,
-  clock: Clock,
-  log: Logger,
+  tools: CertificateTools,
+  scope: Scope,
 ): Promise<CertificateSource> {
+  const { store, managed } = tools;
+  const hosts = new Set(sites.flatMap(({ addresses }) => secureHosts(addresses)));
   const byHost = new Map<string, SiteCertificates>();
+  const ordered = new Map<string, ManagedCertificate>();
+  const local = localCertificates({ ...tools, store, hosts });
   for (const { addresses, tls } of sites) {
-    const certificates =
-      tls.source.kind === 'files'
-        ? await readCertificates(tls, tls.source.certFile, tls.source.keyFile)
-        : issueCertificates(tls, authority, clock, log);
-    for (const { scheme, host } of addresses)
-      if (scheme === 'https') byHost.set(host, certificates);
+    const files = new Map<string, Promise<SiteCertificates>>();
+    for (const host of secureHosts(addresses)) {
+      const origin = certificateOrigin(host, tls, tools.options);
+      switch (origin.kind) {
+        case 'files': {
+          const { certFile, keyFile } = origin;
+          const read = files.get(certFile) ?? readCertificates(certFile, keyFile);
+          files.set(certFile, read);
+          byHost.set(host, await read);
+          break;
+        }
+        case 'local':
+          byHost.set(host, local);
+          break;
+        case 'acme': {
+          const lease = await managed.acquire(host, origin.account);
+          scope.defer(() => lease.release());
+          ordered.set(host, lease.value);
+          byHost.set(host, managedCertificates(lease.value));
+          break;
+        }
+        case 'none': {
+          const { code, message, hint } = origin.error;
+          throw new HubgateError(code, `${message}: ${hint}`);
+        }
+      }
+    }
   }
+  const challenged = new Set([...ordered.keys()].map(challengeName));
+  const fallbackHosts = hostsOfFallback(byHost);
   return {
-    async contextFor(serverName) {
+    async certificateFor(serverName) {
       const name = serverName.toLowerCase();
       const parent = `*${name.slice(Math.max(0, name.indexOf('.')))}`;
       const certificates = byHost.get(name) ?? byHost.get(parent) ?? byHost.get('');
       // Issued for the name itself, not for a wildcard: clients refuse `*.localhost`.
       if (certificates !== undefined && SERVER_NAME.test(name)) {
-        return createSecureContext(await certificates.optionsFor([name]));
+        return certificates.certificateFor([name]);
       }
       throw new HubgateError('no-certificate', `No site has the name ${JSON.stringify(name)}`);
     },
+    async challengeFor(serverName) {
+      const name = serverName.toLowerCase();
+      // Looked up for our own names only: who else asks costs no file access.
+      const answer = challenged.has(name) ? await managed.challenges.certificate(name) : null;
+      return answer && { cert: answer.chain, key: answer.key };
+    },
     async fallback() {
-      const addresses = [...byHost.keys()].filter((host) => isIP(host) !== 0);
-      const host = addresses[0] ?? (byHost.has('') ? '' : byHost.keys().next().value);
+      const [host] = fallbackHosts;
       const certificates = host === undefined ? undefined : byHost.get(host);
-      if (host === undefined || certificates === undefined) return null;
-      if (addresses.length > 0) return certificates.optionsFor(addresses);
-      return certificates.optionsFor(host === '' ? ownNames() : [host]);
+      return certificates?.fallbackFor(host === '' ? ownNames() : fallbackHosts) ?? null;
+    },
+    onFallback(follower) {
+      return ordered.get(fallbackHosts[0] ?? '')?.onChange(follower) ?? (() => {});
+    },
+    certificates: () => [...new Set(byHost.values())].flatMap((one) => one.inUse()),
+    begin() {
+      for (const certificate of ordered.values()) certificate.begin();
     },
   };
+}
+
+function secureHosts(addresses: readonly SiteAddress[]): string[] {
+  return addresses.flatMap(({ scheme, host }) => (scheme === 'https' ? [host] : []));
+}
+
+/** All addresses with the certificates of the first, else the catch-all site, else the first host. */
+function hostsOfFallback(byHost: ReadonlyMap<string, SiteCertificates>): readonly string[] {
+  const [address] = [...byHost.keys()].filter((host) => isIP(host) !== 0);
+  if (address !== undefined) {
+    const certificates = byHost.get(address);
+    return [...byHost].flatMap(([host, one]) =>
+      isIP(host) !== 0 && one === certificates ? [host] : [],
+    );
+  }
+  return byHost.has('') ? [''] : [...byHost.keys()].slice(0, 1);
 }
 
 /** What a catch-all site may be called by who sends no name: this machine's own addresses. */
 function ownNames(): string[] {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return ['localhost', ...addresses.map(({ address }) => address.replace(/%.*$/, ''))];
-}
-
-async function readCertificates(
-  tls: TlsConfig,
-  certFile: string,
-  keyFile: string,
-): Promise<SiteCertificates> {
-  try {
-    const [cert, key] = await Promise.all([readFile(certFile), readFile(keyFile)]);
-    const options = { ...protocolOptions(tls), cert, key };
-    createSecureContext(options);
-    return { optionsFor: async () => options };
-  } catch (cause) {
-    throw new HubgateError(
-      'certificate-unusable',
-      `The certificate ${certFile} with the key ${keyFile} cannot be used: ${messageOf(cause)}`,
-      { cause },
-    );
-  }
-}
-
-function issueCertificates(
-  tls: TlsConfig,
-  authority: LocalAuthority,
-  clock: Clock,
-  log: Logger,
-): SiteCertificates {
-  const issued = new Map<string, Promise<KeyPair>>();
-  return {
-    async optionsFor(names) {
-      const id = names.join(' ');
-      let pair = await issued.get(id);
-      if (pair === undefined || clock.now() >= renewalTime(pair)) {
-        const pending = authority.issue(names);
-        remember(issued, id, pending);
-        pair = await pending;
-        log.debug('Issued a certificate of the local authority', { names });
-      }
-      return { ...protocolOptions(tls), cert: pair.chain, key: pair.key };
-    },
-  };
-}
-
-function remember(issued: Map<string, Promise<KeyPair>>, id: string, pair: Promise<KeyPair>): void {
-  issued.delete(id);
-  issued.set(id, pair);
-  pair.catch(() => issued.delete(id));
-  for (const oldest of issued.keys()) {
-    if (issued.size <= MAX_ISSUED) return;
-    issued.delete(oldest);
-  }
-}
-
-function protocolOptions(tls: TlsConfig): SecureContextOptions {
-  return {
-    minVersion: tls.minVersion,
-    maxVersion: tls.maxVersion,
-    ...(tls.ciphers.length > 0 ? { ciphers: tls.ciphers.join(':') } : {}),
-    ...(tls.curves.length > 0 ? { ecdhCurve: tls.curves.join(':') } : {}),
-  };
 }

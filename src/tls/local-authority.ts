@@ -18,8 +18,11 @@ import {
   X509CertificateGenerator,
 } from '@peculiar/x509';
 import type { Clock } from '../kernel/clock.ts';
+import { type Logger, silentLogger } from '../kernel/log.ts';
+import type { CertificateInUse } from './certificate-in-use.ts';
 import type { KeyPair } from './key-pair.ts';
 import { readIfPresent, writePrivate } from './storage.ts';
+import { StorageLock } from './storage-lock.ts';
 
 interface Signer {
   readonly certificate: X509Certificate;
@@ -43,16 +46,29 @@ const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
 export class LocalAuthority {
   readonly #directory: string;
   readonly #clock: Clock;
+  readonly #log: Logger;
   #signer: Promise<Signer> | undefined;
+  /** The root and the intermediate, once they are loaded. */
+  #own: readonly Signer[] = [];
 
-  constructor(storage: string, clock: Clock) {
+  constructor(storage: string, clock: Clock, log: Logger = silentLogger) {
     this.#directory = join(storage, 'pki', 'local');
     this.#clock = clock;
+    this.#log = log;
   }
 
   /** File of the root certificate, for clients that shall trust it. */
   get rootFile(): string {
     return join(this.#directory, 'root.crt');
+  }
+
+  /** Its own certificates, as far as they have been loaded. */
+  certificates(): readonly CertificateInUse[] {
+    return this.#own.map(({ certificate }) => ({
+      names: certificate.subjectName.getField('CN'),
+      authority: 'local',
+      notAfter: certificate.notAfter.getTime(),
+    }));
   }
 
   /** Makes the root and the intermediate where they are missing or about to expire. */
@@ -86,6 +102,12 @@ export class LocalAuthority {
     };
   }
 
+  /** Whether a chain is of the present intermediate. */
+  async hasSigned(chain: string): Promise<boolean> {
+    const { certificate } = await this.#intermediate();
+    return new X509Certificate(chain).verify({ publicKey: certificate, signatureOnly: true });
+  }
+
   #intermediate(): Promise<Signer> {
     this.#signer ??= this.#loadIntermediate();
     const current = this.#signer;
@@ -104,21 +126,31 @@ export class LocalAuthority {
   }
 
   async #loadIntermediate(): Promise<Signer> {
-    const root = await this.#loadRoot();
-    const present = await this.#read('intermediate');
-    if (
-      present !== null &&
-      this.#fresh(present.certificate) &&
-      (await present.certificate.verify({ publicKey: root.certificate, signatureOnly: true }))
-    ) {
-      return present;
-    }
-    return this.#make('intermediate', INTERMEDIATE_MS, root);
+    const present = await this.#readBoth();
+    if (present !== null) return present;
+    // Processes that share the storage must not each make a root: clients would trust one of them.
+    const file = join(this.#directory, 'lock');
+    return StorageLock.during(file, this.#clock, this.#log, async () => {
+      const made = await this.#readBoth();
+      if (made !== null) return made;
+      const root = (await this.#read('root')) ?? (await this.#make('root', ROOT_MS, null));
+      const signer = await this.#make('intermediate', INTERMEDIATE_MS, root);
+      this.#own = [root, signer];
+      return signer;
+    });
   }
 
-  async #loadRoot(): Promise<Signer> {
-    const present = await this.#read('root');
-    return present ?? this.#make('root', ROOT_MS, null);
+  /** The intermediate, when it is fresh and the root's; else null. */
+  async #readBoth(): Promise<Signer | null> {
+    const [root, signer] = [await this.#read('root'), await this.#read('intermediate')];
+    const usable =
+      root !== null &&
+      signer !== null &&
+      this.#fresh(signer.certificate) &&
+      (await signer.certificate.verify({ publicKey: root.certificate, signatureOnly: true }));
+    if (!usable) return null;
+    this.#own = [root, signer];
+    return signer;
   }
 
   async #make(

@@ -1,7 +1,20 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import {
+  constants,
+  copyFile,
+  link,
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  writeFile,
+} from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { codeOf } from '../kernel/error.ts';
+
+/** How a file system says that it knows no hard links. */
+const NO_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'];
 
 /** Reads a text file; null when there is none. */
 export async function readIfPresent(path: string): Promise<string | null> {
@@ -9,6 +22,16 @@ export async function readIfPresent(path: string): Promise<string | null> {
     return await readFile(path, 'utf8');
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+/** The names in a directory, sorted; none where there is no such directory. */
+export async function namesIn(directory: string): Promise<string[]> {
+  try {
+    return (await readdir(directory)).toSorted();
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return [];
     throw error;
   }
 }
@@ -23,5 +46,31 @@ export async function writePrivate(path: string, text: string): Promise<void> {
   } catch (error) {
     await rm(temporary, { force: true });
     throw error;
+  }
+}
+
+/** The same for a file that must not be there yet; false, and nothing done, when it is. */
+export async function createPrivate(path: string, text: string): Promise<boolean> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const temporary = `${path}.${randomBytes(6).toString('hex')}`;
+  try {
+    await writeFile(temporary, text, { mode: 0o600, flag: 'wx' });
+    await linkOrCopy(temporary, path);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') return false;
+    throw error;
+  } finally {
+    await rm(temporary, { force: true });
+  }
+}
+
+/** A link appears with all of its content; some network file systems know only copies. */
+async function linkOrCopy(from: string, to: string): Promise<void> {
+  try {
+    await link(from, to);
+  } catch (error) {
+    if (!NO_LINKS.includes(codeOf(error) ?? '')) throw error;
+    await copyFile(from, to, constants.COPYFILE_EXCL);
   }
 }

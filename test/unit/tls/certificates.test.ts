@@ -5,8 +5,12 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { defaultTls } from '../../../src/config/defaults.ts';
+import { defaultOptions, defaultTls } from '../../../src/config/defaults.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
+import { Scope } from '../../../src/kernel/scope.ts';
+import { ManagedCertificates } from '../../../src/tls/acme/managed-certificates.ts';
+import { CertificateStore } from '../../../src/tls/certificate-store.ts';
 import { openCertificates } from '../../../src/tls/certificates.ts';
 import { LocalAuthority } from '../../../src/tls/local-authority.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -76,8 +80,8 @@ describe('local authority', () => {
 
 describe('certificates of sites', () => {
   it('issues once for a name, and anew in the last third of a leaf’s life', async (test) => {
-    const { authority, clock } = setUp(test);
-    const source = await openSource(authority, clock, ['localhost']);
+    const { clock, openSource } = setUp(test);
+    const source = await openSource(['localhost']);
     const first = await source.fallback();
     assert.equal((await source.fallback())?.cert, first?.cert);
     clock.advance(5 * DAY_MS);
@@ -85,22 +89,68 @@ describe('certificates of sites', () => {
   });
 
   it('refuses names that no site has, and names that are none', async (test) => {
-    const { authority, clock } = setUp(test);
-    const source = await openSource(authority, clock, ['localhost', '*.example.internal']);
-    await source.contextFor('LOCALHOST');
-    await source.contextFor('a.example.internal');
+    const { openSource } = setUp(test);
+    const source = await openSource(['localhost', '*.example.internal']);
+    await source.certificateFor('LOCALHOST');
+    await source.certificateFor('a.example.internal');
     for (const name of ['example.internal', 'a.b.example.internal', 'other', '']) {
-      await assert.rejects(source.contextFor(name), { code: 'no-certificate' });
+      await assert.rejects(source.certificateFor(name), { code: 'no-certificate' });
     }
-    const any = await openSource(authority, clock, ['']);
-    await any.contextFor('whatever.example');
+    const any = await openSource(['']);
+    await any.certificateFor('whatever.example');
     for (const name of ['a..b', 'a b', 'x'.repeat(300), 'a/../b', 'evil\0']) {
-      await assert.rejects(any.contextFor(name), { code: 'no-certificate' });
+      await assert.rejects(any.certificateFor(name), { code: 'no-certificate' });
+    }
+  });
+
+  it('a name of the configuration has the same certificate after a restart', async (test) => {
+    const { store, clock, openSource } = setUp(test);
+    const first = await (await openSource(['localhost'])).certificateFor('localhost');
+    const [stored, ...others] = await store.list();
+    assert.deepEqual(others, []);
+    assert.deepEqual(stored?.names, ['localhost']);
+    assert.equal(stored.authority, 'local');
+    assert.equal(statSync(stored.file).mode & 0o777, 0o600);
+    const again = await (await openSource(['localhost'])).certificateFor('localhost');
+    assert.deepEqual(again, first);
+    clock.advance(5 * DAY_MS);
+    const renewed = await (await openSource(['localhost'])).certificateFor('localhost');
+    assert.notEqual(renewed.cert, first.cert);
+  });
+
+  it('a stored certificate of another authority is not used', async (test) => {
+    const { directory, clock, store, openSource } = setUp(test);
+    const other = new LocalAuthority(join(directory, 'other'), clock);
+    await store.write('local', ['localhost'], await other.issue(['localhost']));
+    const { cert } = await (await openSource(['localhost'])).certificateFor('localhost');
+    const intermediate = readFileSync(join(directory, 'pki', 'local', 'intermediate.crt'));
+    assert.ok(new X509Certificate(cert).checkIssued(new X509Certificate(intermediate)));
+  });
+
+  it('names that clients choose never reach the disk', async (test) => {
+    const { store, openSource } = setUp(test);
+    const source = await openSource(['', '*.example.internal']);
+    await source.certificateFor('whatever.example');
+    await source.certificateFor('a.example.internal');
+    await source.fallback();
+    assert.deepEqual(await store.list(), []);
+  });
+
+  it('several processes at once make one authority', async (test) => {
+    const { directory } = setUp(test);
+    const authorities = Array.from({ length: 8 }, () => new LocalAuthority(directory, systemClock));
+    await Promise.all(authorities.map((authority) => authority.prepare()));
+    const root = new X509Certificate(readFileSync(authorities[0]?.rootFile ?? ''));
+    const intermediate = readFileSync(join(directory, 'pki', 'local', 'intermediate.crt'));
+    assert.ok(new X509Certificate(intermediate).verify(root.publicKey));
+    const chains = await Promise.all(authorities.map((one) => one.issue(['localhost'])));
+    for (const { chain } of chains) {
+      assert.ok(new X509Certificate(chain).verify(new X509Certificate(intermediate).publicKey));
     }
   });
 
   it('says which certificate file cannot be used', async (test) => {
-    const { authority, clock, directory } = setUp(test);
+    const { tools, directory } = setUp(test);
     const certFile = join(directory, 'absent.pem');
     const sites = [
       {
@@ -108,25 +158,33 @@ describe('certificates of sites', () => {
         tls: { ...defaultTls, source: { kind: 'files' as const, certFile, keyFile: certFile } },
       },
     ];
-    await assert.rejects(openCertificates(sites, authority, clock, silentLogger), (error) => {
+    await assert.rejects(openCertificates(sites, tools, new Scope()), (error) => {
       assert.ok(error instanceof Error && error.message.includes('absent.pem'));
       return true;
     });
   });
 });
 
-function setUp(
-  test: TestContext,
-  now?: number,
-): { directory: string; clock: TestClock; authority: LocalAuthority } {
+function setUp(test: TestContext, now?: number) {
   const directory = mkdtempSync(join(tmpdir(), 'hubgate-tls-'));
   test.after(() => rmSync(directory, { recursive: true, force: true }));
   const clock = new TestClock(now);
-  return { directory, clock, authority: new LocalAuthority(directory, clock) };
-}
-
-function openSource(authority: LocalAuthority, clock: TestClock, hosts: readonly string[]) {
-  const addresses = hosts.map((host) => ({ scheme: 'https' as const, host, port: null }));
-  const sites = [{ addresses, tls: { ...defaultTls, source: { kind: 'internal' as const } } }];
-  return openCertificates(sites, authority, clock, silentLogger);
+  const authority = new LocalAuthority(directory, clock);
+  const store = new CertificateStore(directory);
+  const log = silentLogger;
+  const random = () => 0;
+  const managed = new ManagedCertificates({ storage: directory, store, clock, log, random });
+  const tools = { options: defaultOptions, authority, store, managed, clock, log };
+  return {
+    directory,
+    clock,
+    authority,
+    store,
+    tools,
+    openSource(hosts: readonly string[]) {
+      const addresses = hosts.map((host) => ({ scheme: 'https' as const, host, port: null }));
+      const sites = [{ addresses, tls: { ...defaultTls, source: { kind: 'internal' as const } } }];
+      return openCertificates(sites, tools, new Scope());
+    },
+  };
 }

@@ -1,0 +1,65 @@
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+
+/** Why there is no certificate, and what may be done about it. */
+interface AcmeFailure {
+  /** Type of the problem without its prefix (RFC 8555 §6.7): `rateLimited`; null when there is none. */
+  readonly problem?: string | null;
+  /** What the authority asks to wait (RFC 8555 §6.6). */
+  readonly retryAfterMs?: number | null;
+  readonly cause?: unknown;
+}
+
+/** Longest text that is taken over from an authority, in characters. */
+const MAX_DETAIL = 300;
+
+/**
+ * An authority that could not be reached (`acme-unreachable`), refused (`acme-refused`), did not
+ * find its challenge answered (`acme-challenge-failed`) or took too long (`acme-timeout`).
+ */
+export class AcmeError extends HubgateError {
+  readonly problem: string | null;
+  readonly retryAfterMs: number | null;
+
+  constructor(code: string, message: string, failure: AcmeFailure = {}) {
+    super(code, message.slice(0, MAX_DETAIL), { cause: failure.cause });
+    this.name = 'AcmeError';
+    this.problem = failure.problem ?? null;
+    this.retryAfterMs = failure.retryAfterMs ?? null;
+  }
+}
+
+/** Whatever was thrown on the way to a certificate, as an {@link AcmeError}. */
+export function asAcmeError(thrown: unknown): AcmeError {
+  if (thrown instanceof AcmeError) return thrown;
+  return new AcmeError(codeOf(thrown) ?? 'acme-failed', messageOf(thrown), { cause: thrown });
+}
+
+const CURES: Readonly<Record<string, string>> = {
+  dns: 'give the name an A or AAAA record that points to this machine',
+  connection:
+    'the name has to point to this machine, and its port 80 or 443 has to be reachable from where the authority is',
+  tls: 'the name has to point to this machine, and nothing before it may answer TLS in its place',
+  unauthorized: 'another server answers under this name: point its DNS records to this machine',
+  incorrectResponse:
+    'another server answers under this name: point its DNS records to this machine',
+  caa: 'let a CAA record of the name allow this authority, or name another one: acme_ca',
+  rateLimited: 'the authority limits how often it is asked: wait, or name another one: acme_ca',
+  externalAccountRequired: 'the authority wants a key of an account with it: acme_eab',
+  malformed: 'look at acme_eab and email, if they are set',
+  invalidContact: 'look at the address of email',
+  rejectedIdentifier:
+    'this authority certifies no such name: use tls internal, or certificate files',
+  unsupportedIdentifier:
+    'this authority certifies no such name: use tls internal, or certificate files',
+};
+
+/** What to do about the commonest causes; null where nothing general can be said. */
+export function cureOf({ code, problem, cause }: AcmeError): string | null {
+  if (problem !== null) return Object.hasOwn(CURES, problem) ? (CURES[problem] ?? null) : null;
+  if (code !== 'acme-unreachable') return null;
+  const reason = codeOf(cause) ?? '';
+  if (/CERT|SIGNATURE|SELF_SIGNED|ISSUER/.test(reason)) {
+    return 'name the root certificate of a private authority: acme_ca_root';
+  }
+  return 'this machine has to reach the authority: look at acme_ca, DNS and outgoing firewalls';
+}

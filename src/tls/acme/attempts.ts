@@ -1,0 +1,61 @@
+import { rm } from 'node:fs/promises';
+import { readIfPresent, writePrivate } from '../storage.ts';
+
+/** What has been tried in vain for a certificate. */
+export interface Attempts {
+  /** Failures since the last success. */
+  readonly count: number;
+  /** Not before this is it tried again; milliseconds since the epoch. */
+  readonly nextAttempt: number;
+  readonly error: string;
+  /** Digest of the settings that it was tried with; with others it is tried anew. */
+  readonly settings: string;
+}
+
+const MIN_BACKOFF_MS = 60_000;
+export const MAX_BACKOFF_MS = 6 * 60 * 60 * 1000;
+/** Longest wait that an authority may ask for. */
+export const LONGEST_BACKOFF_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * Milliseconds until the next attempt after so many failures: doubled each time, a random part of
+ * a quarter taken off so that many names do not come at once.
+ *
+ * @param random from 0 up to 1
+ * @param retryAfterMs what the authority has asked for
+ */
+export function backoff(failures: number, random: number, retryAfterMs: number | null): number {
+  const full = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** (failures - 1));
+  const own = Math.max(MIN_BACKOFF_MS, full * (1 - random / 4));
+  return Math.max(own, Math.min(retryAfterMs ?? 0, LONGEST_BACKOFF_MS));
+}
+
+/** null when there is nothing to remember, or only of other settings. */
+export async function readAttempts(file: string, settings: string): Promise<Attempts | null> {
+  const text = await readIfPresent(file);
+  const attempts = text === null ? null : parse(text);
+  return attempts?.settings === settings ? attempts : null;
+}
+
+export async function writeAttempts(file: string, attempts: Attempts): Promise<void> {
+  await writePrivate(file, `${JSON.stringify(attempts, null, 2)}\n`);
+}
+
+export async function forgetAttempts(file: string): Promise<void> {
+  await rm(file, { force: true });
+}
+
+function parse(text: string): Attempts | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== 'object' || value === null) return null;
+    const { count, nextAttempt, error, settings } = value as Partial<
+      Record<keyof Attempts, unknown>
+    >;
+    if (typeof count !== 'number' || typeof nextAttempt !== 'number') return null;
+    return { count, nextAttempt, error: String(error), settings: String(settings) };
+  } catch {
+    // Not ours, or damaged: as good as absent.
+    return null;
+  }
+}

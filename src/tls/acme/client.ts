@@ -1,0 +1,244 @@
+import { Agent } from 'node:https';
+import { isIP } from 'node:net';
+import { rootCertificates } from 'node:tls';
+import type { Authorization, Client, Order } from 'acme-client';
+import type { AcmeOptions } from '../../config/config.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { AccountFile, generateKey } from './account-file.ts';
+import { AcmeError } from './acme-error.ts';
+import type { Challenge, ChallengeType } from './challenges.ts';
+import { problemOf, requestDirectory, type RequestOptions } from './directory-request.ts';
+import { wait } from './wait.ts';
+
+/** Who asks which authority. */
+export interface AcmeAccount {
+  /** URL of the directory. */
+  readonly directory: string;
+  readonly email: string | null;
+  /** PEM of a private directory's root, believed beside the public ones. */
+  readonly root: string | null;
+  readonly externalAccount: AcmeOptions['externalAccount'];
+  /** The external account is for this authority, whether or not it says that it needs one. */
+  readonly alwaysBind: boolean;
+}
+
+export interface AcmeClientOptions {
+  readonly account: AcmeAccount;
+  readonly storage: string;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Makes an answer ready for the authority, and returns what takes it away. */
+  readonly publish: (challenge: Challenge) => Promise<() => Promise<void>>;
+}
+
+/** A certificate as it was issued, PEM. */
+export interface IssuedChain {
+  readonly chain: string;
+  readonly key: string;
+}
+
+/** What acme-client keeps to itself: the one method through which a client sends. */
+interface ClientInside {
+  readonly http: {
+    request(url: string, method: string, options?: RequestOptions): Promise<unknown>;
+    maxBadNonceRetries: number;
+  };
+}
+
+/** How often a request is sent anew because its nonce was used up. */
+const MAX_NONCE_RETRIES = 10;
+const FIRST_POLL_MS = 250;
+const MAX_POLL_MS = 5000;
+
+/**
+ * Orders a certificate for one DNS name or IP address, proving by this type of challenge that it is
+ * ours. The account is made when there is none.
+ *
+ * @throws AcmeError, or the reason of the signal
+ */
+export async function orderCertificate(
+  name: string,
+  type: ChallengeType,
+  options: AcmeClientOptions,
+): Promise<IssuedChain> {
+  const { root } = options.account;
+  const agent = new Agent({
+    keepAlive: true,
+    ...(root === null ? {} : { ca: [...rootCertificates, root] }),
+  });
+  const order = new CertificateOrder(name, type, options, agent);
+  try {
+    return await order.run();
+  } catch (error) {
+    if (!(error instanceof AcmeError) || error.problem !== 'accountDoesNotExist') throw error;
+    // The authority has forgotten all accounts, as private ones do that begin anew.
+    await order.forgetAccount();
+    return await order.run();
+  } finally {
+    agent.destroy();
+  }
+}
+
+class CertificateOrder {
+  readonly #name: string;
+  readonly #type: ChallengeType;
+  readonly #options: AcmeClientOptions;
+  readonly #agent: Agent;
+  readonly #file: AccountFile;
+
+  constructor(name: string, type: ChallengeType, options: AcmeClientOptions, agent: Agent) {
+    const { directory, email, externalAccount } = options.account;
+    this.#name = name;
+    this.#type = type;
+    this.#options = options;
+    this.#agent = agent;
+    const externalKeyId = externalAccount?.keyId ?? null;
+    this.#file = new AccountFile(options.storage, { directory, email, externalKeyId });
+  }
+
+  async run(): Promise<IssuedChain> {
+    const client = await this.#client();
+    const value = this.#name;
+    const order = await client.createOrder({
+      identifiers: [{ type: isIP(value) === 0 ? 'dns' : 'ip', value }],
+    });
+    for (const authorization of await client.getAuthorizations(order)) {
+      if (authorization.status !== 'valid') await this.#prove(client, order, authorization);
+    }
+    const ready = await this.#until(() => client.getOrder(order), ['pending'], order);
+    if (ready.status === 'invalid') throw failed('acme-refused', ready.error, value);
+    const key = await generateKey();
+    const { crypto } = await import('acme-client');
+    const [, request] = await crypto.createCsr({ altNames: [value] }, key);
+    const sent = await client.finalizeOrder(ready, request);
+    const done = await this.#until(() => client.getOrder(sent), ['ready', 'processing'], sent);
+    if (done.status !== 'valid') throw failed('acme-refused', done.error, value);
+    return { chain: await client.getCertificate(done), key };
+  }
+
+  /** The next run makes the account anew, with the same key. */
+  async forgetAccount(): Promise<void> {
+    const { key } = await this.#file.open();
+    await this.#file.write({ key, url: null });
+  }
+
+  async #client(): Promise<Client> {
+    const { key, url } = await this.#file.open();
+    if (url !== null) return this.#connect(key, { accountUrl: url });
+    const { email, externalAccount } = this.#options.account;
+    const bound =
+      externalAccount !== null && (await this.#bindingWanted())
+        ? {
+            externalAccountBinding: {
+              kid: externalAccount.keyId,
+              hmacKey: externalAccount.macKey.reveal(),
+            },
+          }
+        : {};
+    const client = await this.#connect(key, bound);
+    const contact = email === null ? {} : { contact: [`mailto:${email}`] };
+    try {
+      await client.createAccount({ termsOfServiceAgreed: true, ...contact });
+    } catch (error) {
+      // An account of this key that was there already the library updates at once, which servers may
+      // refuse when nothing changes: what is needed of it, its URL, is known by then.
+      if (!hasAccount(client)) throw error;
+    }
+    await this.#file.write({ key, url: client.getAccountUrl() });
+    return client;
+  }
+
+  async #connect(
+    accountKey: string,
+    rest: Omit<ConstructorParameters<typeof Client>[0], 'directoryUrl' | 'accountKey'>,
+  ): Promise<Client> {
+    // Only now: a gateway that orders nothing does not load the library, nor its HTTP client.
+    const { Client: AcmeClient } = await import('acme-client');
+    const { directory } = this.#options.account;
+    const client = new AcmeClient({ directoryUrl: directory, accountKey, ...rest });
+    // The library sends through one global axios instance, whose settings all clients would share,
+    // and which repeats what fails for over a minute: roots, deadline and retries are ours here.
+    // Its type does not tell of the member, the version is pinned, and tests issue through it.
+    const { http } = client as unknown as ClientInside;
+    http.request = (address, method, request = {}) => this.#send(address, method, request);
+    http.maxBadNonceRetries = MAX_NONCE_RETRIES;
+    return client;
+  }
+
+  #send(url: string, method: string, request: RequestOptions) {
+    const { clock, signal } = this.#options;
+    return requestDirectory(url, method, request, { agent: this.#agent, clock, signal });
+  }
+
+  /** Of several directories the key belongs to those that ask for one (RFC 8555 §7.1.1). */
+  async #bindingWanted(): Promise<boolean> {
+    const { alwaysBind, directory } = this.#options.account;
+    if (alwaysBind) return true;
+    const { data } = await this.#send(directory, 'get', {});
+    if (typeof data !== 'object' || data === null || !('meta' in data)) return false;
+    const { meta } = data;
+    return (
+      typeof meta === 'object' &&
+      meta !== null &&
+      'externalAccountRequired' in meta &&
+      meta.externalAccountRequired === true
+    );
+  }
+
+  async #prove(client: Client, order: Order, authorization: Authorization): Promise<void> {
+    const offered = authorization.challenges.find(
+      ({ type }: { readonly type: string }) => type === this.#type,
+    );
+    if (offered === undefined) {
+      const message = `The authority offers no ${this.#type} challenge for ${this.#name}`;
+      throw new AcmeError('acme-challenge-failed', message);
+    }
+    const withdraw = await this.#options.publish({
+      type: this.#type,
+      name: this.#name,
+      token: offered.token,
+      keyAuthorization: await client.getChallengeKeyAuthorization(offered),
+    });
+    try {
+      await client.completeChallenge(offered);
+      const part = { ...order, authorizations: [authorization.url] };
+      const read = async (): Promise<Authorization> =>
+        (await client.getAuthorizations(part))[0] ?? authorization;
+      const { status, challenges } = await this.#until(read, ['pending'], authorization);
+      if (status === 'valid') return;
+      const error = challenges.find(({ error: why }) => why !== undefined)?.error;
+      throw failed('acme-challenge-failed', error, this.#name);
+    } finally {
+      await withdraw();
+    }
+  }
+
+  /** Asks until the status is another than these; the signal is the bound. */
+  async #until<T extends { readonly status: string }>(
+    read: () => Promise<T>,
+    pending: readonly string[],
+    first: T,
+  ): Promise<T> {
+    const { clock, signal } = this.#options;
+    let delayMs = FIRST_POLL_MS;
+    for (let current = first; ; current = await read()) {
+      if (!pending.includes(current.status)) return current;
+      await wait(delayMs, clock, signal);
+      delayMs = Math.min(delayMs * 2, MAX_POLL_MS);
+    }
+  }
+}
+
+function hasAccount(client: Client): boolean {
+  try {
+    return client.getAccountUrl() !== '';
+  } catch {
+    // How the library says that there is none.
+    return false;
+  }
+}
+
+function failed(code: string, error: unknown, name: string): AcmeError {
+  const { type, detail } = problemOf(error);
+  return new AcmeError(code, detail ?? `The authority refuses ${name}`, { problem: type });
+}

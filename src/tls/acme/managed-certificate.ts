@@ -1,0 +1,301 @@
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { CertificateStore } from '../certificate-store.ts';
+import { fileName } from '../file-name.ts';
+import { renewalTime } from '../key-pair.ts';
+import { asAcmeError, cureOf } from './acme-error.ts';
+import {
+  type Attempts,
+  backoff,
+  forgetAttempts,
+  LONGEST_BACKOFF_MS,
+  MAX_BACKOFF_MS,
+  readAttempts,
+  writeAttempts,
+} from './attempts.ts';
+import {
+  authorityOf,
+  type CertificateRequest,
+  type IssuanceTools,
+  type IssuedCertificate,
+  obtainCertificate,
+} from './issuance.ts';
+import type { OrderQueue } from './order-queue.ts';
+import { StorageLock } from '../storage-lock.ts';
+
+export interface ManagedCertificateTools extends IssuanceTools {
+  readonly store: CertificateStore;
+  readonly queue: OrderQueue;
+  /** From 0 up to 1. */
+  readonly random: () => number;
+}
+
+/** How long a name is left to another process that is ordering it. */
+const OTHERS_ORDER_MS = 2000;
+/** The time is looked at this often at least: clocks are set, machines sleep. */
+const RECHECK_MS = 60 * 60 * 1000;
+/** Renewals are spread over this part of a certificate's last third. */
+const RENEWAL_SPREAD = 1 / 4;
+/** A name whose certificate is not there yet is complained about at most this often. */
+const COMPLAINT_MS = 60_000;
+
+/**
+ * The certificate of one name, got from an authority and kept fresh for as long as a configuration
+ * wants it. Whoever shakes hands gets what is there at the moment.
+ */
+export class ManagedCertificate {
+  readonly #request: CertificateRequest;
+  readonly #tools: ManagedCertificateTools;
+  readonly #clock: Clock;
+  readonly #settings: string;
+  readonly #closing = new AbortController();
+  readonly #followers = new Set<() => void>();
+  #issued: IssuedCertificate | null = null;
+  #renewAt = 0;
+  #attempts: Attempts | null = null;
+  #begun = false;
+  #running: Promise<void> = Promise.resolve();
+  #cancel: () => void = () => {};
+  #complainedAt: number | null = null;
+  /** The name is left to another process, and the log has said so. */
+  #left = false;
+
+  private constructor(request: CertificateRequest, tools: ManagedCertificateTools) {
+    this.#request = request;
+    this.#tools = tools;
+    this.#clock = tools.clock;
+    this.#settings = settingsOf(request);
+  }
+
+  /** Reads what the storage has; orders nothing before {@link begin}. */
+  static async open(
+    request: CertificateRequest,
+    tools: ManagedCertificateTools,
+  ): Promise<ManagedCertificate> {
+    const certificate = new ManagedCertificate(request, tools);
+    await certificate.#read();
+    return certificate;
+  }
+
+  get name(): string {
+    return this.#request.name;
+  }
+
+  /** What is there, even if it has expired: its renewal goes on, and a name may be better than none. */
+  get current(): IssuedCertificate | null {
+    return this.#issued;
+  }
+
+  /**
+   * What a handshake presents.
+   *
+   * @throws HubgateError `certificate-pending` while there is none yet; the log says so
+   */
+  require(): IssuedCertificate {
+    if (this.#issued !== null) return this.#issued;
+    const now = this.#clock.monotonic();
+    if (this.#complainedAt === null || now - this.#complainedAt >= COMPLAINT_MS) {
+      this.#complainedAt = now;
+      this.#tools.log.warn('A client was turned away: its site still waits for its certificate', {
+        name: this.name,
+        ...this.#retry(),
+      });
+    }
+    throw new HubgateError('certificate-pending', `${this.name} waits for its certificate`);
+  }
+
+  /** Calls `follower` whenever there is another; the returned function ends that. */
+  onChange(follower: () => void): () => void {
+    this.#followers.add(follower);
+    return () => void this.#followers.delete(follower);
+  }
+
+  /** From now on orders and renews; calling it again does nothing. */
+  begin(): void {
+    if (this.#begun) return;
+    this.#begun = true;
+    if (this.#issued === null) {
+      const authorities = this.#request.accounts.map(authorityOf);
+      this.#tools.log.info('Waiting for a certificate', {
+        name: this.name,
+        authorities,
+        ...this.#retry(),
+      });
+    }
+    this.#plan();
+  }
+
+  /** Ends an order that is on its way. */
+  async close(): Promise<void> {
+    this.#closing.abort(new HubgateError('certificate-unwanted', `${this.name} is not wanted`));
+    this.#cancel();
+    await this.#running;
+  }
+
+  #plan(): void {
+    if (this.#closing.signal.aborted) return;
+    const delay = this.#due() - this.#clock.now();
+    if (delay > 0) this.#planIn(delay);
+    else this.#running = this.#attempt();
+  }
+
+  #planIn(delayMs: number): void {
+    this.#cancel = this.#clock.after(Math.min(delayMs, RECHECK_MS), () => this.#plan());
+  }
+
+  /** When it is to be ordered; milliseconds since the epoch. */
+  #due(): number {
+    const wanted = this.#issued === null ? 0 : this.#renewAt;
+    const next = this.#attempts?.nextAttempt ?? 0;
+    // Further away than any back-off: the clock has been set back since.
+    return next - this.#clock.now() > LONGEST_BACKOFF_MS ? wanted : Math.max(wanted, next);
+  }
+
+  async #attempt(): Promise<void> {
+    const { signal } = this.#closing;
+    let waitMs = 0;
+    try {
+      await this.#tools.queue.run(signal, async () => {
+        if (!(await this.#underLock())) waitMs = OTHERS_ORDER_MS;
+      });
+    } catch (error) {
+      if (signal.aborted) return;
+      await this.#failed(error);
+    }
+    if (signal.aborted) return;
+    if (waitMs > 0) this.#leave(waitMs);
+    else this.#plan();
+  }
+
+  #leave(waitMs: number): void {
+    if (!this.#left) {
+      this.#left = true;
+      this.#tools.log.info('Another process is getting the certificate', { name: this.name });
+    }
+    this.#planIn(waitMs);
+  }
+
+  /** false when another process has the name under way. */
+  async #underLock(): Promise<boolean> {
+    const { storage, log } = this.#tools;
+    const lock = await StorageLock.acquire(this.#file('locks', 'lock'), this.#clock, log);
+    if (lock === null) return false;
+    this.#left = false;
+    try {
+      // Another may have got it, or have failed, since we looked last.
+      const before = this.#issued;
+      await this.#read();
+      if (this.#due() > this.#clock.now()) {
+        if (this.#issued !== before)
+          log.info('Another process has got the certificate', { name: this.name });
+        return true;
+      }
+      const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
+      const issued = await obtainCertificate(this.#request, { ...this.#tools, storage }, signal);
+      // Served even if it cannot be stored: another would use up what the authority allows.
+      this.#adopt(issued);
+      await this.#tools.store.write(issued.authority, [this.name], issued.pair);
+      await this.#succeeded(issued);
+      return true;
+    } finally {
+      await lock.release();
+    }
+  }
+
+  async #succeeded({ authority, pair }: IssuedCertificate): Promise<void> {
+    const { log } = this.#tools;
+    log.info('Certificate obtained', {
+      names: [this.name],
+      authority,
+      notAfter: dateOf(pair.notAfter),
+    });
+    this.#attempts = null;
+    if (this.#renewAt > this.#clock.now()) {
+      await forgetAttempts(this.#file('attempts', 'json'));
+      return;
+    }
+    // Ordering it again at once would bring another that is as old by this clock.
+    log.warn('A new certificate is already old: is the clock of this machine right?', {
+      name: this.name,
+    });
+    await this.#postpone({ count: 0, delayMs: MAX_BACKOFF_MS, error: 'already old when issued' });
+  }
+
+  async #failed(thrown: unknown): Promise<void> {
+    const { log, random } = this.#tools;
+    const failure = asAcmeError(thrown);
+    const count = (this.#attempts?.count ?? 0) + 1;
+    const delayMs = backoff(count, random(), failure.retryAfterMs);
+    const error = failure.message;
+    await this.#postpone({ count, delayMs, error }).catch((unwritten: unknown) => {
+      log.error('The storage cannot be written', { error: messageOf(unwritten) });
+    });
+    const fields = {
+      name: this.name,
+      authorities: this.#request.accounts.map(authorityOf),
+      ...this.#retry(),
+      cure: cureOf(failure),
+    };
+    if (this.#issued === null) log.error('No certificate', fields);
+    else {
+      const notAfter = dateOf(this.#issued.pair.notAfter);
+      log.error('Certificate not renewed', { ...fields, notAfter });
+    }
+  }
+
+  async #postpone(failure: { count: number; delayMs: number; error: string }): Promise<void> {
+    const { count, delayMs, error } = failure;
+    const nextAttempt = this.#clock.now() + delayMs;
+    this.#attempts = { count, nextAttempt, error, settings: this.#settings };
+    await writeAttempts(this.#file('attempts', 'json'), this.#attempts);
+  }
+
+  /** What a log line tells of earlier attempts. */
+  #retry(): { readonly error?: string; readonly nextAttempt?: string } {
+    if (this.#attempts === null) return {};
+    const { error, nextAttempt } = this.#attempts;
+    return { error, nextAttempt: dateOf(nextAttempt) };
+  }
+
+  async #read(): Promise<void> {
+    const { store } = this.#tools;
+    for (const authority of new Set(this.#request.accounts.map(authorityOf))) {
+      const pair = await store.read(authority, [this.name]);
+      // Of several authorities the one that was asked last has given what lasts longest.
+      if (pair !== null && pair.notAfter > (this.#issued?.pair.notAfter ?? 0)) {
+        this.#adopt({ authority, pair });
+      }
+    }
+    this.#attempts = await readAttempts(this.#file('attempts', 'json'), this.#settings);
+  }
+
+  #adopt(issued: IssuedCertificate): void {
+    this.#issued = issued;
+    const from = renewalTime(issued.pair);
+    const spread = (issued.pair.notAfter - from) * RENEWAL_SPREAD;
+    this.#renewAt = from + spread * this.#tools.random();
+    for (const follower of this.#followers) follower();
+  }
+
+  #file(folder: string, extension: string): string {
+    return join(this.#tools.storage, 'acme', folder, `${fileName([this.name])}.${extension}`);
+  }
+}
+
+/** Digest of all that a request says beside its name. */
+function settingsOf({ accounts }: CertificateRequest): string {
+  const said = accounts.map(({ directory, email, root, externalAccount }) => [
+    directory,
+    email,
+    root,
+    externalAccount?.keyId ?? null,
+    externalAccount?.macKey.reveal() ?? null,
+  ]);
+  return createHash('sha256').update(JSON.stringify(said)).digest('hex').slice(0, 32);
+}
+
+function dateOf(time: number): string {
+  return new Date(time).toISOString();
+}

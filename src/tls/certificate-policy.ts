@@ -1,0 +1,79 @@
+import { isIP } from 'node:net';
+import type { AcmeOptions, GlobalOptions, TlsConfig } from '../config/config.ts';
+import { defaultOptions } from '../config/defaults.ts';
+import type { Finding } from '../config/problem.ts';
+
+/** Where the certificate of a name comes from. */
+export type CertificateOrigin =
+  | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string }
+  /** The local authority; `warning` where the operator may expect another. */
+  | { readonly kind: 'local'; readonly warning?: Finding }
+  /** The directories are at least one. */
+  | { readonly kind: 'acme'; readonly account: AcmeOptions }
+  /** What is asked for cannot be had. */
+  | { readonly kind: 'none'; readonly error: Finding };
+
+/** Names that no public authority certifies; so it is with names of one label. */
+const LOCAL_NAME = /(?:^|\.)(?:localhost|local|internal|home\.arpa)$/;
+const WILDCARD_HINT =
+  'wildcard names need the DNS challenge, which hubgate does not speak; give certificate files: tls <cert> <key>';
+
+/**
+ * Decides where the certificate of one HTTPS host of a site comes from: `tls` of the site, then
+ * `local_certs`, then whether public authorities certify such a name at all.
+ *
+ * @param host DNS name, wildcard or IP address; empty for any
+ */
+export function certificateOrigin(
+  host: string,
+  { source }: Pick<TlsConfig, 'source'>,
+  { acme, localCerts }: Pick<GlobalOptions, 'acme' | 'localCerts'>,
+): CertificateOrigin {
+  switch (source.kind) {
+    case 'files':
+      return source;
+    case 'internal':
+      return { kind: 'local' };
+    case 'acme': {
+      if (host.startsWith('*.')) return none('acme-wildcard', `no certificate for ${host}`);
+      if (host === '') return none('acme-any-host', 'no certificate for a site without a host');
+      return {
+        kind: 'acme',
+        account: withDefaults({ ...acme, email: source.email ?? acme.email }),
+      };
+    }
+    case 'auto': {
+      if (localCerts || !isPublicName(host)) return { kind: 'local' };
+      if (host.startsWith('*.')) return { kind: 'local', warning: localWildcard(host) };
+      return { kind: 'acme', account: withDefaults(acme) };
+    }
+  }
+}
+
+function isPublicName(host: string): boolean {
+  return isIP(host) === 0 && host.includes('.') && !LOCAL_NAME.test(host);
+}
+
+/** No directory means the default one. */
+function withDefaults(acme: AcmeOptions): AcmeOptions {
+  const { directories } = acme;
+  return directories.length > 0 ? acme : { ...acme, directories: defaultOptions.acme.directories };
+}
+
+function none(code: 'acme-wildcard' | 'acme-any-host', message: string): CertificateOrigin {
+  const hint =
+    code === 'acme-wildcard' ? WILDCARD_HINT : 'give the site a host name, or use tls internal';
+  return {
+    kind: 'none',
+    error: { severity: 'error', code, message: `ACME gives ${message}`, hint },
+  };
+}
+
+function localWildcard(host: string): Finding {
+  return {
+    severity: 'warning',
+    code: 'local-certificate',
+    message: `${host} gets a certificate of the gateway's own authority, which browsers do not know`,
+    hint: WILDCARD_HINT,
+  };
+}

@@ -1,0 +1,105 @@
+import { createHash, X509Certificate } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { createSecureContext, type SecureContextOptions } from 'node:tls';
+import type { SiteAddress, TlsConfig } from '../config/config.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
+
+export type ClientAuthMode = NonNullable<TlsConfig['clientAuth']>['mode'];
+
+/**
+ * How a handshake goes, but for the certificate that it presents. OpenSSL settles all this before
+ * it asks for that certificate, so each policy has a TLS server of its own.
+ */
+export interface HandshakePolicy {
+  /**
+   * 32 hexadecimal digits, the same for what settles the same. It is the session id context: a
+   * session is resumed only under the policy that it began with. With client certificates it
+   * differs by site and by the content of the trust pool as well.
+   */
+  readonly id: string;
+  readonly options: SecureContextOptions;
+  /** What is asked of the client; null for nothing. */
+  readonly clientAuth: ClientAuthMode | null;
+}
+
+/**
+ * What TLS 1.2 may use unless `ciphers` says otherwise: forward secrecy and authenticated
+ * encryption only (RFC 9325 §4.2).
+ */
+export const TLS12_CIPHERS: readonly string[] = [
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+];
+
+/** OpenSSL's own. They have to be named: Node turns TLS 1.3 off where a list has none of it. */
+const TLS13_CIPHERS: readonly string[] = [
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'TLS_AES_128_GCM_SHA256',
+];
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+
+/**
+ * Reads what a site asks of handshakes.
+ *
+ * @throws HubgateError `trust-pool-unusable` for a file that cannot be read or has no certificate,
+ *   `tls-unusable` for cipher suites or curves that OpenSSL does not know
+ */
+export async function openHandshakePolicy(
+  tls: TlsConfig,
+  addresses: readonly SiteAddress[],
+): Promise<HandshakePolicy> {
+  const { minVersion, maxVersion, curves, clientAuth } = tls;
+  const file = clientAuth?.trustPoolFile ?? null;
+  const trustPool = file === null ? [] : await readTrustPool(file);
+  const ciphers = cipherList(tls.ciphers);
+  const asked = clientAuth === null ? null : { mode: clientAuth.mode, trustPool, addresses };
+  const settled = JSON.stringify([minVersion, maxVersion, ciphers, curves, asked]);
+  const options: SecureContextOptions = {
+    minVersion,
+    maxVersion,
+    ciphers,
+    ...(curves.length > 0 ? { ecdhCurve: curves.join(':') } : {}),
+    ...(trustPool.length > 0 ? { ca: trustPool.join('') } : {}),
+  };
+  try {
+    createSecureContext(options);
+  } catch (cause) {
+    const message = `The tls settings cannot be used: ${messageOf(cause)}`;
+    throw new HubgateError('tls-unusable', message, { cause });
+  }
+  return {
+    id: createHash('sha256').update(settled).digest('hex').slice(0, 32),
+    options,
+    clientAuth: clientAuth?.mode ?? null,
+  };
+}
+
+/** What a list leaves out, TLS 1.2 or TLS 1.3, has its default. */
+function cipherList(named: readonly string[]): string {
+  const newer = named.filter((name) => name.startsWith('TLS_'));
+  const older = named.filter((name) => !name.startsWith('TLS_'));
+  return [
+    ...(newer.length > 0 ? newer : TLS13_CIPHERS),
+    ...(older.length > 0 ? older : TLS12_CIPHERS),
+  ].join(':');
+}
+
+async function readTrustPool(file: string): Promise<readonly string[]> {
+  try {
+    const certificates = (await readFile(file, 'utf8')).match(CERTIFICATE) ?? [];
+    if (certificates.length === 0) throw new TypeError('it has no certificate in PEM');
+    return certificates.map((pem) => new X509Certificate(pem).toString());
+  } catch (cause) {
+    throw new HubgateError(
+      'trust-pool-unusable',
+      `The trust pool ${file} cannot be used: ${messageOf(cause)}`,
+      { cause },
+    );
+  }
+}

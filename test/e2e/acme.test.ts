@@ -1,0 +1,279 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { Challenges } from '../../src/tls/acme/challenges.ts';
+import { freePorts, handshake, SharedStorage, startAcmeGateway } from '../support/acme-gateway.ts';
+import { freePort } from '../support/free-port.ts';
+import { send } from '../support/http.ts';
+import { openssl } from '../support/openssl.ts';
+import { hasPebble, startPebble } from '../support/pebble.ts';
+
+const EXTERNAL_ACCOUNT = {
+  keyId: 'kid-1',
+  macKey: 'zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W',
+};
+const EAB = `acme_eab {\n\t\tkey_id ${EXTERNAL_ACCOUNT.keyId}\n\t\tmac_key ${EXTERNAL_ACCOUNT.macKey}\n\t}`;
+const SITE = 'a.example.com {\n\trespond hello\n}\n';
+
+describe('ACME', () => {
+  it('HTTP-01: a certificate that a client believes, with an external account and refused nonces (RFC 8555 §7.3.4, §8.3)', async (test) => {
+    if (!hasPebble(test)) return;
+    const ports = await freePorts();
+    const storage = new SharedStorage(test);
+    const pebble = await startPebble(test, {
+      httpPort: ports.httpPort,
+      httpsPort: await freePort(),
+      externalAccount: EXTERNAL_ACCOUNT,
+    });
+    const { log } = await startAcmeGateway({
+      ...ports,
+      storage,
+      acme: `${directoryOf(pebble)}\nemail ops@example.com\n${EAB}`,
+      autoHttps: 'disable_redirects',
+      sites: SITE,
+    });
+    const { fields } = await log.says('Certificate obtained');
+    assert.deepEqual(fields['names'], ['a.example.com']);
+    assert.match(pebble.output(), /reject 30% of good nonces/);
+
+    const rootFile = join(storage.path, 'issuing-root.pem');
+    writeFileSync(rootFile, await pebble.issuingRoot());
+    const seen = await openssl(
+      ...['s_client', '-connect', `127.0.0.1:${ports.httpsPort}`, '-servername', 'a.example.com'],
+      ...['-CAfile', rootFile, '-verify_return_error', '-verify_hostname', 'a.example.com'],
+    );
+    assert.match(seen, /Verify return code: 0 \(ok\)/);
+    assert.match(seen, /Verified peername: a\.example\.com/);
+    // The account, the certificate, and nothing that others may read or that is left over.
+    for (const [path, mode] of filesOf(storage.path, ['acme', 'certificates'])) {
+      assert.equal(mode, 0o600, path);
+      assert.doesNotMatch(path, /\/(?:challenges|locks|attempts)\//);
+    }
+    const text = JSON.stringify(log.lines);
+    assert.equal(text.includes(EXTERNAL_ACCOUNT.macKey), false);
+  });
+
+  it('TLS-ALPN-01: the same without an HTTP port (RFC 8737)', async (test) => {
+    if (!hasPebble(test)) return;
+    const ports = await freePorts();
+    const pebble = await startPebble(test, {
+      httpPort: await freePort(),
+      httpsPort: ports.httpsPort,
+      externalAccount: EXTERNAL_ACCOUNT,
+    });
+    const { gateway, log } = await startAcmeGateway({
+      ...ports,
+      storage: new SharedStorage(test),
+      acme: `${directoryOf(pebble)}\n${EAB}`,
+      autoHttps: 'off',
+      sites: 'a.example.com, b.example.com {\n\trespond hello\n}\n',
+    });
+    await log.says('Certificate obtained', 2);
+    assert.deepEqual(
+      gateway.listeners.map(({ port }) => port),
+      [ports.httpsPort],
+    );
+    const root = await pebble.issuingRoot();
+    for (const name of ['a.example.com', 'b.example.com']) {
+      const socket = await handshake(ports.httpsPort, name, root);
+      assert.equal(socket.getPeerCertificate().subjectaltname, `DNS:${name}`);
+      socket.destroy();
+    }
+    const { certificates } = await gateway.status();
+    assert.deepEqual(
+      certificates.filter(({ authority }) => authority !== 'local').map(({ names }) => names),
+      [['a.example.com'], ['b.example.com']],
+    );
+  });
+
+  it('an address gets one too, which clients without a server name are given (RFC 8738)', async (test) => {
+    if (!hasPebble(test)) return;
+    const ports = await freePorts();
+    const pebble = await startPebble(test, {
+      httpPort: await freePort(),
+      httpsPort: ports.httpsPort,
+    });
+    const { log } = await startAcmeGateway({
+      ...ports,
+      storage: new SharedStorage(test),
+      acme: directoryOf(pebble),
+      sites: '127.0.0.1 {\n\ttls ops@example.com\n\trespond hello\n}\n',
+    });
+    await log.says('Certificate obtained');
+    const socket = await handshake(ports.httpsPort, '', await pebble.issuingRoot());
+    assert.equal(socket.getPeerCertificate().subjectaltname, 'IP Address:127.0.0.1');
+    socket.destroy();
+  });
+
+  it('an account is made once, and anew when the authority has forgotten it', async (test) => {
+    if (!hasPebble(test)) return;
+    const ports = await freePorts();
+    const storage = new SharedStorage(test);
+    const pebble = await startPebble(test, ports);
+    const { log, reload } = await startAcmeGateway({
+      ...ports,
+      storage,
+      acme: directoryOf(pebble),
+      sites: SITE,
+    });
+    await log.says('Certificate obtained');
+    const [account] = filesOf(storage.path, ['acme']).filter(([path]) =>
+      path.includes('/account-'),
+    );
+    assert.ok(account);
+    const [file] = account;
+    const { key, url } = JSON.parse(readFileSync(file, 'utf8'));
+    await reload(`${SITE}b.example.com {\n\trespond b\n}\n`);
+    await log.says('Certificate obtained', 2);
+    assert.deepEqual(JSON.parse(readFileSync(file, 'utf8')), { key, url });
+
+    writeFileSync(file, JSON.stringify({ key, url: `${url}0000` }));
+    await reload(`${SITE}c.example.com {\n\trespond c\n}\n`);
+    await log.says('Certificate obtained', 3);
+    assert.deepEqual(JSON.parse(readFileSync(file, 'utf8')), { key, url });
+  });
+});
+
+describe('answers to challenges', () => {
+  for (const version of ['-tls1_2', '-tls1_3']) {
+    it(`openssl ${version}: who asks for acme-tls/1 gets the answer, all others the certificate (RFC 8737 §4)`, async (test) => {
+      if (!hasPebble(test)) return;
+      const ports = await freePorts();
+      const storage = new SharedStorage(test);
+      const pebble = await startPebble(test, ports);
+      const { log } = await startAcmeGateway({
+        ...ports,
+        storage,
+        acme: directoryOf(pebble),
+        sites: SITE,
+      });
+      await log.says('Certificate obtained');
+      const connect = ['s_client', '-connect', `127.0.0.1:${ports.httpsPort}`, version];
+      const named = [...connect, '-servername', 'a.example.com'];
+      const nothing = await openssl(...named, '-alpn', 'acme-tls/1');
+      assert.match(nothing, /no peer certificate available/);
+
+      // As another machine does that shares the storage.
+      const challenges = new Challenges(storage.path, systemClock);
+      await challenges.publish({
+        type: 'tls-alpn-01',
+        name: 'a.example.com',
+        token: 'token',
+        keyAuthorization: 'token.thumbprint',
+      });
+      // It ends by itself: the other side closes.
+      const answer = await talk([...named, '-alpn', 'acme-tls/1'], '');
+      assert.match(answer, /subject=CN = ACME challenge/);
+      assert.match(answer, /ALPN protocol: acme-tls\/1/);
+      for (const alpn of ['acme-tls/1,h2', 'h2', 'http/1.1']) {
+        const ordinary = await openssl(...named, '-alpn', alpn);
+        assert.match(ordinary, /issuer=CN = Pebble/, alpn);
+        assert.doesNotMatch(ordinary, /ALPN protocol: acme/, alpn);
+      }
+      assert.match(await openssl(...named), /issuer=CN = Pebble/);
+      const stranger = await openssl(
+        ...[...connect, '-servername', 'other.example.com', '-alpn', 'acme-tls/1'],
+      );
+      assert.match(stranger, /no peer certificate available/);
+    });
+
+    it(`openssl ${version}: the answer is given while the site has no certificate yet, and nothing else`, async (test) => {
+      const ports = await freePorts();
+      const storage = new SharedStorage(test);
+      await startAcmeGateway({
+        ...ports,
+        storage,
+        acme: `acme_ca https://127.0.0.1:${await freePort()}/dir`,
+        sites: SITE,
+      });
+      const challenges = new Challenges(storage.path, systemClock);
+      await challenges.publish({
+        type: 'tls-alpn-01',
+        name: 'a.example.com',
+        token: 'token',
+        keyAuthorization: 'token.thumbprint',
+      });
+      const named = [
+        ...['s_client', '-connect', `127.0.0.1:${ports.httpsPort}`, version],
+        ...['-servername', 'a.example.com'],
+      ];
+      assert.match(await openssl(...named, '-alpn', 'acme-tls/1'), /subject=CN = ACME challenge/);
+      // Nobody is served with the answer's certificate.
+      const served = await talk(
+        [...named, '-ign_eof'],
+        'GET / HTTP/1.1\r\nHost: a.example.com\r\n\r\n',
+      );
+      assert.doesNotMatch(served, /HTTP\/1\.1/);
+    });
+  }
+
+  it('HTTP-01: before redirects and sites, and only what is pending', async (test) => {
+    const ports = await freePorts();
+    const storage = new SharedStorage(test);
+    await startAcmeGateway({
+      ...ports,
+      storage,
+      acme: `acme_ca https://127.0.0.1:${await freePort()}/dir`,
+      sites: `${SITE}http://plain.example.com {\n\trespond app\n}\n`,
+    });
+    const origin = `http://127.0.0.1:${ports.httpPort}`;
+    const challenges = new Challenges(storage.path, systemClock);
+    const withdraw = await challenges.publish({
+      type: 'http-01',
+      name: 'a.example.com',
+      token: 'tok_en-1',
+      keyAuthorization: 'tok_en-1.thumbprint',
+    });
+    const ask = (host: string, path: string, method = 'GET') =>
+      send(`${origin}${path}`, { method, headers: [['Host', host]] });
+    const path = '/.well-known/acme-challenge/tok_en-1';
+    for (const host of ['a.example.com', 'plain.example.com', 'unknown.example.com']) {
+      const { status, body, headers } = await ask(host, path);
+      assert.deepEqual([status, body], [200, 'tok_en-1.thumbprint'], host);
+      assert.equal(headers['content-type'], 'application/octet-stream');
+    }
+    assert.equal((await ask('a.example.com', path, 'HEAD')).status, 200);
+    for (const other of [`${path}x`, `${path}/`, `${path}?a`, '/.well-known/acme-challenge/']) {
+      assert.equal((await ask('a.example.com', other)).status, 308, other);
+      assert.equal((await ask('plain.example.com', other)).body, 'app', other);
+    }
+    assert.equal((await ask('plain.example.com', path, 'POST')).body, 'app');
+    await withdraw();
+    assert.equal((await ask('plain.example.com', path)).body, 'app');
+  });
+});
+
+/** Runs OpenSSL with something to say, until the other side ends. */
+async function talk(args: readonly string[], text: string): Promise<string> {
+  const child = spawn('openssl', args, { stdio: ['pipe', 'pipe', 'pipe'] });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk: Buffer) => (output += chunk));
+  }
+  // It may have ended before it is told anything.
+  child.stdin.on('error', () => {});
+  child.stdin.write(text);
+  await once(child, 'close');
+  return output;
+}
+
+function directoryOf(pebble: { readonly directory: string; readonly rootFile: string }): string {
+  return `acme_ca ${pebble.directory}\nacme_ca_root ${pebble.rootFile}`;
+}
+
+/** All files below some folders of a storage, with their modes. */
+function filesOf(
+  storage: string,
+  folders: readonly string[],
+): readonly (readonly [path: string, mode: number])[] {
+  return folders.flatMap((folder) =>
+    readdirSync(join(storage, folder), { recursive: true, encoding: 'utf8' })
+      .map((name) => join(storage, folder, name))
+      .filter((path) => statSync(path).isFile())
+      .map((path) => [path, statSync(path).mode & 0o777] as const),
+  );
+}

@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { AcmeOptions } from '../../../../src/config/config.ts';
+import { backoff } from '../../../../src/tls/acme/attempts.ts';
+import type { ManagedCertificate } from '../../../../src/tls/acme/managed-certificate.ts';
+import { ManagedCertificates } from '../../../../src/tls/acme/managed-certificates.ts';
+import { CertificateStore } from '../../../../src/tls/certificate-store.ts';
+import { LocalAuthority } from '../../../../src/tls/local-authority.ts';
+import { freePort } from '../../../support/free-port.ts';
+import { RecordedLog } from '../../../support/recorded-log.ts';
+import { TestClock } from '../../../support/test-clock.ts';
+
+const NAME = 'a.example.com';
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+describe('certificates that are got from authorities', () => {
+  it('a failure is told with its cure, and tried again after a minute, then later and later', async (test) => {
+    const { log, clock, acquire } = await setUp(test);
+    (await acquire()).begin();
+    const delays: number[] = [];
+    for (let count = 1; count <= 12; count += 1) {
+      const { level, fields } = await log.says('No certificate', count);
+      assert.equal(level, 'error');
+      assert.match(String(fields['error']), /ECONNREFUSED/);
+      assert.match(String(fields['cure']), /acme_ca/);
+      const delay = Date.parse(String(fields['nextAttempt'])) - clock.now();
+      delays.push(delay);
+      clock.advance(delay - 1);
+      await quiet();
+      assert.equal(log.of('No certificate').length, count, 'not before its time');
+      clock.advance(1);
+    }
+    assert.deepEqual(
+      delays.map((delay) => delay / MINUTE_MS),
+      [1, 2, 4, 8, 16, 32, 64, 128, 256, 360, 360, 360],
+    );
+  });
+
+  it('the back-off outlives a restart, and does not hold for other settings', async (test) => {
+    const { storage, clock, log, acquire, open } = await setUp(test);
+    const before = await acquire();
+    before.begin();
+    const { fields: failure } = await log.says('No certificate');
+    const file = join(storage, 'acme', 'attempts', `${NAME}.json`);
+    assert.equal(statSync(file).mode & 0o777, 0o600);
+    assert.equal(JSON.parse(readFileSync(file, 'utf8')).count, 1);
+    await before.close();
+
+    const restarted = open();
+    const again = await restarted.acquire();
+    again.begin();
+    const { fields: waiting } = await restarted.log.says('Waiting for a certificate');
+    assert.equal(waiting['nextAttempt'], failure['nextAttempt']);
+    assert.equal(waiting['error'], failure['error']);
+    await quiet();
+    assert.equal(restarted.log.of('No certificate').length, 0);
+    clock.advance(MINUTE_MS);
+    await restarted.log.says('No certificate');
+    assert.equal(JSON.parse(readFileSync(file, 'utf8')).count, 2);
+    await again.close();
+
+    const changed = open();
+    (await changed.acquire({ email: 'other@example.com' })).begin();
+    await changed.log.says('No certificate');
+  });
+
+  it('a certificate of the storage is there at once, and nothing is ordered', async (test) => {
+    const { store, authority, acquire, log } = await setUp(test);
+    const pair = await authority.issue([NAME]);
+    const directory = `127.0.0.1:${await freePort()}`;
+    await store.write(directory, [NAME], pair);
+    const managed = await acquire({ directories: [`https://${directory}/dir`] });
+    assert.equal(managed.require().pair.chain, pair.chain);
+    managed.begin();
+    await quiet();
+    assert.deepEqual(log.lines, []);
+  });
+
+  it('of several the one that lasts longest is taken, whoever gave it', async (test) => {
+    const { store, clock, authority, acquire } = await setUp(test);
+    await store.write('first.example', [NAME], await authority.issue([NAME]));
+    clock.advance(DAY_MS);
+    const later = await authority.issue([NAME]);
+    await store.write('second.example', [NAME], later);
+    const managed = await acquire({
+      directories: ['https://first.example/dir', 'https://second.example/dir'],
+    });
+    assert.equal(managed.current?.authority, 'second.example');
+    assert.equal(managed.require().pair.chain, later.chain);
+  });
+
+  it('one that has expired keeps being served while its renewal goes on', async (test) => {
+    const { store, clock, authority, acquire, log } = await setUp(test);
+    const pair = await authority.issue([NAME]);
+    const directory = `127.0.0.1:${await freePort()}`;
+    await store.write(directory, [NAME], pair);
+    clock.advance(30 * DAY_MS);
+    const managed = await acquire({ directories: [`https://${directory}/dir`] });
+    managed.begin();
+    const { level, fields } = await log.says('Certificate not renewed');
+    assert.equal(level, 'error');
+    assert.equal(fields['notAfter'], `${new Date(pair.notAfter).toISOString().slice(0, -4)}000Z`);
+    assert.equal(managed.require().pair.chain, pair.chain);
+  });
+
+  it('renewal begins in the last third, by chance not for all at once', async (test) => {
+    for (const [random, share] of [
+      [0, 0],
+      [0.999, 0.25],
+    ] as const) {
+      const { store, clock, authority, acquire, log } = await setUp(test, random);
+      const directory = `127.0.0.1:${await freePort()}`;
+      await store.write(directory, [NAME], await authority.issue([NAME]));
+      const { notBefore, notAfter } = (await store.read(directory, [NAME])) ?? assert.fail();
+      (await acquire({ directories: [`https://${directory}/dir`] })).begin();
+      const third = (notAfter - notBefore) / 3;
+      const due = notAfter - third + share * third;
+      clock.advance(due - HOUR_MS - clock.now());
+      await quiet();
+      assert.deepEqual(log.lines, []);
+      clock.advance(HOUR_MS);
+      await log.says('Certificate not renewed');
+    }
+  });
+
+  it('clients of a name that waits are turned away, and the log says so once a minute', async (test) => {
+    const { clock, log, acquire } = await setUp(test);
+    const managed = await acquire();
+    for (let i = 0; i < 50; i += 1) {
+      assert.throws(() => managed.require(), { code: 'certificate-pending' });
+    }
+    assert.equal(log.lines.length, 1);
+    assert.equal(log.lines[0]?.level, 'warn');
+    clock.advance(MINUTE_MS);
+    assert.throws(() => managed.require(), { code: 'certificate-pending' });
+    assert.equal(log.lines.length, 2);
+  });
+
+  it('an order is broken off when nobody wants its name any more', async (test) => {
+    const { storage, log, open } = await setUp(test);
+    const silent = createServer();
+    silent.listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    test.after(() => silent.close());
+    const contacted = once(silent, 'connection');
+    const { port } = silent.address() as AddressInfo;
+    const { pool } = open();
+    const lease = await pool.acquire(NAME, {
+      ...OPTIONS,
+      directories: [`https://127.0.0.1:${port}/`],
+    });
+    lease.value.begin();
+    await contacted;
+    assert.ok(existsSync(join(storage, 'acme', 'locks', `${NAME}.lock`)));
+    await lease.release();
+    assert.equal(existsSync(join(storage, 'acme', 'locks', `${NAME}.lock`)), false);
+    assert.equal(log.of('No certificate').length, 0);
+  });
+
+  it('a directory that is no https URL, and a root that cannot be read, are refused', async (test) => {
+    const { acquire } = await setUp(test);
+    for (const directory of ['http://ca.example/dir', 'ca.example', 'file:///etc/passwd']) {
+      await assert.rejects(acquire({ directories: [directory] }), { code: 'bad-acme-directory' });
+    }
+    await assert.rejects(acquire({ rootFile: '/nowhere/root.pem' }), {
+      code: 'certificate-unusable',
+    });
+  });
+});
+
+describe('back-off', () => {
+  it('is between a minute and six hours, less by chance, and as long as the authority says', () => {
+    assert.equal(backoff(1, 0.99, null), MINUTE_MS);
+    assert.equal(backoff(3, 0, null), 4 * MINUTE_MS);
+    assert.equal(backoff(3, 0.5, null), 3.5 * MINUTE_MS);
+    assert.equal(backoff(1000, 0, null), 6 * HOUR_MS);
+    assert.equal(backoff(1, 0, HOUR_MS), HOUR_MS);
+    assert.equal(backoff(1, 0, 1000 * DAY_MS), DAY_MS);
+  });
+});
+
+const OPTIONS: AcmeOptions = {
+  email: null,
+  directories: [],
+  rootFile: null,
+  externalAccount: null,
+};
+
+/** Certificates of authorities that nobody listens for, unless the test says where. */
+async function setUp(test: TestContext, random = 0) {
+  const storage = mkdtempSync(join(tmpdir(), 'hubgate-acme-'));
+  const leases: { release(): Promise<void> }[] = [];
+  test.after(async () => {
+    await Promise.all(leases.map((lease) => lease.release()));
+    rmSync(storage, { recursive: true });
+  });
+  const clock = new TestClock();
+  const store = new CertificateStore(storage);
+  const authority = new LocalAuthority(storage, clock);
+  const nobody = `https://127.0.0.1:${await freePort()}/dir`;
+  const open = () => {
+    const log = new RecordedLog();
+    const pool = new ManagedCertificates({ storage, store, clock, log, random: () => random });
+    const acquire = async (options: Partial<AcmeOptions> = {}): Promise<ManagedCertificate> => {
+      const lease = await pool.acquire(NAME, { ...OPTIONS, directories: [nobody], ...options });
+      leases.push(lease);
+      return lease.value;
+    };
+    return { log, pool, acquire };
+  };
+  return { storage, clock, store, authority, open, ...open() };
+}
+
+/** Enough turns of the event loop for what is on its way, were there anything. */
+async function quiet(): Promise<void> {
+  for (let i = 0; i < 50; i += 1) await new Promise((resolve) => setImmediate(resolve));
+}

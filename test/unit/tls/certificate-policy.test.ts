@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { TlsConfig } from '../../../src/config/config.ts';
+import { defaultOptions } from '../../../src/config/defaults.ts';
+import { certificateOrigin } from '../../../src/tls/certificate-policy.ts';
+
+type Source = TlsConfig['source'];
+const AUTO: Source = { kind: 'auto' };
+const PUBLIC = ['example.com', 'www.example.com', 'xn--bcher-kva.example'];
+const LOCAL = [
+  ...['', 'localhost', 'app.localhost', '*.localhost', 'printer.local', 'a.b.internal'],
+  ...['router.home.arpa', 'intranet', '127.0.0.1', '192.0.2.1', '::1', '2001:db8::1'],
+];
+
+describe('where the certificate of a host comes from', () => {
+  it('without tls: public names by ACME, all others from the local authority', () => {
+    for (const host of PUBLIC) assert.equal(kindOf(host, AUTO), 'acme', host);
+    for (const host of LOCAL) {
+      assert.deepEqual(certificateOrigin(host, { source: AUTO }, defaultOptions), {
+        kind: 'local',
+      });
+    }
+  });
+
+  it('local_certs and tls internal: the local authority, whatever the name', () => {
+    const options = { ...defaultOptions, localCerts: true };
+    for (const host of [...PUBLIC, ...LOCAL, '*.example.com']) {
+      assert.deepEqual(certificateOrigin(host, { source: AUTO }, options), { kind: 'local' });
+      const source: Source = { kind: 'internal' };
+      assert.deepEqual(certificateOrigin(host, { source }, defaultOptions), { kind: 'local' });
+    }
+  });
+
+  it('tls <email>: ACME even for local names and addresses, with that address', () => {
+    const source: Source = { kind: 'acme', email: 'site@example.com' };
+    const acme = { ...defaultOptions.acme, email: 'all@example.com' };
+    for (const host of [...PUBLIC, 'localhost', '192.0.2.1', '2001:db8::1']) {
+      const origin = certificateOrigin(host, { source }, { acme, localCerts: false });
+      assert.equal(origin.kind === 'acme' && origin.account.email, 'site@example.com', host);
+    }
+    const anonymous: Source = { kind: 'acme', email: null };
+    const origin = certificateOrigin(
+      'a.example',
+      { source: anonymous },
+      { acme, localCerts: true },
+    );
+    assert.equal(origin.kind === 'acme' && origin.account.email, 'all@example.com');
+  });
+
+  it('no directory means the default one', () => {
+    const acme = { ...defaultOptions.acme, directories: [] };
+    const origin = certificateOrigin('a.example', { source: AUTO }, { acme, localCerts: false });
+    assert.deepEqual(
+      origin.kind === 'acme' && origin.account.directories,
+      defaultOptions.acme.directories,
+    );
+  });
+
+  it('wildcards: not by ACME, and a warning where nobody has said so', () => {
+    const source: Source = { kind: 'acme', email: null };
+    assert.equal(kindOf('*.example.com', source), 'none');
+    assert.equal(kindOf('', source), 'none');
+    const origin = certificateOrigin('*.example.com', { source: AUTO }, defaultOptions);
+    assert.equal(origin.kind === 'local' && origin.warning?.code, 'local-certificate');
+  });
+
+  it('files are what they are', () => {
+    const source: Source = { kind: 'files', certFile: 'a.pem', keyFile: 'a.key' };
+    assert.deepEqual(certificateOrigin('example.com', { source }, defaultOptions), source);
+  });
+});
+
+function kindOf(host: string, source: Source): string {
+  return certificateOrigin(host, { source }, defaultOptions).kind;
+}

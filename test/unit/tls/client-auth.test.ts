@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { describe, it } from 'node:test';
+import { type ClientIdentity, refusalReason } from '../../../src/tls/client-auth.ts';
+import { createClientAuthority } from '../../support/client-authority.ts';
+import { temporaryDirectory } from '../../support/temporary-directory.ts';
+
+describe('who is let in by client certificates', () => {
+  it('is nobody without one where one is verified, whatever Node says of a resumed session', () => {
+    const resumed: ClientIdentity = {
+      getPeerX509Certificate: () => undefined,
+      authorized: true,
+      authorizationError: null,
+    };
+    assert.equal(refusalReason(resumed, 'require_and_verify'), 'no certificate was given');
+    assert.equal(refusalReason(resumed, 'require'), 'no certificate was given');
+    assert.equal(refusalReason(resumed, 'verify_if_given'), null);
+    assert.equal(refusalReason(resumed, 'request'), null);
+  });
+
+  it('is told why a certificate is not trusted', async (test) => {
+    const { cert } = createClientAuthority(await temporaryDirectory(test), 'any').issue('client');
+    const stranger: ClientIdentity = {
+      getPeerX509Certificate: () => new X509Certificate(cert),
+      authorized: false,
+      authorizationError: 'CERT_HAS_EXPIRED',
+    };
+    for (const mode of ['verify_if_given', 'require_and_verify'] as const) {
+      assert.match(String(refusalReason(stranger, mode)), /not trusted: CERT_HAS_EXPIRED/);
+    }
+    assert.equal(refusalReason(stranger, 'require'), null);
+  });
+});
