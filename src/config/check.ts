@@ -1,4 +1,4 @@
-import type { Config } from './config.ts';
+import type { Config, GlobalOptions, HubConfig } from './config.ts';
 import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
 import { checkUpstreams } from './check-upstreams.ts';
@@ -12,7 +12,10 @@ import type { Report } from './problem.ts';
 export function checkConfig(config: Config, report: Report): void {
   checkAddresses(config, report);
   for (const site of config.sites) {
-    if (site.hub !== null) checkHub(site.hub, site, report);
+    if (site.hub !== null) {
+      checkHub(site.hub, site, report);
+      checkWorkers(site.hub, config.options, report);
+    }
     checkUpstreams([...site.routes, ...site.errorRoutes], report);
     const { discovery } = site;
     if (discovery !== null && site.hub === null && discovery.hub === null) {
@@ -25,6 +28,16 @@ export function checkConfig(config: Config, report: Report): void {
     }
   }
   checkHubNames(config, report);
+}
+
+function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, report: Report): void {
+  if (transport.kind !== 'memory' || workers === 1) return;
+  report(transport, {
+    severity: 'error',
+    code: 'memory-with-workers',
+    message: 'with several workers each would have a memory transport of its own',
+    hint: 'use transport lmdb, which they share, or leave workers out',
+  });
 }
 
 /** Two hubs of one name would share a health path and a default store. */

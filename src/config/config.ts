@@ -24,6 +24,7 @@ export interface GlobalOptions {
   /** Directory of certificates, keys and history; null means the default of the platform. */
   readonly storage: string | null;
   readonly gracePeriodMs: number;
+  /** Processes that share the listeners; `auto`: one for each processor. */
   readonly workers: number | 'auto';
   readonly log: LogOptions;
   readonly servers: ServerOptions;
@@ -60,20 +61,25 @@ export interface ServerOptions {
   /** Bytes of a request's header section; a 64 KiB token must fit. */
   readonly maxHeaderSize: number;
   readonly timeouts: {
+    /** For the header section of a request, and for a PROXY protocol header; 0 means no limit. */
     readonly readHeaderMs: number;
-    /** Longest silence while a body is read. */
+    /** Longest silence while a body is read; 0 means no limit. */
     readonly readBodyMs: number;
     /** Keep-alive without a request. */
     readonly idleMs: number;
   };
   /** CIDR ranges from which a PROXY protocol header is required. */
   readonly proxyProtocol: readonly string[];
+  /** Open connections of each listener; 0 means no limit, here and below. */
+  readonly maxConnections: number;
+  /** Open connections of one client address to each listener. */
+  readonly maxConnectionsPerClient: number;
 }
 
 export interface SiteConfig {
   readonly addresses: readonly SiteAddress[];
-  /** Interfaces to listen on; empty means all. */
-  readonly bind: readonly string[];
+  /** Where to listen; empty means on all interfaces. */
+  readonly bind: readonly BindAddress[];
   readonly tls: TlsConfig;
   readonly hub: HubConfig | null;
   readonly discovery: DiscoveryConfig | null;
@@ -83,6 +89,14 @@ export interface SiteConfig {
   readonly errorRoutes: readonly RouteConfig[];
   readonly accessLog: AccessLogConfig | null;
 }
+
+export type BindAddress =
+  /** An interface of this machine, by its address or name; the port is that of the site's address. */
+  | { readonly kind: 'host'; readonly host: string }
+  /** A Unix socket; all addresses of the site are served there, whatever their port. */
+  | { readonly kind: 'unix'; readonly path: string; readonly mode: number }
+  /** A listening socket that whoever started the gateway has opened; likewise. */
+  | { readonly kind: 'fd'; readonly fd: number };
 
 export interface SiteAddress {
   readonly scheme: 'http' | 'https';

@@ -16,6 +16,9 @@ import type {
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 
+/** Processes that share the listeners, at most. */
+export const MAX_WORKERS = 256;
+
 /** Global options of a configuration that sets none. */
 export const defaultOptions: GlobalOptions = {
   admin: { host: 'localhost', port: 2029 },
@@ -42,6 +45,8 @@ export const defaultOptions: GlobalOptions = {
     maxHeaderSize: 80 * 1024,
     timeouts: { readHeaderMs: 10 * SECOND, readBodyMs: MINUTE, idleMs: 2 * MINUTE },
     proxyProtocol: [],
+    maxConnections: 0,
+    maxConnectionsPerClient: 0,
   },
 };
 

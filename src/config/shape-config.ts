@@ -1,5 +1,12 @@
-import { isIP } from 'node:net';
-import type { AccessLogConfig, Config, SiteAddress, SiteConfig, TlsConfig } from './config.ts';
+import { BIND_FORMS, bindAddressText, parseBindAddress } from './bind-address.ts';
+import type {
+  AccessLogConfig,
+  BindAddress,
+  Config,
+  SiteAddress,
+  SiteConfig,
+  TlsConfig,
+} from './config.ts';
 import {
   defaultAccessLog,
   defaultDiscovery,
@@ -10,7 +17,7 @@ import {
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import { optionsShape } from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
-import { byKind, list, nullable, object, type Shape } from './shape.ts';
+import { byKind, list, nullable, object, refuse, type Shape } from './shape.ts';
 import { count, name, oneOf, text } from './shape-values.ts';
 
 const address = object<SiteAddress>(
@@ -54,10 +61,12 @@ const tls = object<TlsConfig>(
   defaultTls,
 );
 
-const bindAddress = text(
-  'an IP address or a host name, without port',
-  (host) => isIP(host) !== 0 || /^[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*$/.test(host),
-);
+const bindAddress: Shape<BindAddress> = {
+  read: (node) =>
+    (typeof node.value === 'string' ? parseBindAddress(node.value) : null) ??
+    refuse(node, BIND_FORMS),
+  write: bindAddressText,
+};
 
 const { addresses: _, ...siteDefaults } = defaultSite;
 

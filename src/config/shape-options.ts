@@ -1,5 +1,5 @@
 import type { GlobalOptions, ListenAddress } from './config.ts';
-import { defaultOptions } from './defaults.ts';
+import { defaultOptions, MAX_WORKERS } from './defaults.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
 import { isAddressRange, isHeaderName } from './well-formed.ts';
@@ -35,12 +35,16 @@ const servers = object<GlobalOptions['servers']>(
       defaultOptions.servers.timeouts,
     ),
     proxyProtocol: list(addressRange),
+    maxConnections: count(),
+    maxConnectionsPerClient: count(),
   },
   defaultOptions.servers,
 );
 
-/** More than one is not supported in this release. */
-const workers: Shape<GlobalOptions['workers']> = count({ min: 1, max: 1 });
+const workers: Shape<GlobalOptions['workers']> = orWord(
+  'auto',
+  count({ min: 1, max: MAX_WORKERS }),
+);
 
 /** The global options. */
 export const optionsShape: Shape<GlobalOptions> = object(

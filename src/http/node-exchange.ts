@@ -15,9 +15,17 @@ import type {
   ResponseHead,
   UpgradeRequest,
 } from './exchange.ts';
+import { ClientBody, type SilenceLimit } from './client-body.ts';
 import { expectsContinue } from './expect.ts';
 import { HeaderList } from './header-list.ts';
 import { HeldBody } from './held-body.ts';
+
+/** The address of a connection's other end, or the one that a PROXY protocol header names for it. */
+export interface Peer {
+  /** Empty for a Unix socket. */
+  readonly address: string;
+  readonly port: number;
+}
 
 /** What the listener knows of a request beside the request itself. */
 export interface ExchangeOrigin {
@@ -25,8 +33,10 @@ export interface ExchangeOrigin {
   readonly log: Logger;
   /** The address to use for the client; null takes the connection's. */
   readonly clientAddress: string | null;
-  /** The address of the peer where a PROXY protocol header replaced the connection's; else null. */
-  readonly peer: { readonly address: string; readonly port: number } | null;
+  /** Who is at the other end; null takes what the connection says. */
+  readonly peer: Peer | null;
+  /** How long the client may be silent in the middle of a body; null for as long as it likes. */
+  readonly silence: SilenceLimit | null;
   readonly upgrade: UpgradeRequest | null;
 }
 
@@ -76,6 +86,8 @@ export class NodeExchange implements Exchange {
   /** The client holds its body back until it is told to go on. */
   #awaitsContinue: boolean;
   #status = 0;
+  /** The rest of the body is not waited for. */
+  #isSilent = false;
 
   constructor(request: NodeRequest, response: NodeResponse, origin: ExchangeOrigin) {
     this.#request = request;
@@ -110,6 +122,9 @@ export class NodeExchange implements Exchange {
     // RFC 9113 §8.3.1, RFC 9112 §3.2.2: the authority wins over a differing Host.
     if (this.host !== '') this.headers.set('host', this.host);
     this.#awaitsContinue = this.hasBody && expectsContinue(this);
+    if (origin.silence !== null && this.hasBody && origin.upgrade === null) {
+      this.body = new ClientBody(request, origin.silence, () => this.#fallSilent());
+    }
   }
 
   trailers(): HeaderList {
@@ -224,6 +239,14 @@ export class NodeExchange implements Exchange {
     this.#response.destroy();
   }
 
+  /** RFC 9110 §15.5.9: whoever reads the body answers 408, if there is still somebody to answer. */
+  #fallSilent(): void {
+    if (!this.begun) this.#isSilent = true;
+    // Once answered, the response no longer holds the connection that waits for the rest.
+    else if (isHttp2(this.#response)) this.abort();
+    else this.#request.socket.destroy();
+  }
+
   #refuseSecondHead(): void {
     if (!this.begun) return;
     throw new HubgateError('response-begun', 'The head of this response has already been sent');
@@ -253,7 +276,7 @@ export class NodeExchange implements Exchange {
       headers.delete('trailer');
     }
     // RFC 9110 §10.1.1: whether the body still follows cannot be known, so neither where it ends.
-    if (this.#awaitsContinue) response.shouldKeepAlive = false;
+    if (this.#awaitsContinue || this.#isSilent) response.shouldKeepAlive = false;
     response.writeHead(head.status, headers.toRaw());
     // Not flushHeaders(): Node would write the head as UTF-8 and so mangle bytes beyond ASCII.
     response.write(NOTHING);
@@ -265,6 +288,8 @@ export class NodeExchange implements Exchange {
     // RFC 9110 §15: a client treats a status beyond 599 as 500; HTTP/2 here cannot carry it.
     const fields = http2Head(head.status > 599 ? 500 : head.status, head.headers);
     stream.respond(fields, bodyless ? { endStream: true } : { waitForTrailers: true });
+    // RFC 9113 §8.1: after the answer the rest of the request is not wanted.
+    if (this.#isSilent) stream.once('finish', () => stream.close(constants.NGHTTP2_NO_ERROR));
     return stream;
   }
 }

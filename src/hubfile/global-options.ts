@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import type { GlobalOptions, ListenAddress, ServerOptions } from '../config/config.ts';
-import { defaultOptions } from '../config/defaults.ts';
+import { defaultOptions, MAX_WORKERS } from '../config/defaults.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logOutput } from './directives/log.ts';
@@ -35,7 +35,7 @@ import {
  *         auto_https off|disable_redirects
  *         storage <directory>
  *         grace_period <duration>
- *         workers 1
+ *         workers <number>|auto
  *         log { level <level>; format console|json; output stderr|stdout|file <path> }
  *         servers { … }
  *         debug
@@ -128,14 +128,12 @@ function storage(cursor: Cursor): string {
   return name(cursor, 'a directory');
 }
 
-function workers(cursor: Cursor): number {
-  const word = cursor.argument('a number');
-  if (word.text === '1') return 1;
-  if (word.text !== 'auto' && !/^[1-9]\d{0,3}$/.test(word.text)) {
-    badValue(cursor, word, 'a number or auto');
-  }
-  const message = 'more than one worker is not supported in this release';
-  return cursor.fail(word.span, 'unsupported-option', message, 'leave workers out');
+function workers(cursor: Cursor): GlobalOptions['workers'] {
+  const word = cursor.argument('a number or auto');
+  if (word.text === 'auto') return 'auto';
+  const count = /^[1-9]\d*$/.test(word.text) ? Number(word.text) : Number.POSITIVE_INFINITY;
+  if (count > MAX_WORKERS) badValue(cursor, word, `a number from 1 to ${MAX_WORKERS}, or auto`);
+  return count;
 }
 
 function logLevel(cursor: Cursor): GlobalOptions['log']['level'] {
@@ -156,6 +154,8 @@ function logLevel(cursor: Cursor): GlobalOptions['log']['level'] {
  *         max_header_size <size>
  *         timeouts { read_header <duration>; read_body <duration>; idle <duration> }
  *         proxy_protocol <ranges…>
+ *         max_connections <number>
+ *         max_connections_per_client <number>
  *     }
  */
 function servers(cursor: Cursor): ServerOptions {
@@ -189,5 +189,7 @@ function servers(cursor: Cursor): ServerOptions {
       }),
     }),
     proxy_protocol: (option) => ({ proxyProtocol: ranges(option) }),
+    max_connections: (option) => ({ maxConnections: count(option) }),
+    max_connections_per_client: (option) => ({ maxConnectionsPerClient: count(option) }),
   });
 }

@@ -1,5 +1,6 @@
 import type {
   AccessLogConfig,
+  BindAddress,
   DiscoveryConfig,
   HandlerConfig,
   HubConfig,
@@ -18,7 +19,7 @@ export interface SiteDraft {
   /** `off` is not the same as never mentioned. */
   discovery: DiscoveryConfig | 'off' | null;
   tls: TlsConfig | null;
-  bind: readonly string[];
+  bind: readonly BindAddress[];
   accessLog: AccessLogConfig | null;
   errorRoutes: readonly RouteConfig[];
   /** Where each directive was written that may be given once. */

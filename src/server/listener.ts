@@ -1,32 +1,53 @@
 import { randomUUID } from 'node:crypto';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import type { SecureContextOptions } from 'node:tls';
-import type { ServerOptions } from '../config/config.ts';
+import { createServer, type Server, type Socket } from 'node:net';
+import type { BindAddress, ServerOptions } from '../config/config.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
-import { NodeExchange, type NodeRequest, type NodeResponse } from '../http/node-exchange.ts';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import type { AddressSet } from '../http/forwarded.ts';
+import {
+  NodeExchange,
+  type NodeRequest,
+  type NodeResponse,
+  type Peer,
+} from '../http/node-exchange.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
+import type { TicketKeys } from '../tls/ticket-keys.ts';
+import { bindServer } from './bound-server.ts';
+import { policyOf } from './connection-policy.ts';
+import { peerOf, Peers } from './peers.ts';
 import { Protocols } from './protocols.ts';
-import { type Protocol, TlsEndpoint } from './tls-endpoint.ts';
+import { readProxyHeader } from './proxy-protocol.ts';
+import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 
 /** What a listener does with what it accepts. A reload replaces it in one step. */
 export interface Service {
-  /** Answers one exchange; never throws. */
-  readonly handle: (exchange: Exchange) => void;
-  /** null on a listener without TLS. */
+  /**
+   * Answers one exchange; never throws.
+   *
+   * @param policyId of the handshake of its connection; null without TLS
+   */
+  readonly handle: (exchange: Exchange, policyId: string | null) => void;
+  /** null on a listener without TLS, like the policies. */
   readonly certificates: CertificateSource | null;
+  readonly policies: HandshakePolicies | null;
   readonly limits: ServerOptions;
-  /** The client's address behind trusted proxies; null for the connection's own. */
-  readonly clientAddress: (request: NodeRequest) => string | null;
+  /** The peers whose connections begin with a PROXY protocol header. */
+  readonly sendsProxyHeader: AddressSet;
+  /** The client's address behind trusted proxies; null for the peer's own. */
+  readonly clientAddress: (request: NodeRequest, peer: Peer) => string | null;
 }
 
 export interface ListenerOptions {
-  /** Interface; empty for all. */
-  readonly host: string;
-  /** 0 lets the system choose. */
+  /** An empty host stands for all interfaces. */
+  readonly bind: BindAddress;
+  /** 0 lets the system choose. Only matters to hosts. */
   readonly port: number;
   readonly secure: boolean;
+  readonly ticketKeys: TicketKeys;
+  readonly clock: Clock;
   readonly log: Logger;
 }
 
@@ -39,18 +60,25 @@ export class Listener {
   readonly #server: Server;
   /** null where no TLS is spoken. */
   readonly #tls: TlsEndpoint | null;
+  readonly #clock: Clock;
   readonly #sockets = new Set<Socket>();
+  readonly #peers = new Peers();
+  /** Whether connections are turned away; said once each time. */
+  #isFull = false;
   /** The newest last; older ones serve the connections that they have. */
   readonly #protocols: Protocols[] = [];
   #service: Service | null = null;
 
   private constructor(options: ListenerOptions) {
     this.#log = options.log;
+    this.#clock = options.clock;
     this.#tls = options.secure
       ? new TlsEndpoint({
           certificates: () => this.#service?.certificates ?? null,
           protocols: () => this.#service?.limits.protocols ?? [],
+          ticketKeys: options.ticketKeys,
           onSecure: (socket, protocol) => this.#speak(socket, protocol),
+          clock: options.clock,
           log: options.log,
         })
       : null;
@@ -65,25 +93,18 @@ export class Listener {
   static async open(options: ListenerOptions): Promise<Listener> {
     const listener = new Listener(options);
     const server = listener.#server;
-    try {
-      await new Promise<void>((resolve, reject) => {
-        server.once('error', reject);
-        const host = options.host === '' ? undefined : options.host;
-        server.listen({ host, port: options.port }, resolve);
-      });
-    } catch (cause) {
-      throw new HubgateError('listen-failed', listenAdvice(options, cause), { cause });
-    }
+    await bindServer(server, options);
     server.on('error', (error) => {
       options.log.error('A listener failed', { error: messageOf(error) });
     });
+    await listener.#tls?.open();
     return listener;
   }
 
-  /** Port that is bound. */
-  get port(): number {
-    // A TCP server that listens has an AddressInfo; strings are for Unix sockets.
-    return (this.#server.address() as AddressInfo).port;
+  /** Port that is bound; null for a Unix socket. */
+  get port(): number | null {
+    const address = this.#server.address();
+    return address === null || typeof address === 'string' ? null : (address.port ?? null);
   }
 
   /**
@@ -91,13 +112,13 @@ export class Listener {
    *
    * @param fallback certificate for clients that send no server name
    */
-  serve(service: Service, fallback: SecureContextOptions | null): void {
+  serve(service: Service, fallback: Certificate | null): void {
     this.#service = service;
-    if (this.#tls !== null && fallback !== null) this.#tls.fallback = fallback;
+    if (service.policies !== null) this.#tls?.serve(service.policies, fallback);
     const newest = this.#protocols.at(-1);
     if (JSON.stringify(newest?.limits) === JSON.stringify(service.limits)) return;
     this.#protocols.push(
-      new Protocols(service.limits, (...read) => this.#exchange(...read), this.#log),
+      new Protocols(service.limits, (...read) => this.#exchange(...read), this.#clock, this.#log),
     );
   }
 
@@ -107,9 +128,11 @@ export class Listener {
    */
   async close(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    this.#tls?.close();
     for (const protocols of this.#protocols) protocols.drain();
     for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy();
     await closed;
+    for (const protocols of this.#protocols) protocols.close();
   }
 
   /** Cuts every connection. */
@@ -123,13 +146,51 @@ export class Listener {
     socket.on('error', (error) => {
       this.#log.debug('A connection failed', { error: messageOf(error) });
     });
-    if (this.#tls === null) this.#speak(socket, 'http/1.1');
+    const service = this.#service;
+    if (service === null || this.#turnsAway(service.limits)) {
+      socket.destroy();
+      return;
+    }
+    if (!service.sendsProxyHeader(socket.remoteAddress ?? '')) {
+      this.#admit(socket, null, service);
+      return;
+    }
+    readProxyHeader(socket, {
+      timeoutMs: service.limits.timeouts.readHeaderMs,
+      clock: this.#clock,
+      onHeader: ({ source }) => this.#admit(socket, source, service),
+      onRefuse: (error) => {
+        const { remoteAddress } = socket;
+        this.#log.debug('A connection was refused', { error: error.message, remoteAddress });
+      },
+    });
+  }
+
+  /** Takes a connection whose other end is known; `named` is what the PROXY protocol says of it. */
+  #admit(socket: Socket, named: Peer | null, { limits }: Service): void {
+    this.#peers.add(socket, named);
+    const address = named?.address ?? socket.remoteAddress ?? '';
+    const { maxConnectionsPerClient: most } = limits;
+    // A Unix socket does not tell its clients apart.
+    if (most > 0 && address !== '' && this.#peers.connectionsOf(address) > most) {
+      this.#log.debug('A client has too many connections', { address });
+      socket.destroy();
+    } else if (this.#tls === null) this.#speak(socket, 'http/1.1');
     else this.#tls.accept(socket);
+  }
+
+  #turnsAway({ maxConnections }: ServerOptions): boolean {
+    const wasFull = this.#isFull;
+    this.#isFull = maxConnections > 0 && this.#sockets.size > maxConnections;
+    if (this.#isFull && !wasFull) {
+      this.#log.warn('A listener is full and turns connections away', { maxConnections });
+    }
+    return this.#isFull;
   }
 
   #speak(socket: Socket, protocol: Protocol): void {
     const protocols = this.#protocols.at(-1);
-    if (protocols === undefined) socket.destroy();
+    if (protocols === undefined || !this.#peers.mark(socket)) socket.destroy();
     else if (protocol === 'h2') protocols.acceptHttp2(socket);
     else protocols.acceptHttp1(socket);
   }
@@ -140,41 +201,15 @@ export class Listener {
       request.socket.destroy();
       return;
     }
-    // RFC 9112 §3.2: which site is meant must not depend on who reads the message.
-    if (hostFields(request) > 1) {
-      response.statusCode = 400;
-      response.setHeader('connection', 'close');
-      response.end();
-      return;
-    }
     const id = randomUUID();
     const log = this.#log.child({ request: id });
-    const clientAddress = service.clientAddress(request);
+    const peer = peerOf(request.socket);
+    const clientAddress = service.clientAddress(request, peer);
+    const { readBodyMs } = service.limits.timeouts;
+    const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
     service.handle(
-      new NodeExchange(request, response, { id, log, clientAddress, peer: null, upgrade }),
+      new NodeExchange(request, response, { id, log, clientAddress, peer, silence, upgrade }),
+      policyOf(request.socket),
     );
-  }
-}
-
-function hostFields({ rawHeaders, httpVersionMajor }: NodeRequest): number {
-  if (httpVersionMajor === 2) return 0;
-  let count = 0;
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]?.toLowerCase() === 'host') count += 1;
-  }
-  return count;
-}
-
-function listenAdvice({ host, port }: ListenerOptions, cause: unknown): string {
-  const where = `port ${port}${host === '' ? '' : ` of ${host}`}`;
-  switch (codeOf(cause)) {
-    case 'EADDRINUSE':
-      return `Cannot listen on ${where}: another program has it; stop that one or choose another port`;
-    case 'EACCES':
-      return `Cannot listen on ${where}: ports below 1024 need a privilege; set http_port and https_port, or give the node binary cap_net_bind_service`;
-    case 'EADDRNOTAVAIL':
-      return `Cannot listen on ${where}: this machine does not have that address`;
-    default:
-      return `Cannot listen on ${where}: ${messageOf(cause)}`;
   }
 }

@@ -1,29 +1,43 @@
 import type { Socket } from 'node:net';
-import {
-  createServer,
-  type SecureContext,
-  type SecureContextOptions,
-  type Server,
-  type TLSSocket,
-} from 'node:tls';
+import { createSecureContext, createServer, type Server, type TLSSocket } from 'node:tls';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
+import { refusalReason } from '../tls/client-auth.ts';
+import type { HandshakePolicy } from '../tls/handshake-policy.ts';
+import type { TicketKeys } from '../tls/ticket-keys.ts';
+import { ChallengeHandshakes } from './challenge-handshakes.ts';
+import { readClientHello } from './client-hello.ts';
+import { rememberPolicy } from './connection-policy.ts';
 
 /** What is spoken on a connection, as ALPN names it (RFC 7301). */
 export type Protocol = 'h2' | 'http/1.1';
+
+/** The handshakes of the configuration in force. */
+export interface HandshakePolicies {
+  /** At least one; those that a connection may be given. */
+  readonly all: readonly HandshakePolicy[];
+  /** The policy for a server name or, where the client sends none, for the address it came to. */
+  policyFor(name: string): HandshakePolicy;
+}
 
 export interface TlsEndpointOptions {
   /** Asked at each handshake; null where no configuration is in force. */
   readonly certificates: () => CertificateSource | null;
   readonly protocols: () => readonly ('h1' | 'h2')[];
+  readonly ticketKeys: TicketKeys;
   /** Takes a connection whose handshake is done. */
   readonly onSecure: (socket: TLSSocket, protocol: Protocol) => void;
+  readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** Limits of a TLS handshake, before any configuration is asked. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** How often the certificate for clients without a server name is asked for anew. */
+const FALLBACK_REFRESH_MS = 60 * 60 * 1000;
 
 /**
  * The TLS side of a listener, fed with connections that it has accepted. The protocol is chosen by
@@ -31,52 +45,148 @@ const HANDSHAKE_TIMEOUT_MS = 10_000;
  */
 export class TlsEndpoint {
   readonly #options: TlsEndpointOptions;
-  /** Never listens: it is given each connection. */
-  readonly #server: Server;
+  /** One for each policy; they never listen, and are given each connection. */
+  #servers: ReadonlyMap<string, Server> = new Map();
+  readonly #challenges = new ChallengeHandshakes();
+  #policies: HandshakePolicies | null = null;
+  #ticketKeys: Buffer | null = null;
+  #stopFollowing: () => void = () => {};
+  #stopRefreshing: () => void = () => {};
+  #closed = false;
 
   constructor(options: TlsEndpointOptions) {
     this.#options = options;
-    this.#server = createServer({
-      handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
-      ALPNCallback: ({ protocols }) => this.#choose(protocols),
-      SNICallback: (serverName, done) => {
-        this.#context(serverName).then(
-          (context) => done(null, context),
-          (error: unknown) => done(error instanceof Error ? error : new Error(String(error))),
-        );
-      },
-    });
-    this.#server.on('secureConnection', (socket) => {
-      socket.on('error', (error) => this.#failed('A connection failed', error));
-      options.onSecure(socket, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1');
-    });
-    this.#server.on('tlsClientError', (error) => this.#failed('A TLS handshake failed', error));
   }
 
-  /** Certificate for clients that send no server name, from the next handshake on. */
-  set fallback(context: SecureContextOptions) {
-    this.#server.setSecureContext(context);
+  /** Gets what outlives a configuration. */
+  async open(): Promise<void> {
+    this.#stopFollowing = await this.#options.ticketKeys.follow((keys) => {
+      this.#ticketKeys = keys;
+      for (const server of this.#servers.values()) server.setTicketKeys(keys);
+    });
+  }
+
+  /** Ends what goes on by itself; handshakes that have begun may finish. */
+  close(): void {
+    this.#closed = true;
+    this.#stopFollowing();
+    this.#stopRefreshing();
+  }
+
+  /**
+   * Holds from the next handshake on.
+   *
+   * @param fallback certificate for clients that send no server name
+   */
+  serve(policies: HandshakePolicies, fallback: Certificate | null): void {
+    this.#policies = policies;
+    this.#servers = new Map(policies.all.map((one) => [one.id, this.#createServer(one, fallback)]));
+    this.#stopRefreshing();
+    const refresh = (): void => void this.#refresh(policies, fallback);
+    const cancel = this.#options.clock.after(FALLBACK_REFRESH_MS, refresh);
+    const unfollow = this.#options.certificates()?.onFallback(refresh);
+    this.#stopRefreshing = () => {
+      cancel();
+      unfollow?.();
+    };
   }
 
   /** Begins the handshake. */
   accept(socket: Socket): void {
-    this.#server.emit('connection', socket);
+    const [only, ...others] = this.#servers.values();
+    if (others.length === 0) handOver(socket, only);
+    else {
+      readClientHello(socket, this.#options.clock, ({ serverName }) => {
+        const address = (socket.localAddress ?? '').replace(/^::ffff:(?=.*\.)/, '');
+        const policy = this.#policies?.policyFor(serverName ?? address);
+        handOver(socket, policy && this.#servers.get(policy.id));
+      });
+    }
   }
 
-  #choose(offered: readonly string[]): Protocol | undefined {
+  #createServer(policy: HandshakePolicy, fallback: Certificate | null): Server {
+    // Node calls both with the connection as `this`.
+    const choose = (socket: TLSSocket, offered: readonly string[]) => this.#choose(socket, offered);
+    const certificate = (socket: TLSSocket, serverName: string) =>
+      this.#certificate(socket, serverName);
+    const server = createServer({
+      ...policy.options,
+      ...fallback,
+      // Node's own would differ between processes, and sessions would not be resumed.
+      sessionIdContext: policy.id,
+      ...(this.#ticketKeys === null ? {} : { ticketKeys: this.#ticketKeys }),
+      requestCert: policy.clientAuth !== null,
+      // Who is refused, and why, is said below.
+      rejectUnauthorized: false,
+      handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+      ALPNCallback: function (this: TLSSocket, { protocols }) {
+        return choose(this, protocols);
+      },
+      SNICallback: function (this: TLSSocket, serverName, done) {
+        certificate(this, serverName).then(
+          (certificate) => done(null, createSecureContext({ ...policy.options, ...certificate })),
+          (error: unknown) => done(error instanceof Error ? error : new Error(String(error))),
+        );
+      },
+    });
+    server.on('secureConnection', (socket) => this.#secured(socket, policy));
+    server.on('tlsClientError', (error) => this.#failed('A TLS handshake failed', error));
+    return server;
+  }
+
+  #secured(socket: TLSSocket, policy: HandshakePolicy): void {
+    socket.on('error', (error) => this.#failed('A connection failed', error));
+    if (this.#challenges.isOver(socket)) {
+      socket.destroySoon();
+      return;
+    }
+    const reason = policy.clientAuth === null ? null : refusalReason(socket, policy.clientAuth);
+    if (reason !== null) {
+      const { servername } = socket;
+      this.#options.log.debug('A client was refused', { reason, servername });
+      socket.destroy();
+      return;
+    }
+    rememberPolicy(socket, policy);
+    this.#options.onSecure(socket, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1');
+  }
+
+  #choose(socket: TLSSocket, offered: readonly string[]): string | undefined {
+    const challenge = this.#challenges.protocol(socket, offered);
+    if (challenge !== null) return challenge === 'refused' ? undefined : challenge;
     if (this.#options.protocols().includes('h2') && offered.includes('h2')) return 'h2';
     return offered.includes('http/1.1') ? 'http/1.1' : undefined;
   }
 
-  async #context(serverName: string): Promise<SecureContext> {
+  async #certificate(socket: TLSSocket, serverName: string): Promise<Certificate> {
     const certificates = this.#options.certificates();
     if (certificates === null) {
       throw new HubgateError('no-certificate', 'This port has no certificates');
     }
-    return certificates.contextFor(serverName);
+    return this.#challenges.certificate(socket, serverName, certificates);
+  }
+
+  /** Certificates are renewed while a configuration stays. */
+  async #refresh(policies: HandshakePolicies, before: Certificate | null): Promise<void> {
+    let fallback = before;
+    try {
+      fallback = (await this.#options.certificates()?.fallback()) ?? before;
+    } catch (error) {
+      this.#options.log.warn('The certificate for clients without a server name is not renewed', {
+        error: messageOf(error),
+      });
+    }
+    // Meanwhile another configuration may have come, or the end.
+    if (this.#policies === policies && !this.#closed) this.serve(policies, fallback);
   }
 
   #failed(message: string, error: Error): void {
     this.#options.log.debug(message, { error: messageOf(error) });
   }
+}
+
+/** Without a server there is no configuration in force. */
+function handOver(socket: Socket, server: Server | undefined): void {
+  if (server === undefined) socket.destroy();
+  else server.emit('connection', socket);
 }

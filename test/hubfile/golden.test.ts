@@ -10,12 +10,10 @@ import {
   defaultReverseProxy,
   defaultSite,
 } from '../../src/config/defaults.ts';
-import { checkConfig } from '../../src/config/check.ts';
-import { ConfigError, type Problem, describeProblem } from '../../src/config/problem.ts';
-import { resolvePlaceholders } from '../../src/config/resolve.ts';
+import { ConfigError, describeProblem } from '../../src/config/problem.ts';
 import { diskIo } from '../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../src/hubfile/format.ts';
-import { load, type LoadedConfig } from '../../src/hubfile/load.ts';
+import { loadConfig } from '../../src/load-config.ts';
 
 /*
  * <topic>/<case>.hubfile is read with the environment of env.json. Beside it stands what must come
@@ -65,9 +63,8 @@ function formatted(path: string): Result {
 
 function adapted(path: string): Result {
   try {
-    const loaded = load(path, diskIo(env));
-    const warnings = checked(loaded, dirname(join(here, path)));
-    const { options, sites } = loaded.config;
+    const { written, warnings } = loadConfig(path, diskIo(env));
+    const { options, sites } = written;
     const shown = {
       ...difference({ options }, { options: defaultOptions }),
       sites: sites.map((site) => difference(site, defaultSite)),
@@ -78,20 +75,6 @@ function adapted(path: string): Result {
     if (!(thrown instanceof ConfigError)) throw thrown;
     return { extension: 'err', text: `${thrown.problems.flatMap(lines).join('\n')}\n` };
   }
-}
-
-/** The warnings of a configuration, its placeholders replaced. */
-function checked(loaded: LoadedConfig, directory: string): readonly Problem[] {
-  const problems: Problem[] = [...loaded.warnings];
-  const resolved = resolvePlaceholders(loaded.config, {
-    env,
-    readFile: (name) => readFileSync(name, 'utf8'),
-    directory,
-    report: (about, finding, where) => problems.push(loaded.problemAt(about, finding, where)),
-  });
-  checkConfig(resolved.config, resolved.report);
-  if (problems.some(({ severity }) => severity === 'error')) throw new ConfigError(problems);
-  return problems;
 }
 
 function lines(problem: Parameters<typeof describeProblem>[0]): string[] {

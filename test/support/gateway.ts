@@ -9,6 +9,7 @@ import {
   type ReloadReport,
   silentLogger,
 } from '../../src/index.ts';
+import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import type { Owner } from './http.ts';
 
 /** A gateway in this process, with a storage of its own. */
@@ -27,11 +28,12 @@ export async function startGateway(
   sites: string,
   options = '\tauto_https disable_redirects\n',
   log: Logger = silentLogger,
+  clock: Clock = systemClock,
 ): Promise<TestGateway> {
   const storage = await mkdtemp(join(tmpdir(), 'hubgate-gateway-'));
   const hubfile = (text: string): string =>
     `{\n\tstorage ${storage}\n\tadmin off\n\tgrace_period 2s\n${options}}\n${text}`;
-  const gateway = createGateway(parseHubfile(hubfile(sites), { env: {} }), { log });
+  const gateway = createGateway(parseHubfile(hubfile(sites), { env: {} }), { log, clock });
   test.after(async () => {
     await gateway.stop();
     await rm(storage, { recursive: true, force: true });

@@ -1,17 +1,21 @@
-import { isIP } from 'node:net';
+import { BIND_FORMS, parseBindAddress } from '../../config/bind-address.ts';
 import type { Directive } from '../scope.ts';
 import { badValue } from '../values.ts';
 
-/** `bind <address…>`: the interfaces that the site listens on. */
+/**
+ *     bind <address…>
+ *     bind unix//path/to/socket[|<mode>]
+ *     bind fd/<number>
+ *
+ * Where the site listens: on interfaces, Unix sockets, or sockets that the gateway was handed.
+ */
 export const bind: Directive = {
   siteOnly: true,
   once: true,
   read(cursor, scope) {
-    const addresses = cursor.several('an address of this machine').map((word) => {
-      const bare = word.text.replace(/^\[(.*)\]$/, '$1');
-      const isHost = isIP(bare) !== 0 || /^[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*$/.test(bare);
-      return isHost ? bare : badValue(cursor, word, 'an IP address or a host name, without port');
-    });
+    const addresses = cursor
+      .several('an address of this machine')
+      .map((word) => parseBindAddress(word.text) ?? badValue(cursor, word, BIND_FORMS));
     cursor.end();
     scope.site.bind = cursor.origins.of(cursor.span, addresses);
     return [];

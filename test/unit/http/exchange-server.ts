@@ -34,7 +34,14 @@ export async function serveExchanges(handler: Handler): Promise<ExchangeServer> 
 
   const run = (request: NodeRequest, response: NodeResponse, upgrade: UpgradeRequest | null) => {
     count += 1;
-    const origin = { id: `r${count}`, log: silentLogger, clientAddress: null, peer: null, upgrade };
+    const origin = {
+      id: `r${count}`,
+      log: silentLogger,
+      clientAddress: null,
+      peer: null,
+      silence: null,
+      upgrade,
+    };
     const exchange = new NodeExchange(request, response, origin);
     void answer(exchange);
   };

@@ -1,0 +1,103 @@
+import type { Socket } from 'node:net';
+import type { Clock } from '../kernel/clock.ts';
+
+/** What a client says first (RFC 8446 §4.1.2), as far as it decides who takes the handshake. */
+interface ClientHello {
+  /** null where none was sent, or the message cannot be read: then OpenSSL refuses it. */
+  readonly serverName: string | null;
+}
+
+/** A longer message is taken for one without a server name; those of browsers have about 2 KB. */
+const MAX_HELLO_BYTES = 16 * 1024;
+/** The time for it, as for the handshake as a whole. */
+const HELLO_TIMEOUT_MS = 10_000;
+
+const HANDSHAKE_RECORD = 22;
+const CLIENT_HELLO = 1;
+const SERVER_NAME_EXTENSION = 0;
+const HOST_NAME = 0;
+const VERSION_AND_RANDOM_BYTES = 2 + 32;
+
+/** Looks at the first message of a connection, and puts it back for who speaks TLS. */
+export function readClientHello(
+  socket: Socket,
+  clock: Clock,
+  done: (hello: ClientHello) => void,
+): void {
+  let received = Buffer.alloc(0);
+  const cancel = clock.after(HELLO_TIMEOUT_MS, () => socket.destroy());
+  const onData = (chunk: Buffer): void => {
+    received = Buffer.concat([received, chunk]);
+    const hello =
+      received.length > MAX_HELLO_BYTES ? { serverName: null } : parseClientHello(received);
+    if (hello === null) return;
+    cancel();
+    socket.off('data', onData).off('end', onEnd).off('close', cancel);
+    socket.pause();
+    socket.unshift(received);
+    done(hello);
+  };
+  const onEnd = (): void => void socket.destroy();
+  socket.on('data', onData).once('end', onEnd).once('close', cancel);
+  // Whoever has read before (a PROXY protocol header, say) may have paused it.
+  socket.resume();
+}
+
+/** Reads a ClientHello off the first bytes of a connection; null when there are too few. */
+export function parseClientHello(bytes: Buffer): ClientHello | null {
+  const fragments: Buffer[] = [];
+  let at = 0;
+  for (;;) {
+    const message = Buffer.concat(fragments);
+    if (message.length >= 4) {
+      if (message[0] !== CLIENT_HELLO) return { serverName: null };
+      const end = 4 + message.readUIntBE(1, 3);
+      if (message.length >= end) return { serverName: serverNameOf(message.subarray(4, end)) };
+    }
+    if (bytes.length > at && bytes[at] !== HANDSHAKE_RECORD) return { serverName: null };
+    if (bytes.length < at + 5) return null;
+    const end = at + 5 + bytes.readUInt16BE(at + 3);
+    if (end === at + 5) return { serverName: null };
+    if (bytes.length < end) return null;
+    fragments.push(bytes.subarray(at + 5, end));
+    at = end;
+  }
+}
+
+function serverNameOf(body: Buffer): string | null {
+  try {
+    const session = vector(body, VERSION_AND_RANDOM_BYTES, 1);
+    const ciphers = vector(body, session.end, 2);
+    const compression = vector(body, ciphers.end, 1);
+    const extensions = vector(body, compression.end, 2).content;
+    for (let at = 0; at < extensions.length; ) {
+      const { content, end } = vector(extensions, at + 2, 2);
+      if (extensions.readUInt16BE(at) === SERVER_NAME_EXTENSION) return hostNameOf(content);
+      at = end;
+    }
+    return null;
+  } catch (error) {
+    // A length that points beyond the end.
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
+}
+
+/** RFC 6066 §3: a list of names, of which only host names were ever defined. */
+function hostNameOf(extension: Buffer): string | null {
+  const names = vector(extension, 0, 2).content;
+  if (names[0] !== HOST_NAME) return null;
+  return vector(names, 1, 2).content.toString('latin1') || null;
+}
+
+/** A variable-length vector (RFC 8446 §3.4) whose length takes `lengthBytes`. */
+function vector(
+  bytes: Buffer,
+  at: number,
+  lengthBytes: number,
+): { readonly content: Buffer; readonly end: number } {
+  const start = at + lengthBytes;
+  const end = start + bytes.readUIntBE(at, lengthBytes);
+  if (end > bytes.length) throw new RangeError('a vector goes beyond its message');
+  return { content: bytes.subarray(start, end), end };
+}

@@ -1,0 +1,194 @@
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { ServerOptions } from '../config/config.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { codeOf } from '../kernel/error.ts';
+import type { OnRequest } from './on-request.ts';
+import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
+import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
+
+/** How often the server looks for requests that take too long. */
+const TIMEOUT_CHECK_MS = 1000;
+/** What a refused client gets to read the refusal, before the connection is cut. */
+const LINGER_MS = 2000;
+
+/** HTTP/1.1 with one set of limits, fed with connections. */
+export class Http1 {
+  readonly #server: Server;
+  readonly #onRequest: OnRequest;
+  readonly #clock: Clock;
+  /** The newest response of each connection. */
+  readonly #responses = new WeakMap<Duplex, ServerResponse>();
+  /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
+  readonly #refused = new WeakSet<Duplex>();
+  #draining = false;
+
+  constructor(limits: ServerOptions, onRequest: OnRequest, clock: Clock) {
+    this.#onRequest = onRequest;
+    this.#clock = clock;
+    const { readHeaderMs, idleMs } = limits.timeouts;
+    const server = createServer({
+      maxHeaderSize: limits.maxHeaderSize,
+      headersTimeout: readHeaderMs,
+      // Bodies are bounded by silence, not by their whole duration: uploads may be long.
+      requestTimeout: 0,
+      keepAliveTimeout: idleMs,
+      connectionsCheckingInterval: Math.min(TIMEOUT_CHECK_MS, readHeaderMs || TIMEOUT_CHECK_MS),
+      insecureHTTPParser: false,
+      // Node would answer and read on; a request without Host is refused like others here.
+      requireHostHeader: false,
+    });
+    server.timeout = 0;
+    // Node would drop those beyond without a word: one more lets them be noticed.
+    server.maxHeadersCount = MAX_FIELDS + 1;
+    // A client that waits for 100 gets it when somebody reads its body, not before.
+    for (const event of ['request', 'checkContinue', 'checkExpectation']) {
+      server.on(event, (request: IncomingMessage, response: ServerResponse) =>
+        this.#take(request, response),
+      );
+    }
+    server.on('upgrade', (request, socket, head) => this.#takeUpgrade(request, socket, head));
+    server.on('connect', (_request, socket: Duplex) => this.#refuseInTurn(socket, 405));
+    server.on('clientError', (error, socket) => this.#malformed(error, socket));
+    // Node watches the limits of connections only once it listens, which this server never does.
+    server.emit('listening');
+    this.#server = server;
+  }
+
+  accept(socket: Socket): void {
+    this.#server.emit('connection', socket);
+  }
+
+  /** Lets what is in flight finish and closes each connection after it. */
+  drain(): void {
+    this.#draining = true;
+    this.#server.keepAliveTimeout = 1;
+    this.#server.closeIdleConnections();
+  }
+
+  /** Stops watching the limits. For when the last connection is gone. */
+  close(): void {
+    this.#server.close();
+  }
+
+  #take(request: IncomingMessage, response: ServerResponse): void {
+    const { socket } = request;
+    if (this.#refused.has(socket)) return;
+    this.#responses.set(socket, response);
+    if (this.#draining) response.shouldKeepAlive = false;
+    const status = refusalOfHttp1(request);
+    if (status === null) this.#onRequest(request, response, null);
+    else {
+      // Through the response, so that earlier requests on the connection get their answers first.
+      this.#refused.add(socket);
+      response.shouldKeepAlive = false;
+      response.writeHead(status, { 'content-length': '0' }).end();
+    }
+  }
+
+  /**
+   * An upgrade to a protocol that is spoken here is answered like any request: only a handler that
+   * takes it over speaks the other protocol. Other upgrades are ignored (RFC 9110 §7.8).
+   */
+  #takeUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    if (this.#refused.has(socket)) return;
+    // Node gives up its care of the socket here.
+    socket.on('error', () => socket.destroy());
+    if (this.#unanswered(socket) !== undefined) {
+      // Nobody speaks the other protocol before the answers in this one have come.
+      this.#refuseInTurn(socket, 400);
+      return;
+    }
+    const status = refusalOfHttp1(request) ?? (hasStrayBody(request) ? 400 : null);
+    if (status !== null) {
+      this.#refuseInTurn(socket, status);
+      return;
+    }
+    if (!asksForWebSocket(request)) {
+      // Node stops reading the message at such a head, whether or not a body follows it.
+      socket.removeAllListeners('timeout');
+      socket.unshift(Buffer.concat([withoutUpgrade(request), head]));
+      this.#server.emit('connection', socket);
+      return;
+    }
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    // The socket of an HTTP/1.1 server is a net.Socket, which the type of the event does not say.
+    response.assignSocket(socket as Socket);
+    response.once('finish', () => socket.end());
+    this.#onRequest(request, response, { kind: 'http1', request, socket, head });
+  }
+
+  /** RFC 9112 §2.2: what cannot be parsed is refused, and the connection closed. */
+  #malformed(error: Error, socket: Duplex): void {
+    if (this.#refused.has(socket)) return;
+    if (!socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const status = statusOf(error);
+    const latest = this.#unanswered(socket);
+    if (latest === undefined || latest.req.complete) this.#refuseInTurn(socket, status);
+    // The one that is being answered is itself the broken one.
+    else if (latest.headersSent) socket.destroy();
+    else this.#refuse(socket, status);
+  }
+
+  #unanswered(socket: Duplex): ServerResponse | undefined {
+    const latest = this.#responses.get(socket);
+    return latest?.writableFinished === false ? latest : undefined;
+  }
+
+  /** Refuses once the good requests before have their answers. */
+  #refuseInTurn(socket: Duplex, status: number): void {
+    if (this.#refused.has(socket)) return;
+    this.#refused.add(socket);
+    const latest = this.#unanswered(socket);
+    if (latest === undefined) this.#refuse(socket, status);
+    else {
+      latest.once('close', () => {
+        if (socket.writable) this.#refuse(socket, status);
+      });
+    }
+  }
+
+  /** Says the last word on a connection. */
+  #refuse(socket: Duplex, status: number): void {
+    this.#refused.add(socket);
+    socket.end(
+      `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
+    );
+    // Closed while bytes arrive, it would be reset, and the refusal might never be read (RFC 9112 §9.6).
+    socket.resume();
+    const cancel = this.#clock.after(LINGER_MS, () => socket.destroy());
+    socket.once('close', cancel);
+  }
+}
+
+/** Whether a WebSocket handshake pretends to have content, which nobody reads the same way. */
+function hasStrayBody(request: IncomingMessage): boolean {
+  const { headers } = request;
+  const hasBody =
+    headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
+  return hasBody && asksForWebSocket(request);
+}
+
+function statusOf(error: Error): number {
+  switch (codeOf(error)) {
+    case 'HPE_HEADER_OVERFLOW':
+      return 431;
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return 413;
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return 408;
+    default:
+      return 400;
+  }
+}

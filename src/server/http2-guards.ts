@@ -1,0 +1,121 @@
+import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { Budget } from './budget.ts';
+
+/** How often a connection with open streams is looked at; one that was silent since is asked whether it lives. */
+export const PROBE_INTERVAL_MS = 30_000;
+
+/**
+ * Streams that end before they are answered. A browser that leaves a page may give up a hundred at
+ * once; who does it all the time makes the apps behind us work for nothing (CVE-2023-44487), also by
+ * making us reset them (CVE-2025-8671).
+ */
+const BROKEN_STREAMS = { burst: 400, perSecond: 40 };
+/**
+ * PING and SETTINGS frames, each of which is to be answered (CVE-2019-9512, CVE-2019-9515). gRPC
+ * clients measure their path with one PING for each turn of it.
+ */
+const CONTROL_FRAMES = { burst: 2000, perSecond: 1000 };
+
+export interface SessionLimits {
+  /** How long a connection may stay without a stream; 0 means no limit. */
+  readonly idleMs: number;
+  readonly clock: Clock;
+}
+
+/**
+ * Watches an HTTP/2 connection beyond what nghttp2 does, which limits concurrent streams, header
+ * blocks, CONTINUATION frames and answers that nobody takes. One that goes too far ends with an
+ * error of its session.
+ */
+export function guardSession(session: ServerHttp2Session, limits: SessionLimits): void {
+  const { clock } = limits;
+  const brokenStreams = new Budget(BROKEN_STREAMS, clock);
+  const controlFrames = new Budget(CONTROL_FRAMES, clock);
+  const refuse = (why: string): void => {
+    const error = new HubgateError('http2-refused', why);
+    if (!session.destroyed) session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  };
+  const life = new SessionLife(session, limits, () => refuse('The client shows no sign of life'));
+
+  session.on('stream', (stream: ServerHttp2Stream) => {
+    life.opened();
+    stream.once('close', () => {
+      life.closed();
+      const isBroken = stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+      if (isBroken && !brokenStreams.take()) refuse('Too many streams were broken off');
+    });
+  });
+  for (const event of ['ping', 'remoteSettings']) {
+    session.on(event, () => {
+      if (!controlFrames.take()) refuse('Too many control frames came');
+    });
+  }
+  session.once('close', () => life.end());
+}
+
+/** Ends a connection that nobody uses, and one whose client is gone while streams are open. */
+class SessionLife {
+  readonly #session: ServerHttp2Session;
+  readonly #limits: SessionLimits;
+  readonly #onDead: () => void;
+  #streams = 0;
+  #bytesRead = 0;
+  #isAsked = false;
+  #cancel: () => void = () => {};
+
+  constructor(session: ServerHttp2Session, limits: SessionLimits, onDead: () => void) {
+    this.#session = session;
+    this.#limits = limits;
+    this.#onDead = onDead;
+    this.#awaitStream();
+  }
+
+  opened(): void {
+    this.#streams += 1;
+    if (this.#streams === 1) this.#probeLater();
+  }
+
+  closed(): void {
+    this.#streams -= 1;
+    if (this.#streams === 0) this.#awaitStream();
+  }
+
+  end(): void {
+    this.#cancel();
+  }
+
+  #awaitStream(): void {
+    const { idleMs, clock } = this.#limits;
+    this.#cancel();
+    this.#cancel =
+      idleMs === 0 || this.#session.destroyed
+        ? () => {}
+        : clock.after(idleMs, () => this.#session.close());
+  }
+
+  #probeLater(): void {
+    this.#cancel();
+    this.#isAsked = false;
+    this.#cancel = this.#limits.clock.after(PROBE_INTERVAL_MS, () => this.#probe());
+  }
+
+  /** An event stream may be silent for ever, so its client is asked: any byte of it counts. */
+  #probe(): void {
+    const { socket } = this.#session;
+    const isSilent = socket.bytesRead === this.#bytesRead;
+    this.#bytesRead = socket.bytesRead;
+    if (isSilent && this.#isAsked) {
+      this.#onDead();
+      return;
+    }
+    this.#isAsked = isSilent;
+    if (isSilent) {
+      this.#session.ping(() => {
+        // The answer is noticed by its bytes; without one the next look ends the connection.
+      });
+    }
+    this.#cancel = this.#limits.clock.after(PROBE_INTERVAL_MS, () => this.#probe());
+  }
+}

@@ -1,0 +1,65 @@
+import type { Socket } from 'node:net';
+import type { Peer } from '../http/node-exchange.ts';
+
+/** A property, like that of the handshake policy: the sockets of HTTP/2 requests are proxies of the real one. */
+const PEER = Symbol('who is at the other end');
+
+interface Marked {
+  [PEER]?: Peer;
+}
+
+const NOBODY: Peer = { address: '', port: 0 };
+
+/**
+ * Who is at the other end of the open connections of a listener, and how many each has. What a PROXY
+ * protocol header says of an accepted socket is found again from the one that TLS makes of it: both
+ * know the address and port where it comes from, which no other connection has meanwhile.
+ */
+export class Peers {
+  readonly #byOrigin = new Map<string, Peer>();
+  readonly #connections = new Map<string, number>();
+
+  /** Notes a connection until it closes; `named` is what a PROXY protocol header says. */
+  add(socket: Socket, named: Peer | null): void {
+    const peer = named ?? endOf(socket);
+    const { address } = peer;
+    const origin = originOf(socket);
+    this.#byOrigin.set(origin, peer);
+    this.#connections.set(address, this.connectionsOf(address) + 1);
+    socket.once('close', () => {
+      this.#byOrigin.delete(origin);
+      const left = this.connectionsOf(address) - 1;
+      if (left === 0) this.#connections.delete(address);
+      else this.#connections.set(address, left);
+    });
+  }
+
+  /**
+   * Writes on the socket that requests will have who is at its other end. False when the connection
+   * has closed meanwhile: then it must not pass for one of the proxy that made it.
+   */
+  mark(socket: Socket & Marked): boolean {
+    // Unix sockets come from nowhere, so all of them would be the same one.
+    const isLocal = socket.remoteAddress === undefined && socket.remotePort === undefined;
+    const peer = isLocal && !socket.destroyed ? NOBODY : this.#byOrigin.get(originOf(socket));
+    if (peer !== undefined) socket[PEER] = peer;
+    return peer !== undefined;
+  }
+
+  connectionsOf(address: string): number {
+    return this.#connections.get(address) ?? 0;
+  }
+}
+
+/** What {@link Peers.mark} has written; nobody when an HTTP/2 connection is gone already. */
+export function peerOf(socket: Socket & Marked): Peer {
+  return socket[PEER] ?? NOBODY;
+}
+
+function endOf({ remoteAddress = '', remotePort = 0 }: Socket): Peer {
+  return { address: remoteAddress, port: remotePort };
+}
+
+function originOf({ remoteAddress = '', remotePort = 0 }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}

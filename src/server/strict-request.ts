@@ -1,0 +1,113 @@
+/** Bytes of a request target; a 64 KiB token in its query fits. */
+export const MAX_TARGET_BYTES = 72 * 1024;
+/** Fields of one message. Cookies may come in a field each over HTTP/2. */
+export const MAX_FIELDS = 256;
+
+/** What is known of a request before anybody handles it. */
+export interface RequestHead {
+  readonly httpVersion: string;
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  /** Alternating names and values as they came, those of pseudo-header fields included. */
+  readonly rawHeaders: readonly string[];
+}
+
+/** Visible ASCII but `#`: a fragment is never sent, and who cuts it off sees another path. */
+const TARGET = /^[\x21-\x22\x24-\x7e]+$/;
+/** The absolute form without user information (RFC 9110 §4.2.4). */
+const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
+/** A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name. */
+const HOST = /^(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
+/** RFC 9110 §9.1: methods are case-sensitive, and all that are registered have capital letters. */
+const METHOD = /^[A-Z][A-Z-]*$/;
+
+/**
+ * The status that refuses a request whose head two readers could understand in two ways (RFC 9112
+ * §11.2), or that is larger than anybody's; null for a good one. What Node's parser refuses by
+ * itself is not looked for again.
+ */
+export function refusalOfHttp1(head: RequestHead): number | null {
+  return refusal(head, isGoodHttp1);
+}
+
+/** The same for HTTP/2 (RFC 9113 §10.3). */
+export function refusalOfHttp2(head: RequestHead): number | null {
+  return refusal(head, isGoodHttp2);
+}
+
+function refusal(
+  head: RequestHead,
+  isGood: (head: RequestHead, fields: Fields) => boolean,
+): number | null {
+  const { rawHeaders, url = '' } = head;
+  if (rawHeaders.length > 2 * MAX_FIELDS) return 431;
+  if (url.length > MAX_TARGET_BYTES) return 414;
+  const fields = new Fields(rawHeaders);
+  if (!isGood(head, fields)) return 400;
+  // RFC 9110 §10.1.1. HTTP/1.0 knows no expectations.
+  const expectations = head.httpVersion === '1.0' ? [] : fields.all('expect');
+  return expectations.every((one) => one.toLowerCase() === '100-continue') ? null : 417;
+}
+
+function isGoodHttp1(head: RequestHead, fields: Fields): boolean {
+  // llhttp also reads 0.9 and 2.0.
+  const isOld = head.httpVersion === '1.0';
+  if (!isOld && head.httpVersion !== '1.1') return false;
+  const hosts = fields.all('host');
+  if (hosts.length > 1 || (hosts.length === 0 && !isOld)) return false;
+  if (!hosts.every((host) => HOST.test(host))) return false;
+  if (!isTarget(head)) return false;
+  // RFC 9112 §6.1: other codings than chunked, and chunked more than once, are read differently by
+  // different servers, and HTTP/1.0 has none.
+  const codings = fields.all('transfer-encoding');
+  if (codings.length > 0 && (isOld || codings.length > 1)) return false;
+  if (codings.some((coding) => coding.toLowerCase() !== 'chunked')) return false;
+  const lengths = fields.all('content-length');
+  return lengths.length === 0 || (codings.length === 0 && areGoodLengths(lengths));
+}
+
+function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
+  const authorities = fields.all(':authority');
+  const hosts = fields.all('host');
+  // RFC 9113 §8.3.1: neither user information nor a Host that says something else.
+  if (!authorities.concat(hosts).every((host) => HOST.test(host))) return false;
+  const names = new Set(authorities.concat(hosts).map((host) => host.toLowerCase()));
+  if (names.size > 1 || hosts.length > 1) return false;
+  if (!METHOD.test(head.method ?? '')) return false;
+  const isTunnel = head.method === 'CONNECT' && fields.all(':protocol').length === 0;
+  return isTunnel || (!ABSOLUTE.test(head.url ?? '') && isTarget(head));
+}
+
+/** RFC 9112 §3.2: the origin and the absolute form, and for OPTIONS the asterisk. */
+function isTarget({ method, url = '' }: RequestHead): boolean {
+  if (!TARGET.test(url)) return false;
+  if (url.startsWith('/')) return true;
+  if (url === '*') return method === 'OPTIONS';
+  const authority = ABSOLUTE.exec(url)?.[1];
+  return authority !== undefined && HOST.test(authority);
+}
+
+function areGoodLengths(lengths: readonly string[]): boolean {
+  const [length = ''] = lengths;
+  return lengths.length === 1 && /^\d+$/.test(length) && Number.isSafeInteger(Number(length));
+}
+
+/** The values of fields by name, of few names and many fields. */
+class Fields {
+  readonly #raw: readonly string[];
+
+  constructor(raw: readonly string[]) {
+    this.#raw = raw;
+  }
+
+  all(name: string): string[] {
+    const values: string[] = [];
+    for (let i = 0; i + 1 < this.#raw.length; i += 2) {
+      const key = this.#raw[i] ?? '';
+      if (key.length === name.length && key.toLowerCase() === name) {
+        values.push(this.#raw[i + 1] ?? '');
+      }
+    }
+    return values;
+  }
+}

@@ -1,0 +1,282 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import { connect as connectTls } from 'node:tls';
+import { silentLogger } from '../../src/index.ts';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import {
+  connectRaw,
+  errorCode,
+  FLAG,
+  FRAME,
+  frame,
+  headers,
+  type Field,
+} from '../support/http2-frames.ts';
+import { startRawOrigin } from '../support/raw-origin.ts';
+import { TestClock } from '../support/test-clock.ts';
+
+/** What catches a hang; nothing here is timed. */
+const PATIENCE = { timeout: 60_000 };
+const MINUTE_MS = 60_000;
+const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
+
+describe('limits: clients that are slow', PATIENCE, () => {
+  it('a head that does not come within read_header is answered 408, over TLS too', async (test) => {
+    const { http, https, ca } = await startSites(
+      test,
+      '\t\ttimeouts {\n\t\t\tread_header 100ms\n\t\t}\n',
+    );
+    for (const start of ['', 'GET / HTTP/1.1\r\n', 'GET / HTTP/1.1\r\nHost: localhost\r\nX: ']) {
+      for (const socket of [connect(http, '127.0.0.1'), connectSecurely(https, ca)]) {
+        socket.write(start);
+        assert.match(await toEnd(socket), /^HTTP\/1\.1 408 /);
+      }
+    }
+    // The second request of a connection is not allowed more.
+    const socket = connect(http, '127.0.0.1');
+    socket.write(`${REQUEST}GET`);
+    assert.match(await toEnd(socket), /^HTTP\/1\.1 200 [^]*ok[^]*HTTP\/1\.1 408 /);
+  });
+
+  it('a connection without a request is closed after idle', async (test) => {
+    const { http } = await startSites(test, '\t\ttimeouts {\n\t\t\tidle 100ms\n\t\t}\n');
+    const socket = connect(http, '127.0.0.1');
+    socket.write(REQUEST);
+    assert.match(await toEnd(socket), /^HTTP\/1\.1 200 [^]*ok$/);
+  });
+
+  it('a body that stops is answered 408 after read_body, and the origin is let go', async (test) => {
+    const clock = new TestClock(Date.now());
+    const origin = await startRawOrigin(test, () => false);
+    const { http } = await startSites(test, '', clock, `reverse_proxy 127.0.0.1:${origin.port}`);
+    const socket = connect(http, '127.0.0.1');
+    const text = toEnd(socket);
+    socket.write('POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\na');
+    // Each byte gives it the whole time again.
+    for (const sent of ['a', 'ab', 'abc']) {
+      await origin.until(() => origin.connections[0]?.bytes.endsWith(`\r\n\r\n${sent}`) === true);
+      clock.advance(MINUTE_MS - 1000);
+      if (sent !== 'abc') socket.write(sent === 'a' ? 'b' : 'c');
+    }
+    clock.advance(1000);
+    assert.match(await text, /^HTTP\/1\.1 408 [^]*connection: close/i);
+    await origin.until(() => origin.connections[0]?.closed === true);
+  });
+
+  it('over HTTP/2 it is the stream that ends, not the connection', async (test) => {
+    const clock = new TestClock(Date.now());
+    const origin = await startRawOrigin(test, () => false);
+    const { https, ca } = await startSites(
+      test,
+      '',
+      clock,
+      `respond /ok ok\n\treverse_proxy 127.0.0.1:${origin.port}`,
+    );
+    const client = await connectRaw(test, https, ca);
+    client.send(headers(1, fields('POST', '/'), FLAG.endHeaders), frame(FRAME.data, 0, 1, 'abc'));
+    await origin.until(() => origin.connections[0]?.bytes.includes('abc') === true);
+    clock.advance(MINUTE_MS);
+    assert.equal(await client.outcome(1), 408);
+    await client.until(({ type, stream }) => type === FRAME.reset && stream === 1);
+    await origin.until(() => origin.connections[0]?.closed === true);
+    client.send(headers(3, fields('GET', '/ok')));
+    assert.equal(await client.outcome(3), 200);
+  });
+
+  it('a client whose bytes the origin does not take is not silent', async (test) => {
+    const clock = new TestClock(Date.now());
+    const size = 16 * 1024 * 1024;
+    let accepted: (socket: Socket) => void = () => {};
+    const upstream = new Promise<Socket>((resolve) => (accepted = resolve));
+    const { createServer } = await import('node:net');
+    const server = createServer({ pauseOnConnect: true }, (socket) => accepted(socket));
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    assert.ok(address !== null && typeof address === 'object');
+    const { http } = await startSites(test, '', clock, `reverse_proxy 127.0.0.1:${address.port}`);
+    const socket = connect(http, '127.0.0.1');
+    test.after(() => socket.destroy());
+    socket.write(`POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${size}\r\n\r\n`);
+    socket.write(Buffer.alloc(size));
+    const taking = await upstream;
+    test.after(() => {
+      taking.destroy();
+      server.close();
+    });
+    await untilStill(() => socket.bytesWritten - socket.writableLength);
+    clock.advance(10 * MINUTE_MS);
+    let length = 0;
+    taking.on('data', (chunk: Buffer) => {
+      length += chunk.length;
+      if (length > size) taking.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+    });
+    taking.resume();
+    const [answer] = await once(socket, 'data');
+    assert.match(String(answer), /^HTTP\/1\.1 200 /);
+  });
+
+  it('an HTTP/2 connection without streams goes after idle, whatever it pings', async (test) => {
+    const clock = new TestClock(Date.now());
+    const { https, ca } = await startSites(test, '', clock);
+    const client = await connectRaw(test, https, ca);
+    client.send(headers(1, fields('GET', '/')));
+    assert.equal(await client.outcome(1), 200);
+    await client.settled();
+    clock.advance(2 * MINUTE_MS);
+    const goAway = await client.until(({ type }) => type === FRAME.goAway);
+    assert.equal(errorCode(goAway), 0);
+    await client.untilClosed();
+  });
+});
+
+describe('limits: HTTP/2 connections whose client is gone', PATIENCE, () => {
+  it('a client that does not answer a PING while a stream is open is let go', async (test) => {
+    const { client, clock } = await openStream(test);
+    clock.advance(30_000);
+    clock.advance(30_000);
+    await client.until(({ type, flags }) => type === FRAME.ping && flags === 0);
+    clock.advance(30_000);
+    await client.untilClosed();
+  });
+
+  it('one that answers keeps its silent stream for hours', async (test) => {
+    const { client, clock } = await openStream(test);
+    let answered = 0;
+    for (let i = 0; i < 300; i += 1) {
+      clock.advance(30_000);
+      await client.settled();
+      const pings = client.frames.filter(({ type, flags }) => type === FRAME.ping && flags === 0);
+      for (const { payload } of pings.slice(answered)) {
+        client.send(frame(FRAME.ping, FLAG.ack, 0, payload));
+      }
+      answered = pings.length;
+      await client.settled();
+    }
+    assert.equal(client.closed, false);
+    assert.ok(!client.frames.some(({ type }) => type === FRAME.reset || type === FRAME.goAway));
+  });
+
+  /** A stream that nobody ends, and on which nothing is said. */
+  async function openStream(test: TestContext) {
+    const clock = new TestClock(Date.now());
+    const origin = await startRawOrigin(test, () => false);
+    const { https, ca } = await startSites(
+      test,
+      '',
+      clock,
+      `reverse_proxy 127.0.0.1:${origin.port}`,
+    );
+    const client = await connectRaw(test, https, ca);
+    client.send(headers(1, fields('GET', '/')));
+    await origin.until(() => origin.connections.length > 0);
+    return { client, clock };
+  }
+});
+
+describe('limits: numbers of connections', PATIENCE, () => {
+  it('max_connections: those beyond are closed, and there is room again when one goes', async (test) => {
+    const warnings: string[] = [];
+    const { http } = await startSites(
+      test,
+      '\t\tmax_connections 2\n',
+      undefined,
+      undefined,
+      warnings,
+    );
+    const [first, second] = [await served(http), await served(http)];
+    test.after(() => second.destroy());
+    for (let i = 0; i < 3; i += 1) assert.equal(await toEnd(connect(http, '127.0.0.1')), '');
+    assert.deepEqual(warnings, ['A listener is full and turns connections away']);
+    first.destroy();
+    await once(first, 'close');
+    const third = await untilServed(http);
+    third.destroy();
+  });
+
+  it('max_connections_per_client: one client takes no place of another', async (test) => {
+    const { http } = await startSites(test, '\t\tmax_connections_per_client 2\n');
+    const mine = [await served(http), await served(http)];
+    assert.equal(await toEnd(connect(http, '127.0.0.1')), '');
+    const other = await served(http, '127.0.0.2');
+    for (const socket of [...mine, other]) socket.destroy();
+    (await untilServed(http)).destroy();
+  });
+});
+
+interface Sites {
+  readonly http: number;
+  readonly https: number;
+  readonly ca: string;
+}
+
+async function startSites(
+  test: TestContext,
+  servers: string,
+  clock?: TestClock,
+  routes = 'respond ok',
+  warnings: string[] = [],
+): Promise<Sites> {
+  const [http, https] = [await freePort(), await freePort()];
+  const { root } = await startGateway(
+    test,
+    `http://localhost:${http} {\n\t${routes}\n}\nhttps://localhost:${https} {\n\ttls internal\n\t${routes}\n}\n`,
+    `\tauto_https disable_redirects\n\tservers {\n${servers}\t\ttrusted_proxies static 192.0.2.1\n\t}\n`,
+    { ...silentLogger, warn: (message) => warnings.push(message) },
+    clock,
+  );
+  return { http, https, ca: await root() };
+}
+
+function fields(method: string, path: string): Field[] {
+  return [
+    [':method', method],
+    [':scheme', 'https'],
+    [':authority', 'localhost'],
+    [':path', path],
+  ];
+}
+
+function connectSecurely(port: number, ca: string): Socket {
+  return connectTls({ host: '127.0.0.1', port, servername: 'localhost', ca });
+}
+
+/** A connection that has been served once and stays open. */
+async function served(port: number, localAddress = '127.0.0.1'): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', localAddress });
+  socket.write(REQUEST);
+  const [answer] = await once(socket, 'data');
+  assert.match(String(answer), /^HTTP\/1\.1 200 /);
+  return socket;
+}
+
+/** The gateway may learn a little later that another connection has gone. */
+async function untilServed(port: number): Promise<Socket> {
+  for (;;) {
+    const socket = connect(port, '127.0.0.1');
+    socket.write(REQUEST);
+    const [answer] = await Promise.race([once(socket, 'data'), once(socket, 'close')]);
+    if (Buffer.isBuffer(answer)) return socket;
+  }
+}
+
+async function toEnd(socket: Socket): Promise<string> {
+  let text = '';
+  socket.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
+  // Connections that are not wanted may be reset.
+  socket.on('error', () => {});
+  await new Promise((resolve) => socket.once('close', resolve));
+  return text;
+}
+
+/** Resolves when a number has not changed for some turns of the event loop, in which all here could move. */
+async function untilStill(count: () => number): Promise<void> {
+  for (let still = 0, last = -1; still < 100; ) {
+    await new Promise((resolve) => setImmediate(resolve));
+    still = count() === last ? still + 1 : 0;
+    last = count();
+  }
+}

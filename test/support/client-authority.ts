@@ -1,0 +1,45 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** A certificate with its key, PEM, as `node:tls` takes them. */
+export interface TestCertificate {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** A throwaway authority that vouches for clients. */
+export interface ClientAuthority {
+  /** Its own certificate: a trust pool. */
+  readonly file: string;
+  issue(name: string): TestCertificate;
+}
+
+const EC_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+
+/** Makes an authority whose files are `<directory>/<name>.*`. */
+export function createClientAuthority(directory: string, name: string): ClientAuthority {
+  const openssl = (...args: readonly string[]): void => {
+    execFileSync('openssl', args, { cwd: directory, stdio: 'ignore' });
+  };
+  openssl(
+    ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', `/CN=${name}`],
+    ...['-addext', 'keyUsage=critical,keyCertSign'],
+    ...['-keyout', `${name}.key`, '-out', `${name}.crt`],
+  );
+  return {
+    file: join(directory, `${name}.crt`),
+    issue(client) {
+      openssl(
+        ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', `/CN=${client}`],
+        ...['-CA', `${name}.crt`, '-CAkey', `${name}.key`],
+        ...['-addext', 'basicConstraints=critical,CA:false'],
+        ...['-addext', 'extendedKeyUsage=clientAuth'],
+        ...['-keyout', `${client}.key`, '-out', `${client}.crt`],
+      );
+      const read = (end: string): string =>
+        readFileSync(join(directory, `${client}.${end}`), 'utf8');
+      return { cert: read('crt'), key: read('key') };
+    },
+  };
+}
