@@ -19,6 +19,7 @@ import { Secret } from './kernel/secret.ts';
 import { checkHubKeys } from './runtime/check-parts.ts';
 import { createHubCores } from './runtime/hub-core.ts';
 import { createKeySets, setUpHub } from './runtime/hub-setup.ts';
+import { HubSignals } from './runtime/siblings.ts';
 
 export { HubgateError } from './kernel/error.ts';
 export { ConfigError } from './config/problem.ts';
@@ -122,6 +123,7 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     storage: resolve('.'),
     hubCores: createHubCores(() => 0, log),
     keySets: createKeySets(),
+    signals: new HubSignals(null),
     clock,
     random: Math.random,
     log,
@@ -140,6 +142,7 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
         log,
         clientAddress: null,
         peer: null,
+        silence: null,
         upgrade: null,
       });
       const passOn = async (): Promise<void> => next();

@@ -1,5 +1,6 @@
 /** hubgate as a library: a gateway made of a configuration. */
 export type {
+  BindAddress,
   Config,
   GlobalOptions,
   HandlerConfig,
@@ -21,7 +22,11 @@ export {
   type BoundListener,
   createGateway,
   type Gateway,
+  type GatewayStatus,
+  type PreparedLoad,
   type ReloadReport,
 } from './runtime/gateway.ts';
 export type { GatewayOptions } from './runtime/resources.ts';
+export type { RunningHub } from './runtime/running-hub.ts';
+export type { Siblings, Signal } from './runtime/siblings.ts';
 export { parseHubfile, type ParseOptions } from './parse-hubfile.ts';

@@ -7,7 +7,7 @@ import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { mayAdminister } from './admin-guard.ts';
 import { type LoadCounts, METRICS_TYPE, metricsText } from './metrics.ts';
-import type { RunningHub } from './running-hub.ts';
+import type { GatewayStatus } from './gateway.ts';
 
 /** A configuration that somebody has posted. */
 export interface PostedConfig {
@@ -21,7 +21,7 @@ export interface PostedConfig {
 export interface AdminControls {
   /** The configuration in force as data, without secrets. */
   config(): unknown;
-  hubs(): readonly RunningHub[];
+  status(): Promise<GatewayStatus>;
   loads(): LoadCounts;
   /** Why the last load failed; null when it went well. */
   lastError(): readonly Problem[] | null;
@@ -83,10 +83,10 @@ const ENDPOINTS: Readonly<
   },
   '/metrics': {
     method: 'GET',
-    answer: ({ controls }) => ({
+    answer: async ({ controls }) => ({
       status: 200,
       type: METRICS_TYPE,
-      body: metricsText(controls.hubs(), controls.loads()),
+      body: metricsText(await controls.status(), controls.loads()),
     }),
   },
   '/hub/revoke': { method: 'POST', answer: revoke },
@@ -172,7 +172,7 @@ async function route(
   const health = HEALTH.exec(url.pathname);
   const endpoint =
     health !== null
-      ? ({ method: 'GET', answer: () => healthOf(controls.hubs(), health[1]) } as const)
+      ? ({ method: 'GET', answer: () => healthOf(controls, health[1]) } as const)
       : Object.hasOwn(ENDPOINTS, url.pathname)
         ? ENDPOINTS[url.pathname]
         : undefined;
@@ -212,17 +212,16 @@ async function readBody(request: IncomingMessage): Promise<Buffer | null> {
   return Buffer.concat(chunks);
 }
 
-function revoke({ url, controls }: AdminRequest): AdminAnswer {
+async function revoke({ url, controls }: AdminRequest): Promise<AdminAnswer> {
   const tokenId = url.searchParams.get('jti');
   if (!tokenId) return refusal(400, 'the parameter jti is missing');
-  const ended = controls.hubs().reduce((sum, hub) => sum + hub.revoke(tokenId), 0);
-  return { status: 200, body: { ended } };
+  const { hubs } = await controls.status();
+  const ended = await Promise.all(hubs.map((hub) => hub.revoke(tokenId)));
+  return { status: 200, body: { ended: ended.reduce((sum, count) => sum + count, 0) } };
 }
 
-async function healthOf(
-  hubs: readonly RunningHub[],
-  name: string | undefined,
-): Promise<AdminAnswer> {
+async function healthOf(controls: AdminControls, name: string | undefined): Promise<AdminAnswer> {
+  const { hubs } = await controls.status();
   const asked = name === undefined ? hubs : hubs.filter((hub) => hub.name === name);
   if (name !== undefined && asked.length === 0) return refusal(404, 'not found');
   try {

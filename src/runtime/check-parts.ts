@@ -3,20 +3,17 @@ import { staticKeySet } from '../auth/key.ts';
 import type { Config, HubConfig, KeySource } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { checkCertificates } from './check-certificates.ts';
 import { checkDiscovery } from './check-discovery.ts';
-import { checkRelease } from './check-release.ts';
-import { planListeners } from './listen-plan.ts';
 
 /**
  * What only the parts of a gateway can tell of a configuration, without opening any: whether its
- * keys can be used, its tokens are good for its hubs, its ports do not clash, and this release can do
- * what it asks for.
+ * keys can be used, its tokens are good for its hubs, and its names can get certificates.
  */
 export function checkParts(config: Config, report: Report): void {
   for (const { hub } of config.sites) if (hub !== null) checkHubKeys(hub, report);
   checkDiscovery(config, report);
-  checkRelease(config, report);
-  attempt(null, report, () => planListeners(config));
+  checkCertificates(config, report);
 }
 
 /** Whether a hub's keys can be used. */
@@ -43,7 +40,7 @@ function checkKeySource(source: KeySource, report: Report): void {
   }
 }
 
-function attempt(about: object | null, report: Report, use: () => unknown): void {
+function attempt(about: object, report: Report, use: () => unknown): void {
   try {
     use();
   } catch (error) {

@@ -130,8 +130,8 @@ function announced(
       config.corsOrigins.length === 0
         ? null
         : (origin) => allowed.find(origin.toLowerCase()) !== undefined,
-    revoke: (tokenId) => core.hub.revoke(tokenId),
-    signOut: (session) => core.hub.signOut(session),
+    revoke: (tokenId) => core.revoke(tokenId),
+    signOut: (session) => core.signOut(session),
   };
   return { hub, detailType: config.detailType ?? profile.detailType };
 }

@@ -1,7 +1,9 @@
+import { bindAddressText } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Lease } from '../kernel/lease.ts';
 import type { Listener } from '../server/listener.ts';
+import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners, type PlannedListener } from './listen-plan.ts';
 import { openResources, type GatewayOptions, type Resources } from './resources.ts';
@@ -23,26 +25,49 @@ export interface Gateway {
    */
   reload(config: Config): Promise<ReloadReport>;
   /**
+   * The first half of a reload: builds another configuration and binds its ports, and serves it
+   * only when it is told to. For several gateways that change together or not at all. Until it is
+   * decided, further loads wait.
+   *
+   * @throws as {@link start}
+   */
+  prepare(config: Config): Promise<PreparedLoad>;
+  /**
    * Stops accepting, ends the hub's streams, and waits at most `gracePeriodMs` for what is in
    * flight. Calling it again returns the same promise; an aborted signal cuts the wait short.
    */
   stop(signal?: AbortSignal): Promise<void>;
   /** The ports that are bound. */
   readonly listeners: readonly BoundListener[];
-  /** The hubs of the configuration in force. */
+  /** What the configuration in force has come to. */
+  status(): Promise<GatewayStatus>;
+}
+
+export interface GatewayStatus {
   readonly hubs: readonly RunningHub[];
+  /** Those of the sites, with those of the authority of this machine. */
+  readonly certificates: readonly CertificateInUse[];
 }
 
 export interface BoundListener {
-  /** Interface; empty for all. */
+  /** Interface; empty for all, and where there is a socket instead. */
   readonly host: string;
+  /** 0 for a Unix socket. */
   readonly port: number;
+  /** `unix//path` or `fd/3`, as in `bind`; null for a port of an interface. */
+  readonly socket: string | null;
   readonly secure: boolean;
 }
 
 export interface ReloadReport {
   /** Hub streams that end because the new configuration no longer allows them. */
   readonly endingStreams: number;
+}
+
+/** A configuration that is ready to be served. One of its functions is called, once. */
+export interface PreparedLoad {
+  commit(): ReloadReport;
+  discard(): Promise<void>;
 }
 
 /** What is live: a generation with the listeners it is served on. */
@@ -72,6 +97,11 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   let queue: Promise<unknown> = Promise.resolve();
 
   async function load(next: Config): Promise<ReloadReport> {
+    const prepared = await build(next);
+    return prepared.commit();
+  }
+
+  async function build(next: Config): Promise<PreparedLoad> {
     if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
     resources ??= openResources(next, options);
     const generation = await buildGeneration(next, resources);
@@ -82,16 +112,47 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       await generation.release();
       throw error;
     }
+    const loaded = { config: next, generation, listeners };
+    return { commit: () => swap(loaded), discard: () => giveBack(loaded) };
+  }
+
+  /** Synchronous: no request sees half of a configuration. */
+  function swap(next: Current): ReloadReport {
     const old = current;
-    // Synchronous from here on: no request sees half of a configuration.
-    for (const { planned, lease } of listeners) {
-      const { service, fallback } = generation.serviceFor(planned);
+    for (const { planned, lease } of next.listeners) {
+      const { service, fallback } = next.generation.serviceFor(planned);
       lease.value.serve(service, fallback);
     }
-    current = { config: next, generation, listeners };
-    const endingStreams = generation.reauthorise();
-    if (old !== null) retire(old, resources);
+    current = next;
+    const endingStreams = next.generation.reauthorise();
+    next.generation.begin();
+    if (old !== null && resources !== null) retire(old, resources);
     return { endingStreams };
+  }
+
+  async function giveBack({ listeners, generation }: Current): Promise<void> {
+    await Promise.all([...listeners.map(({ lease }) => lease.release()), generation.release()]);
+  }
+
+  /** Builds in its turn, and holds back the next until somebody has decided. */
+  function prepare(next: Config): Promise<PreparedLoad> {
+    return new Promise((resolve, reject) => {
+      void enqueue(async () => {
+        const prepared = await build(next);
+        await new Promise<void>((decided) => {
+          resolve({
+            commit() {
+              decided();
+              return prepared.commit();
+            },
+            async discard() {
+              decided();
+              await prepared.discard();
+            },
+          });
+        });
+      }).catch(reject);
+    });
   }
 
   function retire(old: Current, { log }: Resources): void {
@@ -114,13 +175,10 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   async function shutDown(signal: AbortSignal | undefined): Promise<void> {
     await queue;
     if (current === null || resources === null) return;
-    const { config: last, listeners, generation } = current;
+    const { config: last, listeners } = current;
     resources.stopping = true;
     const opened = listeners.map(({ lease }) => lease.value);
-    const closed = Promise.all([
-      ...listeners.map(({ lease }) => lease.release()),
-      generation.release(),
-    ]);
+    const closed = giveBack(current);
     const cut = (): void => {
       for (const listener of opened) listener.destroy();
     };
@@ -138,19 +196,25 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       await enqueue(() => load(config));
     },
     reload: (next) => enqueue(() => load(next)),
+    prepare,
     stop(signal) {
       stopping ??= shutDown(signal);
       return stopping;
     },
     get listeners() {
       return (current?.listeners ?? []).map(({ planned, lease }) => ({
-        host: planned.host,
-        port: lease.value.port,
+        host: planned.bind.kind === 'host' ? planned.bind.host : '',
+        port: lease.value.port ?? 0,
+        socket: planned.bind.kind === 'host' ? null : bindAddressText(planned.bind),
         secure: planned.secure,
       }));
     },
-    get hubs() {
-      return current?.generation.hubs ?? [];
+    async status() {
+      const generation = current?.generation;
+      return {
+        hubs: generation?.hubs ?? [],
+        certificates: generation?.certificates() ?? [],
+      };
     },
   };
 }

@@ -1,4 +1,3 @@
-import type { SecureContextOptions } from 'node:tls';
 import type { Config, SiteConfig } from '../config/config.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
@@ -10,7 +9,12 @@ import type { Service } from '../server/listener.ts';
 import { hostname } from '../site/placeholders.ts';
 import { createSiteRouter } from '../site/router.ts';
 import type { SiteHandler } from '../site/site.ts';
+import type { Challenges } from '../tls/acme/challenges.ts';
+import type { CertificateInUse } from '../tls/certificate-in-use.ts';
+import type { Certificate } from '../tls/certificate.ts';
 import { type CertificateSource, openCertificates } from '../tls/certificates.ts';
+import { answerChallenges } from './challenge-answer.ts';
+import { type Handshakes, openHandshakes } from './handshakes.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
 import type { Resources } from './resources.ts';
@@ -21,11 +25,14 @@ import { setUpSite } from './site-setup.ts';
 export interface Generation {
   serviceFor(planned: PlannedListener): {
     readonly service: Service;
-    readonly fallback: SecureContextOptions | null;
+    readonly fallback: Certificate | null;
   };
   readonly hubs: readonly RunningHub[];
+  certificates(): readonly CertificateInUse[];
   /** Ends the hub streams that this configuration does not allow, and says how many. */
   reauthorise(): number;
+  /** From now on certificates are ordered: the ports are open, on which authorities will ask. */
+  begin(): void;
   /** Gives back what is leased. Requests in flight keep what they use. */
   release(): Promise<void>;
 }
@@ -57,20 +64,40 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
   );
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
+  const sources: CertificateSource[] = [];
   for (const planned of planListeners(config)) {
-    const certificates = planned.secure ? await openSiteCertificates(planned, resources) : null;
-    services.set(listenerKey(planned.host, planned.port), {
-      service: createService(planned, handlers, certificates, config),
+    const siteOf = siteRouter(planned, config);
+    const certificates = planned.secure
+      ? await openSiteCertificates(planned, config, resources, scope)
+      : null;
+    if (certificates !== null) sources.push(certificates);
+    const policies = planned.secure ? await openHandshakes(planned.sites, siteOf) : null;
+    services.set(listenerKey(planned), {
+      service: createService(
+        planned,
+        siteOf,
+        handlers,
+        { certificates, policies, challenges: resources.managed.challenges },
+        config,
+      ),
       fallback: (await certificates?.fallback()) ?? null,
     });
   }
   return {
-    serviceFor({ host, port }) {
-      const found = services.get(listenerKey(host, port));
-      if (found === undefined) throw new TypeError(`port ${port} is not of this configuration`);
+    serviceFor(planned) {
+      const key = listenerKey(planned);
+      const found = services.get(key);
+      if (found === undefined) throw new TypeError(`${key} is not of this configuration`);
       return found;
     },
     hubs: [...hubs.values()].map(runningHub),
+    certificates: () => [
+      ...sources.flatMap((source) => source.certificates()),
+      ...(sources.length > 0 ? resources.authority.certificates() : []),
+    ],
+    begin() {
+      for (const source of sources) source.begin();
+    },
     reauthorise: () => [...hubs.values()].reduce((sum, hub) => sum + hub.reauthorise(), 0),
     release: () => scope.close(),
   };
@@ -78,46 +105,62 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
 
 async function openSiteCertificates(
   planned: PlannedListener,
-  { authority, clock, log }: Resources,
+  { options }: Config,
+  resources: Resources,
+  scope: Scope,
 ): Promise<CertificateSource> {
-  await authority.prepare();
+  await resources.authority.prepare();
   const sites = planned.sites.map(({ site, addresses }) => ({ addresses, tls: site.tls }));
-  return openCertificates(sites, authority, clock, log);
+  return openCertificates(sites, { ...resources, options }, scope);
+}
+
+function siteRouter(
+  { sites, secure, port }: PlannedListener,
+  { options: { httpPort, httpsPort } }: Config,
+): (host: string) => SiteConfig | undefined {
+  const defaultPorts = { http: httpPort, https: httpsPort };
+  return createSiteRouter(sites, { scheme: secure ? 'https' : 'http', port, defaultPorts });
 }
 
 function createService(
   planned: PlannedListener,
+  siteOf: (host: string) => SiteConfig | undefined,
   handlers: ReadonlyMap<SiteConfig, SiteHandler>,
-  certificates: CertificateSource | null,
-  config: Config,
+  {
+    certificates,
+    policies,
+    challenges,
+  }: {
+    readonly certificates: CertificateSource | null;
+    readonly policies: Handshakes | null;
+    readonly challenges: Challenges;
+  },
+  { options: { servers } }: Config,
 ): Service {
-  const { httpPort, httpsPort, servers } = config.options;
-  const route = createSiteRouter(
-    planned.sites.flatMap(({ site, addresses }) => {
-      const handler = handlers.get(site);
-      return handler === undefined ? [] : [{ addresses, site: handler }];
-    }),
-    {
-      scheme: planned.secure ? 'https' : 'http',
-      port: planned.port,
-      defaultPorts: { http: httpPort, https: httpsPort },
-    },
-  );
+  const handlerOf = (exchange: Exchange, policyId: string | null): SiteHandler | undefined => {
+    const site = siteOf(exchange.host);
+    if (site === undefined) return redirect(planned, exchange);
+    const admitted = policies?.admits(site, policyId) ?? site.tls.clientAuth === null;
+    return admitted ? handlers.get(site) : undefined;
+  };
   const trusted = addressSet(servers.trustedProxies);
   return {
     certificates,
+    policies,
     limits: servers,
-    clientAddress: (request) =>
+    sendsProxyHeader: addressSet(servers.proxyProtocol),
+    clientAddress: (request, peer) =>
       servers.trustedProxies.length === 0
         ? null
         : clientAddress(
-            request.socket.remoteAddress ?? '',
+            peer.address,
             HeaderList.fromRaw(request.rawHeaders),
             trusted,
             servers.clientIpHeaders,
           ),
-    handle(exchange) {
-      const handler = route(exchange.host) ?? redirect(planned, exchange) ?? misdirected;
+    handle(exchange, policyId) {
+      const site = handlerOf(exchange, policyId) ?? misdirected;
+      const handler = planned.secure ? site : answerChallenges(site, challenges);
       handler(exchange).catch((error: unknown) => {
         exchange.log.error('An answer failed', { error: messageOf(error) });
         exchange.abort();
@@ -141,7 +184,7 @@ function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandl
   };
 }
 
-/** RFC 9110 §15.5.20: no site of this port has that name. */
+/** RFC 9110 §15.5.20: no site of this port has that name, or not for this connection. */
 const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
 
 function runningHub({ config, core: { hub } }: ReadyHub): RunningHub {
@@ -149,7 +192,7 @@ function runningHub({ config, core: { hub } }: ReadyHub): RunningHub {
     name: config.name,
     counts: hub.counts,
     check: () => hub.check(),
-    revoke: (tokenId) => hub.revoke(tokenId),
+    revoke: async (tokenId) => hub.revoke(tokenId),
   };
 }
 

@@ -8,6 +8,7 @@ import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import { openLmdbTransport } from '../transports/lmdb/lmdb-transport.ts';
 import { createMemoryTransport } from '../transports/memory.ts';
+import type { HubSignals } from './siblings.ts';
 
 /** Streams that a reload ends are spread over this time, so that their clients do not return at once. */
 export const SPREAD_MS = 10_000;
@@ -17,6 +18,12 @@ export interface HubCore {
   readonly hub: Hub;
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
+  /** Ends the streams of a token here and at the siblings; says how many ended here. */
+  revoke(tokenId: string): number;
+  /** Ends the streams of a browser session here and at the siblings. */
+  signOut(session: string): void;
+  /** Siblings no longer reach this hub. */
+  detach(): void;
 }
 
 /** Everything that makes two hubs the same hub over a reload. */
@@ -34,13 +41,15 @@ export type ResolvedTransport =
   | (Extract<TransportConfig, { kind: 'lmdb' }> & { readonly path: string });
 
 export interface HubCoreDependencies {
+  readonly signals: HubSignals;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** The pool in which hub cores live; `spreadMs` is asked when one closes. */
 export function createHubCores(spreadMs: () => number, log: Logger): LeasePool<HubCore> {
-  return new LeasePool<HubCore>(async ({ hub, transport }) => {
+  return new LeasePool<HubCore>(async ({ hub, transport, detach }) => {
+    detach();
     const streams = hub.counts.connected;
     const why = 'their hub, or its transport, is no longer configured';
     if (streams > 0) log.info('Hub streams end', { streams, why });
@@ -53,17 +62,33 @@ export function createHubCores(spreadMs: () => number, log: Logger): LeasePool<H
 /** @throws HubgateError `transport-failed` */
 export async function openHubCore(
   key: HubCoreKey,
-  { clock, log }: HubCoreDependencies,
+  { signals, clock, log }: HubCoreDependencies,
 ): Promise<HubCore> {
+  const core = hubCoreName(key);
+  const appended = (): void => signals.send({ core, kind: 'appended' });
   const transport =
     key.transport.kind === 'memory'
       ? createMemoryTransport(key.transport)
-      : await openLmdbTransport({ ...key.transport, clock, log });
+      : await openLmdbTransport({ ...key.transport, appended, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
+  const hub = new Hub({ transport, names, clock, log });
   return {
-    hub: new Hub({ transport, names, clock, log }),
+    hub,
     transport,
     connections: new ConnectionCounter(),
+    revoke(tokenId) {
+      signals.send({ core, kind: 'revoked', tokenId });
+      return hub.revoke(tokenId);
+    },
+    signOut(session) {
+      signals.send({ core, kind: 'signed-out', session });
+      hub.signOut(session);
+    },
+    detach: signals.join(core, (signal) => {
+      if (signal.kind === 'appended') transport.wake();
+      else if (signal.kind === 'revoked') hub.revoke(signal.tokenId);
+      else hub.signOut(signal.session);
+    }),
   };
 }
 

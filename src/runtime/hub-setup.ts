@@ -26,6 +26,7 @@ import {
   type ResolvedTransport,
   SPREAD_MS,
 } from './hub-core.ts';
+import type { HubSignals } from './siblings.ts';
 
 /** What a hub needs from around it. */
 export interface HubSurroundings {
@@ -35,6 +36,7 @@ export interface HubSurroundings {
   readonly storage: string;
   readonly hubCores: LeasePool<HubCore>;
   readonly keySets: LeasePool<Jwks>;
+  readonly signals: HubSignals;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
@@ -68,7 +70,7 @@ export async function setUpHub(
   scope: Scope,
 ): Promise<ReadyHub> {
   const config = written.playground ? asPlayground(written) : written;
-  const { clock, random, log, site } = around;
+  const { clock, random, log, site, signals } = around;
   const profile = profiles[config.profile];
   const path = config.path ?? profile.path;
   const base = hubBase(config.resourceIdentifier, path);
@@ -76,7 +78,7 @@ export async function setUpHub(
   const detailType = config.detailType ?? profile.detailType;
   const key = { site, profile, path, base, transport: resolveTransport(config, around) };
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
-    openHubCore(key, { clock, log }),
+    openHubCore(key, { signals, clock, log }),
   );
   scope.defer(() => lease.release());
   const core = lease.value;

@@ -1,11 +1,14 @@
-import type { Config, SiteAddress, SiteConfig } from '../config/config.ts';
+import { bindAddressText } from '../config/bind-address.ts';
+import type { BindAddress, Config, SiteAddress, SiteConfig } from '../config/config.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { certificateOrigin } from '../tls/certificate-policy.ts';
 
-/** One port that a configuration needs, and who is served there. */
+/** One listener that a configuration needs, and who is served there. */
 export interface PlannedListener {
-  /** Interface; empty for all. */
-  readonly host: string;
-  readonly port: number;
+  /** An empty host stands for all interfaces. */
+  readonly bind: BindAddress;
+  /** null where it does not matter: on Unix sockets, and on those that the gateway was handed. */
+  readonly port: number | null;
   readonly secure: boolean;
   readonly sites: readonly PlannedSite[];
   /** Hosts that are sent to their HTTPS port, where no site of this listener has the name. */
@@ -19,8 +22,8 @@ export interface PlannedSite {
 }
 
 interface Draft {
-  readonly host: string;
-  readonly port: number;
+  readonly bind: BindAddress;
+  readonly port: number | null;
   readonly secure: boolean;
   readonly sites: Map<SiteConfig, SiteAddress[]>;
   readonly redirects: Map<string, number>;
@@ -28,25 +31,34 @@ interface Draft {
 
 /**
  * Which ports the sites need. An HTTPS site also gets a redirect on the HTTP port, unless a site
- * is there by that name or redirects are off.
+ * is there by that name or redirects are off; then the port is there for challenges only, if ACME
+ * gives the site's certificate, and with `auto_https off` it is not opened for either.
  *
  * @throws HubgateError `listener-conflict` for HTTP and HTTPS on one port
  */
 export function planListeners(config: Config): PlannedListener[] {
   const { httpPort, httpsPort, autoHttps } = config.options;
   const drafts = new Map<string, Draft>();
-  const draft = (host: string, port: number, secure: boolean): Draft => {
-    const key = listenerKey(host, port);
+  const draft = (bind: BindAddress, addressPort: number, secure: boolean): Draft => {
+    const port = bind.kind === 'host' ? addressPort : null;
+    const key = listenerKey({ bind, port });
     const present = drafts.get(key);
     if (present === undefined) {
-      const made = { host, port, secure, sites: new Map(), redirects: new Map() };
+      const made = { bind, port, secure, sites: new Map(), redirects: new Map() };
       drafts.set(key, made);
       return made;
     }
     if (present.secure !== secure) {
+      const what = port === null ? bindAddressText(bind) : `Port ${port}`;
       throw new HubgateError(
         'listener-conflict',
-        `Port ${port} is asked to speak both HTTP and HTTPS; give the sites different ports`,
+        `${what} is asked to speak both HTTP and HTTPS; give the sites different ones`,
+      );
+    }
+    if (bindAddressText(present.bind) !== bindAddressText(bind)) {
+      throw new HubgateError(
+        'listener-conflict',
+        `${bindAddressText(bind)} and ${bindAddressText(present.bind)} are one socket with different modes`,
       );
     }
     return present;
@@ -56,8 +68,8 @@ export function planListeners(config: Config): PlannedListener[] {
     for (const address of site.addresses) {
       const secure = address.scheme === 'https';
       const port = address.port ?? (secure ? httpsPort : httpPort);
-      for (const host of interfaces(site)) {
-        const { sites } = draft(host, port, secure);
+      for (const bind of placesOf(site)) {
+        const { sites } = draft(bind, port, secure);
         sites.set(site, [...(sites.get(site) ?? []), address]);
       }
     }
@@ -67,10 +79,20 @@ export function planListeners(config: Config): PlannedListener[] {
       for (const { scheme, host, port } of site.addresses) {
         if (scheme !== 'https' || host === '') continue;
         // The port may be taken by an HTTPS site: then there is nothing to redirect from.
-        for (const bind of interfaces(site)) {
-          if (drafts.get(listenerKey(bind, httpPort))?.secure === true) continue;
+        for (const bind of interfacesOf(site)) {
+          if (drafts.get(listenerKey({ bind, port: httpPort }))?.secure === true) continue;
           draft(bind, httpPort, false).redirects.set(host, port ?? httpsPort);
         }
+      }
+    }
+  }
+  if (autoHttps === 'disable_redirects') {
+    for (const site of config.sites) {
+      if (!site.addresses.some((address) => isOrdered(address, site, config))) continue;
+      for (const bind of interfacesOf(site)) {
+        // Opened for HTTP-01 challenges; where an HTTPS site has the port, TLS-ALPN-01 must do.
+        const taken = drafts.get(listenerKey({ bind, port: httpPort }))?.secure === true;
+        if (!taken) draft(bind, httpPort, false);
       }
     }
   }
@@ -80,10 +102,28 @@ export function planListeners(config: Config): PlannedListener[] {
   }));
 }
 
-export function listenerKey(host: string, port: number): string {
-  return `${host === '' ? '*' : host}|${port}`;
+/** Whether ACME is to give the certificate of an address. */
+function isOrdered({ scheme, host }: SiteAddress, { tls }: SiteConfig, config: Config): boolean {
+  return scheme === 'https' && certificateOrigin(host, tls, config.options).kind === 'acme';
 }
 
-function interfaces({ bind }: SiteConfig): readonly string[] {
-  return bind.length === 0 ? [''] : bind;
+/** What two plans for the same listener have in common. */
+export function listenerKey({ bind, port }: Pick<PlannedListener, 'bind' | 'port'>): string {
+  switch (bind.kind) {
+    case 'host':
+      return `${bind.host === '' ? '*' : bind.host}|${port}`;
+    case 'unix':
+      return `unix/${bind.path}`;
+    case 'fd':
+      return `fd/${bind.fd}`;
+  }
+}
+
+function placesOf({ bind }: SiteConfig): readonly BindAddress[] {
+  return bind.length === 0 ? [{ kind: 'host', host: '' }] : bind;
+}
+
+/** Those that have ports: only there can HTTP be served beside HTTPS. */
+function interfacesOf(site: SiteConfig): readonly BindAddress[] {
+  return placesOf(site).filter(({ kind }) => kind === 'host');
 }

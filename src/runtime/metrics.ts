@@ -1,4 +1,6 @@
 import { readdirSync } from 'node:fs';
+import type { CertificateInUse } from '../tls/certificate-in-use.ts';
+import type { GatewayStatus } from './gateway.ts';
 import type { RunningHub } from './running-hub.ts';
 
 /** How the loads of configurations have gone. */
@@ -24,9 +26,21 @@ interface Metric {
 /** The Prometheus text exposition format 0.0.4. */
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** What Prometheus reads of the hubs, of the loads, and of the process. */
-export function metricsText(hubs: readonly RunningHub[], loads: LoadCounts): string {
-  return [...hubMetrics(hubs), ...loadMetrics(loads), ...processMetrics()].map(write).join('');
+/** Series of certificates; a catch-all site may have more, of which those that end first are told. */
+const MAX_CERTIFICATES = 200;
+/** Characters of the label `names`; a certificate may have a hundred names. */
+const MAX_NAMES_LENGTH = 256;
+
+/** What Prometheus reads of the hubs, of the certificates, of the loads, and of the process. */
+export function metricsText({ hubs, certificates }: GatewayStatus, loads: LoadCounts): string {
+  return [
+    ...hubMetrics(hubs),
+    certificateMetric(certificates),
+    ...loadMetrics(loads),
+    ...processMetrics(),
+  ]
+    .map(write)
+    .join('');
 }
 
 function hubMetrics(hubs: readonly RunningHub[]): Metric[] {
@@ -55,6 +69,27 @@ function hubMetrics(hubs: readonly RunningHub[]): Metric[] {
       samples: samples('updates'),
     },
   ];
+}
+
+/** Of several with the same labels (one on each port, say) the one that ends first. */
+function certificateMetric(certificates: readonly CertificateInUse[]): Metric {
+  const samples = new Map<string, Metric['samples'][number]>();
+  for (const { names, authority, notAfter } of certificates.toSorted(byEnd)) {
+    const labels = { names: names.join(' ').slice(0, MAX_NAMES_LENGTH), authority };
+    const id = JSON.stringify(labels);
+    if (!samples.has(id)) samples.set(id, { labels, value: notAfter / 1000 });
+    if (samples.size === MAX_CERTIFICATES) break;
+  }
+  return {
+    name: 'hubgate_certificate_not_after_seconds',
+    kind: 'gauge',
+    help: 'When a certificate in use ends, in seconds since the epoch.',
+    samples: [...samples.values()],
+  };
+}
+
+function byEnd(a: CertificateInUse, b: CertificateInUse): number {
+  return a.notAfter - b.notAfter;
 }
 
 function loadMetrics({ succeeded, failed, lastSucceeded, lastSuccessAt }: LoadCounts): Metric[] {

@@ -8,10 +8,14 @@ import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
+import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
+import { CertificateStore } from '../tls/certificate-store.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
+import { TicketKeys } from '../tls/ticket-keys.ts';
 import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
+import { HubSignals, type Siblings } from './siblings.ts';
 
 export interface GatewayOptions {
   /** @default a logger that says nothing */
@@ -20,6 +24,8 @@ export interface GatewayOptions {
   readonly openLog?: (options: LogOptions) => Logger;
   /** @default the system's */
   readonly clock?: Clock;
+  /** Other processes that serve the same. @default none */
+  readonly siblings?: Siblings;
   /** From 0 up to 1; spreads deadlines and balances. @default Math.random */
   readonly random?: () => number;
 }
@@ -33,8 +39,11 @@ export interface Resources {
   /** Directory of certificates, keys and history, absolute. */
   readonly storage: string;
   readonly authority: LocalAuthority;
+  readonly store: CertificateStore;
+  readonly managed: ManagedCertificates;
   readonly hubCores: LeasePool<HubCore>;
   readonly keySets: LeasePool<Jwks>;
+  readonly signals: HubSignals;
   readonly upstreams: UpstreamRegistry;
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Set once, when the gateway goes: then hub streams end at once. */
@@ -48,19 +57,25 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const storage = resolve(config.options.storage ?? defaultStorage());
   mkdirSync(storage, { recursive: true, mode: 0o700 });
   const listeners = new LeasePool<Listener>((listener) => listener.close());
+  const ticketKeys = new TicketKeys(storage, clock, log);
+  const store = new CertificateStore(storage);
   const resources: Resources = {
     log,
     openLog,
     clock,
     random,
     storage,
-    authority: new LocalAuthority(storage, clock),
+    authority: new LocalAuthority(storage, clock, log),
+    store,
+    managed: new ManagedCertificates({ storage, store, clock, log, random }),
     hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
     keySets: createKeySets(),
+    signals: new HubSignals(options.siblings ?? null),
     upstreams: new UpstreamRegistry(),
-    leaseListener({ host, port, secure }) {
-      const key = `${listenerKey(host, port)}|${secure}`;
-      return listeners.acquire(key, () => Listener.open({ host, port, secure, log }));
+    leaseListener(planned) {
+      const { bind, secure } = planned;
+      const options = { bind, port: planned.port ?? 0, secure, ticketKeys, clock, log };
+      return listeners.acquire(`${listenerKey(planned)}|${secure}`, () => Listener.open(options));
     },
     stopping: false,
   };

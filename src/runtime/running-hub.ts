@@ -7,6 +7,6 @@ export interface RunningHub {
   readonly counts: Readonly<HubCounts>;
   /** @throws HubgateError when its transport does not work */
   check(): Promise<void>;
-  /** Ends the streams that were opened with the token of this `jti`, and says how many. */
-  revoke(tokenId: string): number;
+  /** Ends the streams that were opened with the token of this `jti`, and says how many there were. */
+  revoke(tokenId: string): Promise<number>;
 }

@@ -4,7 +4,8 @@ import { hostname } from './placeholders.ts';
 /** Where requests come in: one scheme per port. */
 export interface Entrance {
   readonly scheme: 'http' | 'https';
-  readonly port: number;
+  /** null where addresses are served whatever their port. */
+  readonly port: number | null;
   /** The ports of addresses without one. */
   readonly defaultPorts: { readonly http: number; readonly https: number };
 }
@@ -29,7 +30,8 @@ export function createSiteRouter<T>(
   for (const { addresses, site } of sites) {
     for (const address of addresses) {
       const port = address.port ?? entrance.defaultPorts[address.scheme];
-      if (address.scheme !== entrance.scheme || port !== entrance.port) continue;
+      const isHere = entrance.port === null || port === entrance.port;
+      if (address.scheme !== entrance.scheme || !isHere) continue;
       if (address.host === '') any ??= site;
       else if (address.host.startsWith('*.')) addNew(wildcards, address.host.slice(2), site);
       else addNew(exact, address.host, site);

@@ -10,7 +10,12 @@ const counts = { connected: 0, subscribers: 0, updates: 0 };
 
 describe('admin API: health', () => {
   it('K-596: a transport that fails is 503, without any detail', async (test) => {
-    const working: RunningHub = { name: 'good', counts, check: async () => {}, revoke: () => 0 };
+    const working: RunningHub = {
+      name: 'good',
+      counts,
+      check: async () => {},
+      revoke: async () => 0,
+    };
     const failing: RunningHub = {
       ...working,
       name: 'bad',
@@ -22,7 +27,7 @@ describe('admin API: health', () => {
       { host: '127.0.0.1', port: 0 },
       {
         config: () => null,
-        hubs: () => [working, failing],
+        status: async () => ({ hubs: [working, failing], certificates: [] }),
         loads: () => ({ succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 }),
         lastError: () => null,
         load: async () => null,

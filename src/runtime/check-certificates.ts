@@ -1,0 +1,32 @@
+import type { Config } from '../config/config.ts';
+import type { Report } from '../config/problem.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
+import { certificateOrigin } from '../tls/certificate-policy.ts';
+
+/** Whether every HTTPS address can get the certificate that it is to have. */
+export function checkCertificates({ options, sites }: Config, report: Report): void {
+  let ordered = false;
+  for (const { addresses, tls } of sites) {
+    for (const address of addresses) {
+      if (address.scheme !== 'https') continue;
+      const origin = certificateOrigin(address.host, tls, options);
+      if (origin.kind === 'none') report(address, origin.error);
+      if (origin.kind === 'local' && origin.warning !== undefined) report(address, origin.warning);
+      ordered ||= origin.kind === 'acme';
+    }
+  }
+  if (!ordered) return;
+  for (const directory of options.acme.directories) {
+    if (parseUrl(directory)?.protocol === 'https:') continue;
+    report(
+      options,
+      {
+        severity: 'error',
+        code: 'bad-acme-directory',
+        message: `${directory.slice(0, 80)} is no URL of an ACME directory`,
+        hint: 'a directory begins with https:// (RFC 8555 §6.1)',
+      },
+      { field: 'acme' },
+    );
+  }
+}

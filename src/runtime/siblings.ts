@@ -1,0 +1,38 @@
+/** What one process tells the others about a hub that they share; `core` is the hub's name. */
+export type Signal = { readonly core: string } & (
+  | { readonly kind: 'appended' }
+  | { readonly kind: 'revoked'; readonly tokenId: string }
+  | { readonly kind: 'signed-out'; readonly session: string }
+);
+
+/** The other processes that serve the same configuration: the workers of one gateway. */
+export interface Siblings {
+  /** Tells all others; one that is not there yet misses it. */
+  send(signal: Signal): void;
+  /** Is told what the others send, from now on. One listener. */
+  receive(listener: (signal: Signal) => void): void;
+}
+
+/** Passes the signals of siblings to the hubs that they are about. */
+export class HubSignals {
+  readonly #siblings: Siblings | null;
+  readonly #hubs = new Map<string, (signal: Signal) => void>();
+
+  /** @param siblings null for a process that serves alone */
+  constructor(siblings: Siblings | null) {
+    this.#siblings = siblings;
+    siblings?.receive((signal) => this.#hubs.get(signal.core)?.(signal));
+  }
+
+  send(signal: Signal): void {
+    this.#siblings?.send(signal);
+  }
+
+  /** Gives a hub the signals of its name until the returned function is called. */
+  join(core: string, listener: (signal: Signal) => void): () => void {
+    this.#hubs.set(core, listener);
+    return () => {
+      if (this.#hubs.get(core) === listener) this.#hubs.delete(core);
+    };
+  }
+}

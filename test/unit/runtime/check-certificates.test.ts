@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ConfigError, describeProblem, type Problem } from '../../../src/config/problem.ts';
+import { loadConfig } from '../../../src/load-config.ts';
+
+describe('where certificates come from, checked before anything is opened', () => {
+  it('what ACME cannot give is refused at its place, with what to do instead', () => {
+    assert.deepEqual(
+      errorsOf(
+        'example.com, *.example.com {\n\ttls ops@example.com\n\trespond ok\n}\n\nhttps:// {\n\ttls {\n\t\tissuer acme\n\t}\n}\n',
+      ),
+      [
+        'Hubfile:1:14: error: ACME gives no certificate for *.example.com',
+        '    example.com, *.example.com {',
+        '                 ^^^^^^^^^^^^^',
+        '  wildcard names need the DNS challenge, which hubgate does not speak; give certificate files: tls <cert> <key>',
+        'Hubfile:6:1: error: ACME gives no certificate for a site without a host',
+        '    https:// {',
+        '    ^^^^^^^^',
+        '  give the site a host name, or use tls internal',
+      ],
+    );
+  });
+
+  it('a directory that is no https URL is refused where a site needs it', () => {
+    const options = '{\n\tacme_ca https://ca.example/dir http://ca.example/dir\n}\n';
+    assert.deepEqual(errorsOf(`${options}example.com {\n\trespond ok\n}\n`), [
+      'Hubfile:2:2: error: http://ca.example/dir is no URL of an ACME directory',
+      '    acme_ca https://ca.example/dir http://ca.example/dir',
+      '    ^^^^^^^',
+      '  a directory begins with https:// (RFC 8555 §6.1)',
+    ]);
+    assert.deepEqual(problemsOf(`${options}localhost {\n\trespond ok\n}\n`), []);
+  });
+
+  it('a public wildcard gets a certificate that browsers do not know, and is told of', () => {
+    const [warning, ...others] = problemsOf('*.example.com {\n\trespond ok\n}\n');
+    assert.equal(warning?.code, 'local-certificate');
+    assert.equal(warning.severity, 'warning');
+    assert.equal(warning.place?.line, 1);
+    assert.deepEqual(others, []);
+    assert.deepEqual(problemsOf('*.example.com {\n\ttls internal\n}\n'), []);
+    assert.deepEqual(problemsOf('{\n\tlocal_certs\n}\n*.example.com {\n\trespond ok\n}\n'), []);
+  });
+
+  it('names, addresses and explicit issuers are nothing to speak of', () => {
+    for (const host of ['example.com', 'localhost', '*.localhost', '127.0.0.1', '[::1]', ':8443']) {
+      assert.deepEqual(problemsOf(`${host} {\n\trespond ok\n}\n`), [], host);
+    }
+    for (const host of ['example.com', 'localhost', '192.0.2.1', '[2001:db8::1]']) {
+      assert.deepEqual(problemsOf(`${host} {\n\ttls ops@example.com\n}\n`), [], host);
+    }
+  });
+});
+
+/** Warnings of a text that loads. */
+function problemsOf(text: string): readonly Problem[] {
+  return loadConfig('Hubfile', { read: () => Buffer.from(text), glob: () => [], env: {} }).warnings;
+}
+
+function errorsOf(text: string): readonly string[] {
+  try {
+    problemsOf(text);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return error.problems.flatMap((problem) => describeProblem(problem).split('\n'));
+  }
+  throw new Error('The configuration loads');
+}

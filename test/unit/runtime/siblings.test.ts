@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { profiles } from '../../../src/hub/profile.ts';
+import { hubBase } from '../../../src/hub/topic.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { type HubCore, openHubCore } from '../../../src/runtime/hub-core.ts';
+import { HubSignals, type Signal, type Siblings } from '../../../src/runtime/siblings.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+/** Siblings in one process: what one sends, all others receive. */
+function family(size: number): Siblings[] {
+  const listeners: ((signal: Signal) => void)[] = [];
+  return Array.from({ length: size }, (_, own) => ({
+    send: (signal) => {
+      for (const [other, listener] of listeners.entries()) if (other !== own) listener(signal);
+    },
+    receive: (listener) => {
+      listeners[own] = listener;
+    },
+  }));
+}
+
+async function openCore(
+  test: TestContext,
+  siblings: Siblings | undefined,
+  directory: string,
+  name: string,
+): Promise<HubCore> {
+  const signals = new HubSignals(siblings ?? null);
+  const path = '/.well-known/hub';
+  const core = await openHubCore(
+    {
+      ...{ site: name, profile: profiles.hub, path, base: hubBase(null, path) },
+      transport: {
+        kind: 'lmdb',
+        path: join(directory, name),
+        size: 0,
+        maxAgeMs: 0,
+        durability: 'async',
+      },
+    },
+    // The clock stands: nothing is found by polling.
+    { signals, clock: new TestClock(), log: silentLogger },
+  );
+  test.after(async () => {
+    core.detach();
+    core.hub.close();
+    await core.transport.close();
+  });
+  return core;
+}
+
+describe('hubs of several processes', () => {
+  it('wake each other when something was added, and nobody else', async (test) => {
+    const directory = await mkdtemp(join(tmpdir(), 'hubgate-siblings-'));
+    test.after(() => rm(directory, { recursive: true, force: true }));
+    const [first, second] = family(2);
+    const one = await openCore(test, first, directory, 'shared');
+    const two = await openCore(test, second, directory, 'shared');
+    const update = { topics: ['t'], data: '', private: false, type: null, retry: null };
+    await one.hub.publish({ ...update, id: 'a' });
+    assert.equal(two.hub.lastEventId, 'a');
+    await two.hub.publish({ ...update, id: 'b' });
+    assert.equal(one.hub.lastEventId, 'b');
+    one.detach();
+    await two.hub.publish({ ...update, id: 'c' });
+    assert.equal(one.hub.lastEventId, 'b', 'a hub that is closing is left alone');
+  });
+
+  it('end the streams of a token, or of a browser session, wherever they are', () => {
+    const [first, second] = family(2);
+    assert.ok(first !== undefined && second !== undefined);
+    const signals = new HubSignals(first);
+    const got: Signal[] = [];
+    const leave = new HubSignals(second).join('hub', (signal) => got.push(signal));
+    signals.send({ core: 'hub', kind: 'revoked', tokenId: 'x' });
+    signals.send({ core: 'other', kind: 'revoked', tokenId: 'y' });
+    signals.send({ core: 'hub', kind: 'signed-out', session: 's' });
+    leave();
+    signals.send({ core: 'hub', kind: 'revoked', tokenId: 'z' });
+    assert.deepEqual(got, [
+      { core: 'hub', kind: 'revoked', tokenId: 'x' },
+      { core: 'hub', kind: 'signed-out', session: 's' },
+    ]);
+  });
+});
