@@ -5,10 +5,10 @@ import { checkConfig } from './config/check.ts';
 import { proxiesOf } from './config/proxies.ts';
 import type { Config } from './config/config.ts';
 import { encodeConfig } from './config/encode.ts';
-import { ConfigError, hasError, type Problem } from './config/problem.ts';
+import { ConfigError, hasError, type Problem, type Report } from './config/problem.ts';
 import { resolvePlaceholders } from './config/resolve.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
-import { type Language, languageOf, read } from './hubfile/load.ts';
+import { type Language, languageOf, load, read } from './hubfile/load.ts';
 import { checkParts } from './runtime/check-parts.ts';
 
 /** A configuration that is ready to be built. */
@@ -40,12 +40,9 @@ export function loadConfig(
   const problems: Problem[] = [...loaded.problems];
   const complete = !hasError(problems);
   // What a mistake does not touch is checked all the same: one look at the file, all its mistakes.
-  const resolved = resolvePlaceholders(complete ? loaded.config : loaded.sound, {
-    env: io.env,
-    readFile: (name) => Buffer.from(io.read(name)).toString('utf8'),
-    directory: dirname(resolve(file)),
-    report: (about, finding, where) => problems.push(loaded.problemAt(about, finding, where)),
-  });
+  const resolved = resolveAt(file, complete ? loaded.config : loaded.sound, io, (...found) =>
+    problems.push(loaded.problemAt(...found)),
+  );
   checkConfig(resolved.config, resolved.report);
   // These look from one site to another, which may be the one with the mistake.
   if (complete) checkParts(resolved.config, resolved.report);
@@ -57,6 +54,25 @@ export function loadConfig(
     files: unique([...loaded.files, ...resolved.files, ...filesNamedIn(resolved.config)]),
     globs: loaded.globs,
   };
+}
+
+/**
+ * Reads a configuration for what it names, where nothing has to run: keys may be missing, as they
+ * are in the shell of an operator, and nothing is checked beyond the language.
+ *
+ * @throws ConfigError where the text itself is wrong
+ */
+export function loadUnchecked(file: string, io: HubfileIo, language = languageOf(file)): Config {
+  return resolveAt(file, load(file, io, language).config, io, () => {}).config;
+}
+
+function resolveAt(file: string, config: Config, io: HubfileIo, report: Report) {
+  return resolvePlaceholders(config, {
+    env: io.env,
+    readFile: (name) => Buffer.from(io.read(name)).toString('utf8'),
+    directory: dirname(resolve(file)),
+    report,
+  });
 }
 
 /**

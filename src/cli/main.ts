@@ -6,6 +6,7 @@ import { adaptCommand } from './commands/adapt.ts';
 import { completionCommand } from './commands/completion.ts';
 import { environCommand } from './commands/environ.ts';
 import { fmtCommand } from './commands/fmt.ts';
+import { listCertificatesCommand } from './commands/list-certificates.ts';
 import { publishCommand } from './commands/publish.ts';
 import { reloadCommand } from './commands/reload.ts';
 import { reverseProxyCommand } from './commands/reverse-proxy.ts';
@@ -13,6 +14,8 @@ import { runCommand } from './commands/run.ts';
 import { stopCommand } from './commands/stop.ts';
 import { subscribeCommand } from './commands/subscribe.ts';
 import { tokenCommand } from './commands/token.ts';
+import { trustCommand } from './commands/trust.ts';
+import { untrustCommand } from './commands/untrust.ts';
 import { validateCommand } from './commands/validate.ts';
 import { versionCommand } from './commands/version.ts';
 import { EXIT, processOutput } from './output.ts';
@@ -32,6 +35,9 @@ for (const command of [
   tokenCommand(processOutput),
   publishCommand(processOutput),
   subscribeCommand(processOutput),
+  trustCommand(processOutput),
+  untrustCommand(processOutput),
+  listCertificatesCommand(processOutput),
   environCommand(processOutput),
   versionCommand(processOutput),
   completionCommand(program, processOutput),

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import type { Config } from '../config/config.ts';
 import { diskIo } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig } from '../hubfile/load.ts';
 import type { Environment } from '../hubfile/source.ts';
-import { loadConfig, type ReadyConfig } from '../load-config.ts';
+import { loadConfig, loadUnchecked, type ReadyConfig } from '../load-config.ts';
 import type { ConfigSource } from './config-source.ts';
 import type { WatchedFiles } from './watch.ts';
 
@@ -29,6 +30,11 @@ export function readConfig(
     return io.read(path);
   };
   return loadConfig(nameOf(source), { ...io, read }, adapterOf(source));
+}
+
+/** The same for commands that only need what it names: keys need not be there, nothing is checked. */
+export function readUnchecked(source: ConfigSource, environment: Environment): Config {
+  return loadUnchecked(nameOf(source), ioOf(source, environment), adapterOf(source));
 }
 
 /** The same without looking beyond the text: placeholders stay, keys need not be there. */

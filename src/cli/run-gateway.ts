@@ -1,10 +1,9 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import type { Environment } from '../hubfile/source.ts';
-import type { Gateway } from '../runtime/gateway.ts';
 import { type ConfigurableLogger, createLogger } from './log-output.ts';
 import { EXIT } from './output.ts';
 import { readText } from './read-config.ts';
-import { type ReadConfig, Supervisor } from './supervisor.ts';
+import { type ReadConfig, type Served, Supervisor } from './supervisor.ts';
 
 export interface RunOptions {
   readonly read: ReadConfig;
@@ -30,15 +29,16 @@ export async function runGateway({ read, environment, watch, pidfile }: RunOptio
     onStop: () => stop('admin API'),
   });
   await supervisor.start();
+  // Before the announcement: who has read it may send a signal.
+  process.on('SIGHUP', () => void supervisor.reload());
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  for (const name of signals) process.once(name, () => stop(name));
   announce(log, supervisor.gateway);
   const { adminAddress } = supervisor;
   if (adminAddress !== null) {
     log.info(`Admin API on http://${adminAddress.host}:${adminAddress.port}`);
   }
   if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
-  process.on('SIGHUP', () => void supervisor.reload());
-  const signals = ['SIGINT', 'SIGTERM'] as const;
-  for (const name of signals) process.once(name, () => stop(name));
   // The timers of the gateway keep no process alive; this one does until it is told to stop.
   const alive = setInterval(() => {}, 60_000);
   const reason = await stopped;
@@ -50,8 +50,10 @@ export async function runGateway({ read, environment, watch, pidfile }: RunOptio
   log.info('Stopped');
 }
 
-function announce(log: ConfigurableLogger, gateway: Gateway): void {
-  for (const { host, port, secure } of gateway.listeners) {
-    log.info(`Listening on ${secure ? 'https' : 'http'}://${host === '' ? '*' : host}:${port}`);
+function announce(log: ConfigurableLogger, gateway: Served): void {
+  for (const { host, port, socket, secure } of gateway.listeners) {
+    const name = host.includes(':') ? `[${host}]` : host || '*';
+    const where = socket === null ? `://${name}:${port}` : ` on ${socket}`;
+    log.info(`Listening on ${secure ? 'https' : 'http'}${where}`);
   }
 }

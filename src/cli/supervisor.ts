@@ -11,13 +11,18 @@ import {
 } from '../runtime/admin.ts';
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
 import type { LoadCounts } from '../runtime/metrics.ts';
+import type { Logger } from '../kernel/log.ts';
 import { type ConfigurableLogger, createLogOpener } from './log-output.ts';
 import { fingerprint } from '../load-config.ts';
 import { type ReadyConfig, watchedFiles } from './read-config.ts';
 import { FileWatcher, type WatchedFiles } from './watch.ts';
+import { workerCount, WorkerPool } from './workers/worker-pool.ts';
 
 /** Reads the configuration anew, telling each path that it looks for. */
 export type ReadConfig = (seen: (path: string) => void) => ReadyConfig;
+
+/** A gateway as it is started, reloaded, asked and stopped. */
+export type Served = Omit<Gateway, 'prepare'>;
 
 export interface SupervisorOptions {
   readonly log: ConfigurableLogger;
@@ -35,7 +40,7 @@ export interface SupervisorOptions {
  * wherever it comes from, waits for the one before, and on any error the old configuration stays.
  */
 export class Supervisor {
-  readonly gateway: Gateway;
+  readonly gateway: Served;
   readonly #options: SupervisorOptions;
   readonly #watcher: FileWatcher;
   #current: ReadyConfig;
@@ -51,7 +56,7 @@ export class Supervisor {
     this.#current = first;
     this.#fingerprint = fingerprint(first.config);
     this.#options = options;
-    this.gateway = createGateway(first.config, { log: options.log, openLog: createLogOpener() });
+    this.gateway = openGateway(first.config, options.log);
     this.#watcher = new FileWatcher({
       clock: systemClock,
       log: options.log,
@@ -117,6 +122,7 @@ export class Supervisor {
         log.info('Configuration unchanged');
         return null;
       }
+      this.#checkWorkers(next.config);
       const endingStreams = await this.#swap(next);
       this.#fingerprint = wanted;
       this.#succeeded();
@@ -133,6 +139,11 @@ export class Supervisor {
       this.#note(problems);
       return problems;
     }
+  }
+
+  #checkWorkers({ options }: Config): void {
+    if (workerCount(options) === workerCount(this.#current.config.options)) return;
+    this.#options.log.warn('The number of workers changes when hubgate is started again');
   }
 
   #follow(watched: WatchedFiles): void {
@@ -168,7 +179,7 @@ export class Supervisor {
   readonly #controls: AdminControls = {
     // As it was written: what a placeholder stands for may be a secret wherever it stands.
     config: () => encodeConfig(this.#current.written, { showSecrets: false, brief: false }),
-    hubs: () => this.gateway.hubs,
+    status: () => this.gateway.status(),
     loads: () => this.#loads,
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),
@@ -193,6 +204,12 @@ export class Supervisor {
       else log.warn(describeProblem(problem), fields);
     }
   }
+}
+
+/** In this process, or with several workers in processes of their own. */
+function openGateway(config: Config, log: Logger): Served {
+  if (workerCount(config.options) > 1) return new WorkerPool(config, { clock: systemClock, log });
+  return createGateway(config, { log, openLog: createLogOpener() });
 }
 
 function unique(paths: readonly string[]): string[] {

@@ -1,0 +1,89 @@
+import { Command } from 'commander';
+import type { Config } from '../../config/config.ts';
+import { systemClock } from '../../kernel/clock.ts';
+import { certificatesInStorage, type ListedCertificate, readListed } from '../../tls/listing.ts';
+import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { EXIT, type Output } from '../output.ts';
+import { configIfAny, storageOf } from '../storage.ts';
+
+interface ListFlags extends ConfigSource {
+  readonly json?: true;
+}
+
+const HOUR_MS = 60 * 60 * 1000;
+const DAY_MS = 24 * HOUR_MS;
+/** Names in one row of the table; JSON has them all. */
+const MAX_NAMES = 3;
+
+/** `hubgate list-certificates`: what is in the storage and what the configuration names. */
+export function listCertificatesCommand(output: Output): Command {
+  return withConfigSource(new Command('list-certificates'))
+    .description('list certificates with their expiry: of the storage and of the configuration')
+    .option('--json', 'print them as JSON')
+    .action(async (flags: ListFlags, command: Command) => {
+      const config = configIfAny(flags, command);
+      const listed: ListedCertificate[] = await certificatesInStorage(storageOf(config));
+      for (const file of certificateFiles(config)) listed.push(await readListed(file, 'files'));
+      listed.sort((a, b) => endOf(a) - endOf(b));
+      const now = systemClock.now();
+      if (flags.json === true) output.result(JSON.stringify(listed.map(asData)));
+      else if (listed.length === 0) output.note('There are no certificates');
+      else for (const line of table(listed, now)) output.result(line);
+      for (const { file, problem } of listed) {
+        if (problem === null) continue;
+        output.note(`${file} cannot be read: ${problem}`);
+        process.exitCode = EXIT.failed;
+      }
+    });
+}
+
+function certificateFiles(config: Config | null): string[] {
+  const files = (config?.sites ?? []).flatMap(({ tls: { source } }) =>
+    source.kind === 'files' ? [source.certFile] : [],
+  );
+  return [...new Set(files)];
+}
+
+function asData({ names, authority, notAfter, file, problem }: ListedCertificate) {
+  return {
+    names,
+    authority,
+    not_after: notAfter === null ? null : new Date(notAfter).toISOString(),
+    file,
+    ...(problem === null ? {} : { problem }),
+  };
+}
+
+function table(listed: readonly ListedCertificate[], now: number): string[] {
+  const rows = [
+    ['NAMES', 'AUTHORITY', 'EXPIRES', '', 'FILE'],
+    ...listed.map(({ names, authority, notAfter, file }) => [
+      shortened(names),
+      authority,
+      notAfter === null ? 'unreadable' : new Date(notAfter).toISOString().slice(0, 10),
+      notAfter === null ? '' : remaining(notAfter - now),
+      file,
+    ]),
+  ];
+  const widths = [0, 1, 2, 3].map((column) =>
+    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  return rows.map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '));
+}
+
+function shortened(names: readonly string[]): string {
+  const more = names.length - MAX_NAMES;
+  return names.slice(0, MAX_NAMES).join(', ') + (more > 0 ? ` and ${more} more` : '');
+}
+
+function remaining(ms: number): string {
+  if (ms <= 0) return 'expired';
+  const [unit, count] =
+    ms >= DAY_MS ? ['day', Math.floor(ms / DAY_MS)] : ['hour', Math.floor(ms / HOUR_MS)];
+  return `in ${count} ${unit}${count === 1 ? '' : 's'}`;
+}
+
+/** What cannot be read comes first: it needs the operator now. */
+function endOf({ notAfter }: ListedCertificate): number {
+  return notAfter ?? 0;
+}

@@ -1,0 +1,57 @@
+import { readFile } from 'node:fs/promises';
+import { Command } from 'commander';
+import { systemClock } from '../../kernel/clock.ts';
+import { LocalAuthority } from '../../tls/local-authority.ts';
+import { readIfPresent } from '../../tls/storage.ts';
+import { trustedRoot, TrustedRoots } from '../../tls/trusted-roots.ts';
+import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { EXIT, type Output } from '../output.ts';
+import { configIfAny, storageOf } from '../storage.ts';
+import { changeTrust, type TrustChange, trustStores } from '../trust-change.ts';
+
+interface TrustFlags extends ConfigSource {
+  readonly print?: true;
+}
+
+/** `hubgate trust`: makes this machine and its browsers trust the gateway's own authority. */
+export function trustCommand(output: Output): Command {
+  return withConfigSource(new Command('trust'))
+    .description("make this machine and its browsers trust the gateway's own authority")
+    .option('--print', 'only print the commands that would be run')
+    .action(async (flags: TrustFlags, command: Command) => {
+      const storage = storageOf(configIfAny(flags, command));
+      const authority = new LocalAuthority(storage, systemClock);
+      const print = flags.print === true;
+      if (!print) await authority.prepare();
+      else if ((await readIfPresent(authority.rootFile)) === null) {
+        output.note(`${storage} has no authority yet; hubgate trust would make it first`);
+        return;
+      }
+      if (!(await trust(authority.rootFile, storage, print, output))) {
+        process.exitCode = EXIT.failed;
+      }
+    });
+}
+
+async function trust(
+  file: string,
+  storage: string,
+  print: boolean,
+  output: Output,
+): Promise<boolean> {
+  const pem = await readFile(file, 'utf8');
+  const root = trustedRoot(pem, file);
+  const { stores, missing } = await trustStores();
+  const changes: TrustChange[] = [];
+  for (const store of stores) {
+    if ((await store.has(root)) === true) output.note(`${store.name} trusts ${root.label} already`);
+    else {
+      const done = `${store.name} trusts ${root.label} now`;
+      changes.push({ store, commands: store.install(root), done });
+    }
+  }
+  if (changes.length > 0 && !print) await new TrustedRoots(storage).add(pem);
+  const complete = await changeTrust(changes, { print }, output);
+  for (const text of missing) output.note(text);
+  return complete && missing.length === 0;
+}

@@ -1,0 +1,77 @@
+import { execFile } from 'node:child_process';
+import { homedir } from 'node:os';
+import { promisify } from 'node:util';
+import { messageOf } from '../kernel/error.ts';
+import { findTrustStores } from '../tls/find-trust-stores.ts';
+import type { CommandLine, FoundStores, TrustStore } from '../tls/trust-store.ts';
+import type { Output } from './output.ts';
+
+/** What is to be done to one store. */
+export interface TrustChange {
+  readonly store: TrustStore;
+  readonly commands: readonly CommandLine[];
+  /** What to say when it is done. */
+  readonly done: string;
+}
+
+/** A program that takes longer waits for somebody. */
+const TIMEOUT_MS = 60_000;
+const MAX_OUTPUT_BYTES = 1024 * 1024;
+
+/** The stores of this machine and this user. */
+export function trustStores(): Promise<FoundStores> {
+  const path = process.env['PATH'] ?? '';
+  return findTrustStores({ platform: process.platform, home: homedir(), path });
+}
+
+/**
+ * Changes stores, or prints the commands where this user may not or has only asked for them.
+ * Privileges are never taken: what needs them is left to the operator.
+ *
+ * @returns whether all is done that was to be done
+ */
+export async function changeTrust(
+  changes: readonly TrustChange[],
+  { print }: { readonly print: boolean },
+  output: Output,
+): Promise<boolean> {
+  let complete = true;
+  for (const { store, commands, done } of changes) {
+    if (print) {
+      for (const command of commands) output.result(commandText(store, command));
+    } else if (store.obstacle !== null) {
+      complete = false;
+      output.note(`${store.name} can only be changed by its administrator; run:`);
+      for (const command of commands) output.note(`    ${commandText(store, command)}`);
+    } else if (await runAll(commands, store, output)) output.result(done);
+    else complete = false;
+  }
+  return complete;
+}
+
+async function runAll(
+  commands: readonly CommandLine[],
+  { name }: TrustStore,
+  output: Output,
+): Promise<boolean> {
+  for (const [program, ...args] of commands) {
+    try {
+      const limits = { timeout: TIMEOUT_MS, maxBuffer: MAX_OUTPUT_BYTES, shell: false };
+      await promisify(execFile)(program, args, limits);
+    } catch (error) {
+      // Holds the command and what the program printed to its standard error.
+      output.note(`${name} was not changed: ${messageOf(error).trim()}`);
+      return false;
+    }
+  }
+  return true;
+}
+
+function commandText({ obstacle }: TrustStore, command: CommandLine): string {
+  const needsSudo = obstacle !== null && process.platform !== 'win32';
+  return [...(needsSudo ? ['sudo'] : []), ...command].map(shellWord).join(' ');
+}
+
+function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

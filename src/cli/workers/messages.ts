@@ -1,0 +1,48 @@
+import type { HubCounts } from '../../hub/hub.ts';
+import type { BoundListener, ReloadReport } from '../../runtime/gateway.ts';
+import type { Signal } from '../../runtime/siblings.ts';
+import type { CertificateInUse } from '../../tls/certificate-in-use.ts';
+
+/** What the main process asks of a worker. Each is answered with what {@link Answers} says. */
+export type Order =
+  /** Build this configuration, as {@link encodeConfig} writes it, secrets in clear. */
+  | { readonly kind: 'prepare'; readonly config: string }
+  | { readonly kind: 'commit' }
+  | { readonly kind: 'discard' }
+  | { readonly kind: 'status' }
+  /** `hub` is the number of a hub in the status. */
+  | { readonly kind: 'check'; readonly hub: number }
+  | { readonly kind: 'revoke'; readonly hub: number; readonly tokenId: string }
+  | { readonly kind: 'stop' };
+
+export interface Answers {
+  readonly prepare: null;
+  readonly commit: { readonly report: ReloadReport; readonly listeners: readonly BoundListener[] };
+  readonly discard: null;
+  readonly status: WorkerStatus;
+  readonly check: null;
+  readonly revoke: number;
+  readonly stop: null;
+}
+
+export interface WorkerStatus {
+  readonly hubs: readonly { readonly name: string; readonly counts: Readonly<HubCounts> }[];
+  readonly certificates: readonly CertificateInUse[];
+}
+
+/** Why an order failed. */
+export interface Failure {
+  readonly code: string;
+  readonly message: string;
+}
+
+export type ToWorker =
+  | { readonly kind: 'order'; readonly id: number; readonly order: Order }
+  | { readonly kind: 'signal'; readonly signal: Signal };
+
+export type FromWorker =
+  /** What was sent before is lost. */
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
+  | { readonly kind: 'failure'; readonly id: number; readonly failure: Failure }
+  | { readonly kind: 'signal'; readonly signal: Signal };

@@ -1,0 +1,115 @@
+// The program of a worker process: a gateway that does what the main process orders.
+import { load } from '../../hubfile/load.ts';
+import type { Config } from '../../config/config.ts';
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
+import type { Siblings } from '../../runtime/siblings.ts';
+import { createLogger, createLogOpener, type ConfigurableLogger } from '../log-output.ts';
+import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
+
+/** A configuration that has been built, and waits for the other workers. */
+interface Prepared {
+  readonly config: Config;
+  readonly load: PreparedLoad;
+}
+
+let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;
+let prepared: Prepared | null = null;
+const listeners: Parameters<Siblings['receive']>[0][] = [];
+const siblings: Siblings = {
+  send: (signal) => tell({ kind: 'signal', signal }),
+  receive: (listener) => listeners.push(listener),
+};
+
+const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]> } = {
+  async prepare({ config: text }) {
+    const config = decode(text);
+    running ??= start(config);
+    prepared = { config, load: await running.gateway.prepare(config) };
+    return null;
+  },
+  async commit() {
+    const { gateway, log } = started();
+    if (prepared === null) throw new HubgateError('not-prepared', 'There is nothing to commit');
+    const { config, load: ready } = prepared;
+    prepared = null;
+    const report = ready.commit();
+    log.configure(config.options.log);
+    return { report, listeners: gateway.listeners };
+  },
+  async discard() {
+    await prepared?.load.discard();
+    prepared = null;
+    return null;
+  },
+  async status() {
+    const { hubs, certificates } = await started().gateway.status();
+    return { hubs: hubs.map(({ name, counts }) => ({ name, counts })), certificates };
+  },
+  async check({ hub }) {
+    await (await hubAt(hub)).check();
+    return null;
+  },
+  async revoke({ hub, tokenId }) {
+    return (await hubAt(hub)).revoke(tokenId);
+  },
+  async stop() {
+    await stop();
+    return null;
+  },
+};
+
+// Ctrl-C and a service manager signal the whole group; only the main process decides.
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => {});
+process.on('message', (message: ToWorker) => {
+  if (message.kind === 'signal') for (const listener of listeners) listener(message.signal);
+  else void obey(message.id, message.order);
+});
+tell({ kind: 'ready' });
+// The main process is gone, so nobody would reload or stop this one.
+process.once('disconnect', () => void stop().finally(() => process.exit(0)));
+
+type OrderOf<Kind extends Order['kind']> = Extract<Order, { kind: Kind }>;
+
+async function obey(id: number, order: Order): Promise<void> {
+  try {
+    // The table has, for each kind, a function that takes the orders of that kind.
+    const act = DO[order.kind] as (order: Order) => Promise<unknown>;
+    tell({ kind: 'answer', id, value: await act(order) });
+  } catch (error) {
+    const failure = { code: codeOf(error) ?? 'worker-failed', message: messageOf(error) };
+    tell({ kind: 'failure', id, failure });
+  }
+  if (order.kind === 'stop') process.disconnect();
+}
+
+function tell(message: FromWorker): void {
+  if (process.connected) process.send?.(message);
+}
+
+function decode(text: string): Config {
+  const io = { env: {}, glob: () => [], read: () => Buffer.from(text) };
+  return load('(main process)', io, 'json').config;
+}
+
+function start(config: Config): NonNullable<typeof running> {
+  const log = createLogger(config.options.log);
+  return { log, gateway: createGateway(config, { log, openLog: createLogOpener(), siblings }) };
+}
+
+function started(): NonNullable<typeof running> {
+  if (running === null) throw new HubgateError('not-prepared', 'The worker has no configuration');
+  return running;
+}
+
+async function hubAt(number: number) {
+  const { hubs } = await started().gateway.status();
+  const hub = hubs[number];
+  if (hub === undefined) throw new HubgateError('not-found', `There is no hub ${number}`);
+  return hub;
+}
+
+async function stop(): Promise<void> {
+  await prepared?.load.discard();
+  await running?.gateway.stop();
+}

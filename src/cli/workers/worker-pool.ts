@@ -1,0 +1,221 @@
+import cluster from 'node:cluster';
+import { availableParallelism } from 'node:os';
+import { extname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Config, GlobalOptions } from '../../config/config.ts';
+import { encodeConfig } from '../../config/encode.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { messageOf } from '../../kernel/error.ts';
+import type { Logger } from '../../kernel/log.ts';
+import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
+import type { RunningHub } from '../../runtime/running-hub.ts';
+import type { Signal } from '../../runtime/siblings.ts';
+import type { WorkerStatus } from './messages.ts';
+import { Worker } from './worker.ts';
+
+/** A worker that ends is replaced after this; one that ends again and again, after twice as long each time. */
+const MIN_RESTART_MS = 100;
+const MAX_RESTART_MS = 30_000;
+
+/** How many processes the configuration asks for. */
+export function workerCount({ workers }: GlobalOptions): number {
+  return workers === 'auto' ? availableParallelism() : workers;
+}
+
+/**
+ * A gateway of several processes that share its listeners: the main process accepts connections
+ * and hands them out in turn. A reload is built by every worker before the first one serves it,
+ * and given up by all if one of them cannot build it.
+ */
+export class WorkerPool implements Omit<Gateway, 'prepare'> {
+  readonly #count: number;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #workers = new Set<Worker>();
+  /** What workers run, or are to run. */
+  #config: Config;
+  #listeners: readonly BoundListener[] = [];
+  #restartMs = MIN_RESTART_MS;
+  #stopping: Promise<void> | null = null;
+  /** Loads and replacements run one after the other. */
+  #queue: Promise<unknown> = Promise.resolve();
+
+  constructor(config: Config, { clock, log }: { readonly clock: Clock; readonly log: Logger }) {
+    this.#config = config;
+    this.#count = workerCount(config.options);
+    this.#clock = clock;
+    this.#log = log;
+    const program = `./worker-main${extname(import.meta.url)}`;
+    cluster.setupPrimary({ exec: fileURLToPath(new URL(program, import.meta.url)), args: [] });
+    // Whatever ends the main process ends its workers.
+    process.once('exit', () => {
+      for (const worker of this.#workers) worker.kill();
+    });
+  }
+
+  async start(): Promise<void> {
+    for (let number = 0; number < this.#count; number += 1) this.#fork();
+    try {
+      await this.reload(this.#config);
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
+  reload(config: Config): Promise<ReloadReport> {
+    return this.#enqueue(async () => {
+      const report = await this.#load([...this.#workers], config);
+      this.#config = config;
+      return report;
+    });
+  }
+
+  stop(signal?: AbortSignal): Promise<void> {
+    this.#stopping ??= this.#stop(signal);
+    return this.#stopping;
+  }
+
+  get listeners(): readonly BoundListener[] {
+    return this.#listeners;
+  }
+
+  async status(): Promise<GatewayStatus> {
+    const all = await Promise.all(
+      [...this.#workers].map(async (worker) => ({
+        worker,
+        status: await worker.order({ kind: 'status' }).catch(() => null),
+      })),
+    );
+    // One that has just been started or has just ended says nothing yet.
+    const told = all.flatMap(({ worker, status }) => (status === null ? [] : [{ worker, status }]));
+    const [first] = told;
+    return {
+      hubs: (first?.status.hubs ?? []).map(({ name }, number) => hubOf(name, number, told)),
+      certificates: told.flatMap(({ status }) => status.certificates),
+    };
+  }
+
+  async #load(workers: readonly Worker[], config: Config): Promise<ReloadReport> {
+    const text = JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
+    const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text });
+    try {
+      const [first, ...others] = workers;
+      // The first alone: what only one can do (replace the socket file of a dead process) is done
+      // when the others come, and what cannot be built is tried once.
+      if (first !== undefined) await prepare(first);
+      // All are waited for: one that is still building could not be told to give up.
+      const built = await Promise.allSettled(others.map(prepare));
+      const failed = built.find((result) => result.status === 'rejected');
+      if (failed !== undefined) throw failed.reason;
+    } catch (error) {
+      await Promise.allSettled(workers.map((worker) => worker.order({ kind: 'discard' })));
+      throw error;
+    }
+    const committed = await Promise.allSettled(
+      workers.map((worker) => worker.order({ kind: 'commit' })),
+    );
+    // One that could not is replaced by another, which runs what all run.
+    for (const [number, { status }] of committed.entries()) {
+      if (status === 'rejected') workers[number]?.kill();
+    }
+    const reports = committed.flatMap((result) =>
+      result.status === 'fulfilled' ? [result.value] : [],
+    );
+    this.#listeners = reports[0]?.listeners ?? this.#listeners;
+    return { endingStreams: sum(reports.map(({ report }) => report.endingStreams)) };
+  }
+
+  #fork(): Worker {
+    const worker: Worker = new Worker(
+      cluster.fork(),
+      (signal) => this.#pass(signal, worker),
+      () => this.#ended(worker),
+    );
+    this.#workers.add(worker);
+    return worker;
+  }
+
+  #pass(signal: Signal, from: Worker): void {
+    for (const worker of this.#workers) if (worker !== from) worker.signal(signal);
+  }
+
+  #ended(worker: Worker): void {
+    this.#workers.delete(worker);
+    if (this.#stopping !== null) return;
+    const delay = this.#restartMs;
+    this.#restartMs = Math.min(2 * delay, MAX_RESTART_MS);
+    this.#log.error('A worker has ended; another takes its place', { pid: worker.pid, delay });
+    this.#clock.after(delay, () => void this.#enqueue(() => this.#replace()));
+  }
+
+  async #replace(): Promise<void> {
+    if (this.#stopping !== null) return;
+    const worker = this.#fork();
+    try {
+      await this.#load([worker], this.#config);
+      this.#clock.after(MAX_RESTART_MS, () => {
+        this.#restartMs = MIN_RESTART_MS;
+      });
+      this.#log.info('A worker has been replaced', { pid: worker.pid });
+    } catch (error) {
+      this.#log.error('A worker could not be started', { error: messageOf(error) });
+      // Its end brings the next try.
+      worker.kill();
+    }
+  }
+
+  async #stop(signal: AbortSignal | undefined): Promise<void> {
+    await this.#queue;
+    const workers = [...this.#workers];
+    const kill = (): void => {
+      for (const worker of workers) worker.kill();
+    };
+    if (signal?.aborted === true) kill();
+    else signal?.addEventListener('abort', kill, { once: true });
+    await Promise.allSettled(
+      workers.map(async (worker) => {
+        await worker.order({ kind: 'stop' }).catch(() => worker.kill());
+        await worker.ended();
+      }),
+    );
+    this.#listeners = [];
+  }
+
+  #enqueue<T>(task: () => Promise<T>): Promise<T> {
+    const result = this.#queue.then(task);
+    this.#queue = result.catch(() => {});
+    return result;
+  }
+}
+
+/** A hub as all workers together have it. */
+function hubOf(
+  name: string,
+  number: number,
+  told: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
+): RunningHub {
+  const total = (count: keyof RunningHub['counts']): number =>
+    sum(told.map(({ status }) => status.hubs[number]?.counts[count] ?? 0));
+  return {
+    name,
+    counts: {
+      connected: total('connected'),
+      subscribers: total('subscribers'),
+      updates: total('updates'),
+    },
+    async check() {
+      await Promise.all(told.map(({ worker }) => worker.order({ kind: 'check', hub: number })));
+    },
+    async revoke(tokenId) {
+      const ended = told.map(({ worker }) =>
+        worker.order({ kind: 'revoke', hub: number, tokenId }).catch(() => 0),
+      );
+      return sum(await Promise.all(ended));
+    },
+  };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, each) => total + each, 0);
+}

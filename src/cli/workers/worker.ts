@@ -1,0 +1,102 @@
+import type { Worker as ClusterWorker } from 'node:cluster';
+import { once } from 'node:events';
+import { HubgateError } from '../../kernel/error.ts';
+import type { Signal } from '../../runtime/siblings.ts';
+import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
+
+interface Waiting {
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** A worker process as the main process sees it. */
+export class Worker {
+  readonly #process: ClusterWorker;
+  readonly #waiting = new Map<number, Waiting>();
+  /** Sent once the worker listens; what is sent before is lost. */
+  #unsent: ToWorker[] | null = [];
+  #orders = 0;
+  #gone = false;
+
+  /**
+   * @param onSignal told what the worker wants its siblings to know
+   * @param onExit told once, when the process has ended
+   */
+  constructor(
+    process: ClusterWorker,
+    onSignal: (signal: Signal) => void,
+    onExit: (worker: Worker) => void,
+  ) {
+    this.#process = process;
+    process.on('message', (message: FromWorker) => {
+      if (message.kind === 'ready') this.#ready();
+      else if (message.kind === 'signal') onSignal(message.signal);
+      else this.#answered(message);
+    });
+    // Without a listener a broken channel would end the main process; the exit tells it as well.
+    process.on('error', () => {});
+    process.once('exit', () => {
+      this.#gone = true;
+      const error = new HubgateError('worker-ended', `Worker ${process.process.pid} has ended`);
+      for (const { reject } of this.#waiting.values()) reject(error);
+      this.#waiting.clear();
+      onExit(this);
+    });
+  }
+
+  get pid(): number | undefined {
+    return this.#process.process.pid;
+  }
+
+  /** @throws HubgateError as the worker says, or `worker-ended` */
+  async order<Kind extends Order['kind']>(
+    order: Extract<Order, { kind: Kind }>,
+  ): Promise<Answers[Kind]> {
+    if (this.#gone) throw new HubgateError('worker-ended', `Worker ${this.pid} has ended`);
+    this.#orders += 1;
+    const id = this.#orders;
+    const answer = new Promise<unknown>((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+    });
+    this.#send({ kind: 'order', id, order });
+    // The worker answers each kind of order with its type: see worker-main.
+    return (await answer) as Answers[Kind];
+  }
+
+  signal(signal: Signal): void {
+    // A worker that is not there yet reads what was signalled when it opens its hubs.
+    if (!this.#gone && this.#unsent === null) this.#send({ kind: 'signal', signal });
+  }
+
+  /** Ends the process at once. */
+  kill(): void {
+    this.#process.process.kill('SIGKILL');
+  }
+
+  /** Resolves when the process has ended. */
+  async ended(): Promise<void> {
+    if (!this.#gone) await once(this.#process, 'exit');
+  }
+
+  #ready(): void {
+    const unsent = this.#unsent ?? [];
+    this.#unsent = null;
+    for (const message of unsent) this.#send(message);
+  }
+
+  #send(message: ToWorker): void {
+    if (this.#unsent !== null) {
+      this.#unsent.push(message);
+      return;
+    }
+    // What cannot be sent is answered by the exit that follows.
+    this.#process.send(message, () => {});
+  }
+
+  #answered(message: Extract<FromWorker, { id: number }>): void {
+    const waiting = this.#waiting.get(message.id);
+    this.#waiting.delete(message.id);
+    if (message.kind === 'answer') waiting?.resolve(message.value);
+    else waiting?.reject(new HubgateError(message.failure.code, message.failure.message));
+  }
+}

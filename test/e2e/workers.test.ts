@@ -1,0 +1,232 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { openStream, send, type Stream } from '../support/http.ts';
+import { signToken } from '../support/hub-server.ts';
+import { cli, startProcess, type TestProcess } from '../support/process.ts';
+
+const KEY = 'the key of publishers and subscribers, long enough';
+const WORKERS = 3;
+const STREAMS = 12;
+
+interface Place {
+  readonly gateway: TestProcess;
+  readonly site: string;
+  readonly hub: string;
+  readonly admin: string;
+  /** Writes the Hubfile anew and waits until the gateway has said this. */
+  edit(more: string, says: string): Promise<void>;
+  publish(id: string): Promise<void>;
+  open(jti: string): Promise<Stream>;
+  workers(): Promise<readonly number[]>;
+}
+
+describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux' }, () => {
+  it('are one hub: updates, subscriptions, counts and revocations', {
+    timeout: 60_000,
+  }, async (test) => {
+    const place = await start(test);
+    const streams: Stream[] = [];
+    for (let i = 0; i < STREAMS; i += 1) {
+      streams.push(await place.open(i % 2 === 0 ? 'even' : 'odd'));
+    }
+    for (const id of ['1', '2', '3']) await place.publish(id);
+    for (const stream of streams) await stream.untilId('3');
+    for (const stream of streams) assert.deepEqual(stream.ids, ['1', '2', '3']);
+
+    const token = await grant(place.hub, 'reader', ['*']);
+    const listed = await send(`${place.hub}/subscriptions`, {
+      headers: [['Authorization', `Bearer ${token}`]],
+    });
+    assert.equal(JSON.parse(listed.body).subscriptions.length, STREAMS);
+    const metrics = (await send(`${place.admin}/metrics`)).body;
+    assert.match(metrics, new RegExp(`^hub_subscribers_connected\\{.*\\} ${STREAMS}$`, 'm'));
+    assert.match(metrics, /^hub_updates_total\{.*\} 3$/m);
+    assert.equal((await send(`${place.admin}/hub/health/ready`)).status, 200);
+
+    const revoked = await send(`${place.admin}/hub/revoke?jti=odd`, { method: 'POST' });
+    assert.deepEqual(JSON.parse(revoked.body), { ended: STREAMS / 2 });
+    for (const [i, stream] of streams.entries()) {
+      if (i % 2 === 1) await stream.untilEnd();
+      else assert.equal(stream.ended, false);
+    }
+  });
+
+  it('reload together or not at all', { timeout: 60_000 }, async (test) => {
+    const place = await start(test);
+    const stream = await place.open('a');
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    test.after(() => taken.close());
+    const address = taken.address();
+    assert.ok(address !== null && typeof address === 'object');
+    const answers = async (): Promise<ReadonlySet<string>> => {
+      const bodies = new Set<string>();
+      // New connections are handed out in turn, so these reach every worker.
+      for (let i = 0; i < 3 * WORKERS; i += 1) bodies.add((await send(`${place.site}/x`)).body);
+      return bodies;
+    };
+    assert.deepEqual(await answers(), new Set(['first']));
+    await place.edit(
+      `\trespond /x second\n}\nhttp://127.0.0.1:${address.port} {\n\tbind 127.0.0.1\n`,
+      'the old one keeps serving',
+    );
+    assert.deepEqual(await answers(), new Set(['first']));
+    await place.edit('\trespond /x third\n', 'Configuration reloaded');
+    assert.deepEqual(await answers(), new Set(['third']));
+    await place.publish('still');
+    await stream.untilId('still');
+  });
+
+  it('are replaced when one dies, and the others go on', { timeout: 60_000 }, async (test) => {
+    const place = await start(test);
+    const before = await place.workers();
+    assert.equal(before.length, WORKERS);
+    const streams: Stream[] = [];
+    for (let i = 0; i < STREAMS; i += 1) streams.push(await place.open('a'));
+    process.kill(before[0] ?? 0, 'SIGKILL');
+    await place.gateway.says('A worker has been replaced');
+    assert.equal((await place.workers()).length, WORKERS);
+    const alive = streams.filter(({ ended }) => !ended);
+    assert.equal(alive.length, STREAMS - STREAMS / WORKERS);
+    const next: Stream[] = [];
+    for (let i = 0; i < WORKERS; i += 1) next.push(await place.open('a'));
+    await place.publish('after');
+    for (const stream of [...alive, ...next]) await stream.untilId('after');
+  });
+
+  it('end with the main process, whatever ends it', { timeout: 60_000 }, async (test) => {
+    for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+      const place = await start(test);
+      const workers = await place.workers();
+      const stream = await place.open('a');
+      const code = await place.gateway.end(signal);
+      assert.equal(code, signal === 'SIGTERM' ? 0 : null);
+      await stream.untilEnd();
+      for (const pid of workers) await gone(pid);
+    }
+  });
+
+  it('are the number that the start found; a memory transport refuses them', async (test) => {
+    const place = await start(test);
+    await place.edit('\trespond /x y\n', 'Configuration reloaded');
+    assert.equal((await place.workers()).length, WORKERS);
+    const file = await hubfile(test, place.site, place.admin, '', 'transport memory');
+    const refused = startProcess(test, [cli, 'validate', '--config', file]);
+    assert.equal(await refused.exited(), 1);
+    assert.match(refused.output, /Hubfile:19:3: error: with several workers/);
+  });
+});
+
+async function start(test: TestContext): Promise<Place> {
+  const site = `http://localhost:${await freePort()}`;
+  const admin = `http://localhost:${await freePort()}`;
+  const hub = `${site}/.well-known/hub`;
+  const file = await hubfile(test, site, admin, '\trespond /x first\n', 'heartbeat 40s');
+  const gateway = startProcess(test, [cli, 'run', '--config', file]);
+  await gateway.says('Admin API on');
+  const publisher = await grant(hub, 'publisher', ['*'], 'publish');
+  return {
+    gateway,
+    site,
+    hub,
+    admin,
+    async edit(more, says) {
+      const said = gateway.output.length;
+      await writeFile(file, text(file, site, admin, more, 'heartbeat 40s'));
+      await gateway.says(says, said);
+    },
+    async publish(id) {
+      const answer = await send(hub, {
+        method: 'POST',
+        headers: [
+          ['Authorization', `Bearer ${publisher}`],
+          ['Content-Type', 'application/x-www-form-urlencoded'],
+        ],
+        body: new URLSearchParams({ topic: 'news', id }).toString(),
+      });
+      assert.equal(answer.status, 200);
+    },
+    async open(jti) {
+      const headers = [['Authorization', `Bearer ${await grant(hub, jti, ['news'])}`] as const];
+      const stream = await openStream(test, `${hub}?match=news`, { headers });
+      assert.equal(stream.status, 200, stream.text);
+      return stream;
+    },
+    async workers() {
+      const { pid = 0 } = gateway.child;
+      const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
+      return children.trim().split(' ').map(Number);
+    },
+  };
+}
+
+async function hubfile(
+  test: TestContext,
+  site: string,
+  admin: string,
+  more: string,
+  option: string,
+): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'hubgate-workers-'));
+  test.after(() => rm(directory, { recursive: true, force: true }));
+  const file = join(directory, 'Hubfile');
+  await writeFile(file, text(file, site, admin, more, option));
+  return file;
+}
+
+function text(file: string, site: string, admin: string, more: string, option: string): string {
+  const jwt = `\n\t\t\t\tjwt "${KEY}"\n\t\t\t}\n`;
+  return `{
+	workers ${WORKERS}
+	admin ${new URL(admin).host}
+	storage ${file}.storage
+	auto_https off
+	grace_period 2s
+}
+${site} {
+	hub {
+		issuer me {
+			publisher {${jwt}			subscriber {${jwt}		}
+		subscriptions
+		${option}
+	}
+${more}}
+`;
+}
+
+/** A token of the issuer. */
+function grant(
+  hub: string,
+  jti: string,
+  topics: readonly string[],
+  action = 'subscribe',
+): Promise<string> {
+  return signToken(KEY, {
+    ...{ iss: 'me', aud: hub, jti },
+    authorization_details: [
+      {
+        type: 'urn:hub:authorization-detail',
+        actions: [action],
+        topics: topics.map((match) => ({ match })),
+      },
+    ],
+  });
+}
+
+/** Resolves when there is no such process. */
+async function gone(pid: number): Promise<void> {
+  for (;;) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    // Nobody tells of the end of a process that is not a child of this one.
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
