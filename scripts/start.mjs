@@ -104,8 +104,9 @@ function explain() {
   console.error(`
   Open            ${SITE}
                   Your browser does not know this gateway's own certificate authority yet: accept
-                  the warning, or trust the authority once (Firefox: Settings, Certificates, Import;
-                  Debian: copy it to /usr/local/share/ca-certificates/ and run update-ca-certificates):
+                  the warning, or trust the authority once (untrust undoes it):
+                  node dist/cli/main.js trust --config Hubfile.example
+                  Its certificate, to import by hand:
                   ${rootCertificate}
 
   Change the page curl --cacert .hubgate/pki/local/root.crt \\
