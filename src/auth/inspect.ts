@@ -10,7 +10,7 @@ import {
 import { type Check, InvalidTokenError, show } from './diagnosis.ts';
 import { checkAlgorithm, checkRole, checkSignature, findIssuer, voucherOf } from './issuer.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
-import { isLegacy, readGrants, type TokenVerifierOptions } from './verify.ts';
+import { checkReadable, isLegacy, readGrants, type TokenVerifierOptions } from './verify.ts';
 
 export type { Check } from './diagnosis.ts';
 
@@ -40,6 +40,9 @@ export async function inspectToken(
     readGrants(token, options, legacy),
   );
   const now = options.clock.now();
+  const readable = checkReadable(token, options);
+  // The others are about tokens of another kind.
+  if (!readable.passed) return [parsed.check, readable];
   return [
     parsed.check,
     checkType(token, legacy),

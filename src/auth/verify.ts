@@ -10,7 +10,7 @@ import {
   checkNotBefore,
   checkType,
 } from './claim-checks.ts';
-import { demand } from './diagnosis.ts';
+import { type Check, demand } from './diagnosis.ts';
 import {
   checkAlgorithm,
   checkRole,
@@ -83,6 +83,7 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
   ): Promise<AccessToken> => {
     const token = parseToken(text);
     const legacy = isLegacy(token, options);
+    demand(checkReadable(token, options));
     demand(checkType(token, legacy));
     demand(checkCritical(token));
     const voucher = requireVoucher(issuers, token, role, legacy);
@@ -125,6 +126,26 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
 /** Whether a token is read as a 0.x one: with `authorization_details` it is modern, come what may. */
 export function isLegacy({ claims }: UnverifiedToken, options: LegacyOptions): boolean {
   return acceptsLegacy(options) && claims['authorization_details'] === undefined;
+}
+
+/** Whether this process reads 0.x tokens where a configuration asks for it. */
+export const readsLegacyTokens = readLegacyClaim !== null;
+
+/** What a process that cannot read 0.x tokens needs. */
+export const LEGACY_CURE = 'start hubgate by node --conditions=deprecated_claim';
+
+/** A token that is a 0.x one, where those are asked for, is not judged by the rules of the others. */
+export function checkReadable(token: UnverifiedToken, { legacyClaim }: LegacyOptions): Check {
+  const { claims } = token;
+  const isModern = claims['authorization_details'] !== undefined || checkType(token, false).passed;
+  const asked = legacyClaim !== null && claims[legacyClaim] !== undefined && !isModern;
+  return {
+    check: legacyClaim ?? 'claims',
+    passed: readsLegacyTokens || !asked,
+    expected: 'a process that reads 0.x tokens',
+    found: 'one that does not',
+    cure: LEGACY_CURE,
+  };
 }
 
 /** @throws InvalidTokenError */

@@ -299,7 +299,8 @@ export type HandlerConfig =
   | ReverseProxyConfig
   | {
       readonly kind: 'respond';
-      readonly status: number;
+      /** null: 200, and in an error route the status of the error. */
+      readonly status: number | null;
       readonly body: string;
       readonly close: boolean;
     }

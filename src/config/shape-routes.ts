@@ -59,8 +59,8 @@ const handler: Shape<HandlerConfig> = byKind<HandlerConfig>({
   hub: object({}),
   reverse_proxy: reverseProxyShape(inner),
   respond: object(
-    { status: count({ min: 200, max: 599 }), body: text('a text'), close: flag },
-    { status: 200, body: '', close: false },
+    { status: nullable(count({ min: 200, max: 599 })), body: text('a text'), close: flag },
+    { status: null, body: '', close: false },
   ),
   redir: object({ to: headerValue, status: count({ min: 300, max: 399 }) }, { status: 302 }),
   header: operations,

@@ -29,6 +29,7 @@ interface Arrival {
 }
 
 /** Documents and fetches (W3C Fetch Metadata §2.1), not images, scripts, styles and fonts. */
+const DESTINATION = 'Sec-Fetch-Dest';
 const READ_DESTINATIONS = new Set(['document', 'iframe', 'empty']);
 
 /**
@@ -41,7 +42,7 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
   const credentials = new Credentials(options);
   return (exchange, next) => {
     if (isHubRequest(exchange) || !matches(exchange)) return next();
-    const destination = exchange.headers.get('sec-fetch-dest');
+    const destination = exchange.headers.get(DESTINATION);
     const arrival: Arrival = {
       lastEventId: config.lastEventId ? hub.lastEventId() : null,
       isRead: destination === undefined || READ_DESTINATIONS.has(destination.toLowerCase()),
@@ -113,10 +114,17 @@ function handOutToken(
     credentials.end(exchange, headers);
     return undefined;
   }
-  if (tokens === null || !arrival.isRead || status >= 400 || !isPage(head)) return undefined;
+  if (tokens === null || status >= 400 || !isPage(head)) return undefined;
+  const sayWhy = (): void => {
+    if (!isPrivate(headers)) addVary(headers, [...tokens.requestFields, DESTINATION]);
+  };
+  if (!arrival.isRead) {
+    sayWhy();
+    return undefined;
+  }
   return tokens.tokenFor(exchange, headers).then((token) => {
-    if (token !== null) credentials.handOut(exchange, headers, token);
-    else if (!isPrivate(headers)) addVary(headers, tokens.requestFields);
+    if (token === null) sayWhy();
+    else credentials.handOut(exchange, headers, token);
   });
 }
 

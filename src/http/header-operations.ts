@@ -45,13 +45,12 @@ function compileOne(operation: HeaderOperation): ApplyOperations {
     case 'delete':
       return deletion(name.toLowerCase());
     case 'replace': {
-      const pattern = compilePattern(operation.pattern);
+      const replace = compilePattern(operation.pattern).replacer(operation.replacement);
       const wanted = wildcard(name.toLowerCase());
       return (headers, expand) => {
-        const replacement = expand(operation.replacement);
         headers.mapValues((key, value) => {
           if (!wanted(key)) return value;
-          return fieldValue(pattern.replace(fieldUtf8(value) ?? value, replacement));
+          return fieldValue(replace(fieldUtf8(value) ?? value, expand));
         });
       };
     }

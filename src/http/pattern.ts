@@ -5,9 +5,18 @@ import { HubgateError } from '../kernel/error.ts';
 export interface Pattern {
   /** The groups of the first match, the whole match first, unmatched ones empty; null for none. */
   match(text: string): readonly string[] | null;
-  /** Replaces every match; `$1` and `${name}` in `replacement` stand for groups. */
-  replace(text: string, replacement: string): string;
+  /**
+   * A function that replaces every match. In the template `$1`, `${1}` and `${name}` stand for
+   * groups, `$$` for a dollar; `expand` is given what stands between them, never what was matched,
+   * and what it returns is taken as it is.
+   */
+  replacer(template: string): (text: string, expand: (literal: string) => string) => string;
 }
+
+/** A piece of a template: text, or the group that stands there. */
+type Piece = { readonly literal: string } | { readonly group: number | string };
+
+const GROUP = /\$(?:(\$)|(\d+)|\{(\w+)\})/g;
 
 /**
  * Compiles RE2 syntax. Configuration chooses the pattern, clients choose the text: V8's engine
@@ -25,8 +34,54 @@ export function compilePattern(source: string): Pattern {
       for (let i = 0; i <= matcher.groupCount(); i += 1) groups.push(matcher.group(i) ?? '');
       return groups;
     },
-    replace: (text, replacement) => regex.matcher(text).replaceAll(replacement, true),
+    replacer(template) {
+      const pieces = piecesOf(template, regex);
+      return (text, expand) => replaceAll(regex, pieces, text, expand);
+    },
   };
+}
+
+function piecesOf(template: string, regex: RE2JS): readonly Piece[] {
+  const names = regex.namedGroups();
+  const pieces: Piece[] = [];
+  let end = 0;
+  for (const { 0: whole, 1: dollar, 2: number, 3: name = '', index } of template.matchAll(GROUP)) {
+    const isKnown = /^\d+$/.test(name) || Object.hasOwn(names, name);
+    // `${host}` is a dollar before a placeholder, unless a group has that name.
+    if (dollar === undefined && number === undefined && !isKnown) continue;
+    pieces.push({ literal: template.slice(end, index) });
+    if (dollar !== undefined) pieces.push({ literal: '$' });
+    else pieces.push({ group: /^\d+$/.test(number ?? name) ? Number(number ?? name) : name });
+    end = index + whole.length;
+  }
+  return [...pieces, { literal: template.slice(end) }];
+}
+
+function replaceAll(
+  regex: RE2JS,
+  pieces: readonly Piece[],
+  text: string,
+  expand: (literal: string) => string,
+): string {
+  const matcher = regex.matcher(text);
+  let result = '';
+  let end = 0;
+  let first = true;
+  while (matcher.find()) {
+    const [from, to] = [matcher.start(), matcher.end()];
+    // An empty match right behind another is none: `.*` matches a text once.
+    if (!first && from === to && from === end) continue;
+    first = false;
+    result += text.slice(end, from);
+    for (const piece of pieces) {
+      if ('literal' in piece) result += expand(piece.literal);
+      // A group that the pattern does not have stands for nothing, as in Go.
+      else if (typeof piece.group === 'string') result += matcher.group(piece.group) ?? '';
+      else if (piece.group <= matcher.groupCount()) result += matcher.group(piece.group) ?? '';
+    }
+    end = to;
+  }
+  return result + text.slice(end);
 }
 
 function compile(source: string): RE2JS {

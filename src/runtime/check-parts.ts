@@ -1,5 +1,6 @@
 import { JWKS_ALGORITHMS } from '../auth/algorithms.ts';
 import { staticKeySet } from '../auth/key.ts';
+import { LEGACY_CURE, readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, KeySource } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -11,7 +12,11 @@ import { checkDiscovery } from './check-discovery.ts';
  * keys can be used, its tokens are good for its hubs, and its names can get certificates.
  */
 export function checkParts(config: Config, report: Report): void {
-  for (const { hub } of config.sites) if (hub !== null) checkHubKeys(hub, report);
+  for (const { hub } of config.sites) {
+    if (hub === null) continue;
+    checkHubKeys(hub, report);
+    checkLegacyReader(hub, report);
+  }
   checkDiscovery(config, report);
   checkCertificates(config, report);
 }
@@ -22,6 +27,20 @@ export function checkHubKeys({ issuers, legacy }: HubConfig, report: Report): vo
     if (publisher !== null) checkKeySource(publisher, report);
     if (subscriber !== null) checkKeySource(subscriber, report);
   }
+}
+
+function checkLegacyReader(hub: HubConfig, report: Report): void {
+  if (hub.protocolVersionCompatibility === null || readsLegacyTokens) return;
+  report(
+    hub,
+    {
+      severity: 'warning',
+      code: 'legacy-not-loaded',
+      message: 'tokens of 0.x clients will be refused: this process does not read them',
+      hint: LEGACY_CURE,
+    },
+    { field: 'protocolVersionCompatibility' },
+  );
 }
 
 function checkKeySource(source: KeySource, report: Report): void {

@@ -7,7 +7,7 @@ import type { SiteHandler } from './site.ts';
 /** Fields whose values open doors. */
 const SECRET_FIELDS = new Set(['authorization', 'cookie', 'proxy-authorization']);
 /** Query parameters that may carry a token, of hubs (0.x clients) as of apps. */
-const SECRET_PARAMETERS = /([?&](?:authorization|access_token|token|jwt|code)=)[^&]*/gi;
+const SECRET_PARAMETERS = new Set(['authorization', 'access_token', 'token', 'jwt', 'code']);
 /** Longest target or value that a line repeats, in characters. */
 const MAX_SHOWN = 1024;
 
@@ -41,7 +41,19 @@ export function logAccess(inner: SiteHandler, log: Logger, clock: Clock): SiteHa
 }
 
 function shownTarget({ originalTarget }: Exchange): string {
-  return originalTarget.slice(0, MAX_SHOWN).replace(SECRET_PARAMETERS, '$1REDACTED');
+  const target = originalTarget.slice(0, MAX_SHOWN);
+  const query = target.indexOf('?') + 1;
+  if (query === 0) return target;
+  return target.slice(0, query) + target.slice(query).split('&').map(shownParameter).join('&');
+}
+
+/** Its name is read as hub and app read it: `%61uthorization` is `authorization`. */
+function shownParameter(parameter: string): string {
+  const end = parameter.indexOf('=');
+  if (end === -1) return parameter;
+  const [[name] = ['']] = new URLSearchParams(`${parameter.slice(0, end)}=`);
+  if (!SECRET_PARAMETERS.has(name.toLowerCase())) return parameter;
+  return `${parameter.slice(0, end)}=REDACTED`;
 }
 
 function shownHeaders(headers: HeaderList): Record<string, string> {

@@ -3,6 +3,7 @@ import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
 import type { Exchange, Handler, Next } from '../http/exchange.ts';
 import { messageOf } from '../kernel/error.ts';
+import { setErrorStatus } from './error-status.ts';
 import { compileRoutes, type RouteDeps } from './route.ts';
 import { SubExchange } from './sub-exchange.ts';
 
@@ -61,7 +62,7 @@ async function answerFailure(
 async function runErrorRoutes(exchange: Exchange, status: number, routes: Handler): Promise<void> {
   const { method, target } = exchange;
   const sub = new SubExchange(exchange, { method, target, intercept: null });
-  sub.variables.set('err.status_code', String(status));
+  setErrorStatus(sub, status);
   sub.variables.set('err.status_text', reasonPhrase(status));
   await routes(sub, () => Promise.resolve());
 }

@@ -26,6 +26,7 @@ describe('access log', () => {
         'x-plain': 'shown',
       },
     });
+    await fetch(`${url}/b?%61uthorization=top-secret&Token=top-secret&=&a&b+c=d?e`);
     await fetch(`${url}/broken`);
     assert.equal(await gateway.end('SIGTERM'), 0);
     const text = await readFile(file, 'utf8');
@@ -44,6 +45,7 @@ describe('access log', () => {
       ]),
       [
         ['info', 'GET', '/a?x=1&access_token=REDACTED&y=2', 200, 'shown'],
+        ['info', 'GET', '/b?%61uthorization=REDACTED&Token=REDACTED&=&a&b+c=d?e', 200, undefined],
         ['error', 'GET', '/broken', 503, undefined],
       ],
     );

@@ -26,9 +26,10 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
 /** A line editor behind a pseudo-terminal: the two tabs complete, and list what is left open. */
 const ZSH = `zmodload zsh/zpty
 zpty -b shell zsh -f -i
-zpty -w shell "stty rows 200 cols 200; PS1= RPS1= LISTMAX=1000; unsetopt zle_bracketed_paste 2>/dev/null"
+zpty -w shell "stty rows 200 cols 200; PS1='go'ahead RPS1= LISTMAX=1000; unsetopt zle_bracketed_paste 2>/dev/null"
 zpty -w shell "autoload -Uz compinit; compinit -u -D; source $1; echo REA''DY"
-zpty -r -m shell seen '*READY*'
+# The prompt says that the editor reads keys; typed before, a tab is only a tab.
+zpty -r -m shell seen '*READY*goahead*'
 zpty -w -n shell "$2"$'\\t\\t\\C-U'
 zpty -w shell "echo DO''NE"
 zpty -r -m shell seen '*DONE*'

@@ -12,7 +12,11 @@ export const respond: Directive = {
     const matcher = takeMatcher(cursor, scope);
     const first = cursor.optional();
     const second = cursor.optional();
-    const start = { status: 200, body: '', close: false };
+    const start: { status: number | null; body: string; close: boolean } = {
+      status: null,
+      body: '',
+      close: false,
+    };
     if (first !== undefined && second === undefined && /^\d{3}$/.test(first.text)) {
       start.status = statusCode(cursor, first);
     } else if (first !== undefined) {

@@ -8,6 +8,7 @@ import { HttpError } from '../../http/errors.ts';
 import type { Exchange, Expand, Handler } from '../../http/exchange.ts';
 import { HeaderList } from '../../http/header-list.ts';
 import { codeOf, messageOf } from '../../kernel/error.ts';
+import { errorStatus } from '../error-status.ts';
 import { pathOf } from '../placeholders.ts';
 import { evaluateConditions, type Representation, requestedRange } from './file-conditions.ts';
 import { mediaType } from './media-types.ts';
@@ -149,13 +150,13 @@ async function send(
   const { size, etag, modifiedMs } = representation;
   const validators = { etag, 'last-modified': new Date(modifiedMs).toUTCString() };
   // As the page of an error the file has the error's status, and nothing of it is conditional.
-  const errorStatus = Number(exchange.variables.get('err.status_code') ?? 0);
-  const refused = errorStatus === 0 ? evaluateConditions(exchange, representation) : null;
+  const failed = errorStatus(exchange);
+  const refused = failed === 0 ? evaluateConditions(exchange, representation) : null;
   if (refused !== null) {
     answer(exchange, refused, validators);
     return;
   }
-  const range = errorStatus === 0 ? requestedRange(exchange, representation) : null;
+  const range = failed === 0 ? requestedRange(exchange, representation) : null;
   if (range === 'unsatisfiable') {
     answer(exchange, 416, { 'content-range': `bytes */${size}` });
     return;
@@ -169,7 +170,7 @@ async function send(
     ...validators,
     ...(range === null ? {} : { 'content-range': `bytes ${start}-${end}/${size}` }),
   });
-  const status = errorStatus || (range === null ? 200 : 206);
+  const status = failed || (range === null ? 200 : 206);
   const body = exchange.begin({ status, headers, source: 'upstream' });
   if (exchange.method === 'HEAD' || length === 0) {
     body.end();

@@ -1,16 +1,17 @@
 import type { HandlerConfig } from '../../config/config.ts';
 import { answer } from '../../http/answer.ts';
+import { errorStatus } from '../error-status.ts';
 import type { Exchange, Expand, Handler } from '../../http/exchange.ts';
 
 type Config = Extract<HandlerConfig, { kind: 'respond' }>;
 
-/** `respond [<matcher>] <body>|<status> [<status>] [{ body <text>; close }]` */
+/** `respond [<matcher>] <body>|<status> [<status>] [{ body <text>; close }]`; an error page has the status of its error. */
 export function respond({ status, body, close }: Config, expand: Expand): Handler {
   return (exchange) => {
     const text = expand(body, exchange);
     answer(
       exchange,
-      status,
+      status ?? (errorStatus(exchange) || 200),
       {
         ...(text === '' ? {} : { 'Content-Type': contentType(text) }),
         ...(close ? { Connection: 'close' } : {}),

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { CompactEncrypt } from 'jose';
+import { inspectToken } from '../../../src/auth/inspect.ts';
 import { mayPublish } from '../../../src/hub/grants.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 import {
@@ -345,6 +346,14 @@ describe('0.x tokens without the build option (J)', () => {
     assert.deepEqual(token.grants.publish, []);
     const bare = await sign({ hub: { publish: [{ match: '*' }] } }, { header: { typ: 'JWT' } });
     await refused(hub, bare);
+    // The operator is told what it takes, not what is wrong with a token of another kind.
+    const checks = await inspectToken(bare, hub.options, {
+      ...{ action: 'publish', audience: AUDIENCE, topic: null },
+    });
+    assert.deepEqual(
+      checks.filter(({ passed }) => !passed).map(({ check, cure }) => [check, cure]),
+      [['hub', 'start hubgate by node --conditions=deprecated_claim']],
+    );
   });
 });
 

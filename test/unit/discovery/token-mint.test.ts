@@ -134,7 +134,11 @@ describe('discovery: token mint (hubfile §3)', () => {
 		}
 	}`,
     });
-    assert.deepEqual(fields(await site.get('/a'), 'vary'), ['Cookie, X-Tenant']);
+    const decides = ['Cookie, X-Tenant, Sec-Fetch-Dest'];
+    assert.deepEqual(fields(await site.get('/a'), 'vary'), decides);
+    // What an image may be given must not be given to a document, which would get a cookie.
+    const image = { headers: [['Sec-Fetch-Dest', 'image']] } as const;
+    assert.deepEqual(fields(await site.get('/a', image), 'vary'), decides);
     const due = await site.get('/a', {
       headers: [
         ['Cookie', 'session=1'],

@@ -58,6 +58,29 @@ describe('header operations (hubfile.md §3)', () => {
     const long = 'a'.repeat(30_000);
     assert.deepEqual(applied({ A: long }, replace), [['A', long]]);
   });
+  it('replace takes what a placeholder brings as it is', () => {
+    const replace = (pattern: string, replacement: string, value: string, brought: string) => {
+      const headers = HeaderList.of({ A: value });
+      const operation = { kind: 'replace', name: 'A', pattern, replacement } as const;
+      compileOperations([operation])(headers, (text) => text.replaceAll('{x}', brought));
+      return headers.get('A');
+    };
+    for (const brought of ['$9', '${nope}', '$', '\\', '$1$1', '{x}']) {
+      assert.equal(replace('^(.*)$', '{x}', 'secret', brought), brought);
+    }
+    // Nor is what was matched taken for a placeholder.
+    assert.equal(replace('(.*)', '<$1>', '{x}', 'brought'), '<{x}>');
+    for (const [pattern, replacement, result] of [
+      ['(.*)', 'x-$1', 'x-b=c'],
+      ['(?P<n>b)', '${n}${1}$$1$n', 'bb$1$n=c'],
+      ['b', '${x}', '$brought=c'],
+      ['b', '[$7]', '[]=c'],
+      ['', '-', '-b-=-c-'],
+      ['x*', '-', '-b-=-c-'],
+    ] as const) {
+      assert.equal(replace(pattern, replacement, 'b=c', 'brought'), result, pattern);
+    }
+  });
   it('text beyond ASCII becomes UTF-8, and bytes stay what they were', () => {
     assert.deepEqual(applied({}, { kind: 'set', name: 'A', value: 'ë' }), [['A', utf8Field('ë')]]);
     assert.deepEqual(

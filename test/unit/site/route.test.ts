@@ -193,6 +193,24 @@ describe('what handlers throw', () => {
     assert.equal(reply.body, 'page /502.html POST 0');
   });
 
+  it('keeps its status on the page that is written for it, unless that says another', async () => {
+    const page = (status: number | null): HandlerConfig => {
+      return { kind: 'respond', status, body: 'sorry', close: false };
+    };
+    for (const [written, status] of [
+      [null, 418],
+      [200, 200],
+    ] as const) {
+      await using site = await serveSite([on({ kind: 'error', status: 418, message: '' })], {
+        errorRoutes: [on(page(written))],
+      });
+      const reply = await ask1(site.http1);
+      assert.deepEqual([reply.status, reply.body], [status, 'sorry']);
+    }
+    await using site = await serveSite([on(page(null))]);
+    assert.equal((await ask1(site.http1)).status, 200);
+  });
+
   it('is answered plainly when the error routes fail or do not answer', async () => {
     await using failing = await serveSite([on({ kind: 'error', status: 503, message: '' })], {
       errorRoutes: [on({ kind: 'error', status: 500, message: '' })],
