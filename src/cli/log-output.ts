@@ -1,10 +1,24 @@
+import { mkdirSync, openSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { pino, type Logger as PinoLogger } from 'pino';
 import type { LogOptions } from '../config/config.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 
 /** A logger whose level and target a reload can change. */
 export interface ConfigurableLogger extends Logger {
-  configure(options: LogOptions): void;
+  /**
+   * Opens what the log is to be. One of the functions that it gives is called, once.
+   *
+   * @throws HubgateError `log-failed` when a file cannot be opened; the log stays as it is then
+   */
+  prepare(options: LogOptions): { commit(): void; discard(): void };
+}
+
+/** A log that is open. */
+interface OpenLog {
+  readonly pino: PinoLogger;
+  close(): void;
 }
 
 /**
@@ -12,7 +26,7 @@ export interface ConfigurableLogger extends Logger {
  * call returns, so that the last ones before a crash are there.
  */
 export function createLogger(options: LogOptions): ConfigurableLogger {
-  const current = { pino: openPino(options) };
+  let current = openLog(options);
   const wrap = (fields: LogFields): Logger => ({
     debug: (message, more) => current.pino.debug({ ...fields, ...more }, message),
     info: (message, more) => current.pino.info({ ...fields, ...more }, message),
@@ -22,8 +36,15 @@ export function createLogger(options: LogOptions): ConfigurableLogger {
   });
   return {
     ...wrap({}),
-    configure(next) {
-      current.pino = openPino(next);
+    prepare(next) {
+      const prepared = openLog(next);
+      return {
+        commit() {
+          current.close();
+          current = prepared;
+        },
+        discard: () => prepared.close(),
+      };
     },
   };
 }
@@ -39,24 +60,37 @@ export function createLogOpener(): (options: LogOptions) => Logger {
   };
 }
 
-function openPino({ level, format, output }: LogOptions): PinoLogger {
-  const stream = output === 'stdout' ? process.stdout : process.stderr;
+function openLog({ level, format, output }: LogOptions): OpenLog {
+  const terminal = output === 'stdout' ? process.stdout : process.stderr;
   const isFile = output !== 'stdout' && output !== 'stderr';
-  const asText = format === 'console' || (format === 'auto' && !isFile && stream.isTTY);
+  const asText = format === 'console' || (format === 'auto' && !isFile && terminal.isTTY);
   const settings = {
     level,
     base: null,
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
   };
-  const destination = pino.destination({
-    ...(isFile
-      ? { dest: output, mode: 0o600, mkdir: true }
-      : { dest: output === 'stdout' ? 1 : 2 }),
-    sync: true,
-  });
-  if (!asText) return pino(settings, destination);
-  return pino(settings, { write: (line) => void destination.write(asConsoleLine(line)) });
+  const destination = isFile ? openFile(output) : output === 'stdout' ? 1 : 2;
+  const stream = pino.destination({ dest: destination, sync: true });
+  return {
+    pino: asText
+      ? pino(settings, { write: (line) => void stream.write(asConsoleLine(line)) })
+      : pino(settings, stream),
+    close() {
+      if (isFile) stream.end();
+    },
+  };
+}
+
+function openFile(path: string): number {
+  try {
+    mkdirSync(dirname(path), { recursive: true });
+    return openSync(path, 'a', 0o600);
+  } catch (cause) {
+    throw new HubgateError('log-failed', `The log ${path} cannot be opened: ${messageOf(cause)}`, {
+      cause,
+    });
+  }
 }
 
 /** `12:00:00.000 WARN message key=value`. */

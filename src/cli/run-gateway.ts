@@ -7,13 +7,21 @@ import { type ReadConfig, type Served, Supervisor } from './supervisor.ts';
 
 export interface RunOptions {
   readonly read: ReadConfig;
+  /** The file that `read` begins with, absolute; null when it is none. */
+  readonly source: string | null;
   readonly environment: Environment;
   readonly watch: boolean;
   readonly pidfile?: string | undefined;
 }
 
 /** Runs a gateway in the foreground until a signal, or the admin API, ends it. */
-export async function runGateway({ read, environment, watch, pidfile }: RunOptions): Promise<void> {
+export async function runGateway({
+  read,
+  source,
+  environment,
+  watch,
+  pidfile,
+}: RunOptions): Promise<void> {
   const first = read(() => {});
   const log = createLogger(first.config.options.log);
   let stop: (reason: string) => void = () => {};
@@ -23,16 +31,20 @@ export async function runGateway({ read, environment, watch, pidfile }: RunOptio
   const supervisor = new Supervisor(first, {
     log,
     read,
+    source,
     readPosted: ({ text, file, language }) =>
       readText(text, file ?? '(posted)', language, environment),
     watch,
     onStop: () => stop('admin API'),
   });
-  await supervisor.start();
-  // Before the announcement: who has read it may send a signal.
-  process.on('SIGHUP', () => void supervisor.reload());
+  // Before anything is open: a signal during the start is obeyed after it.
+  let started: () => void = () => {};
+  const running = new Promise<void>((resolve) => (started = resolve));
+  process.on('SIGHUP', () => void running.then(() => supervisor.reload()));
   const signals = ['SIGINT', 'SIGTERM'] as const;
   for (const name of signals) process.once(name, () => stop(name));
+  await supervisor.start();
+  started();
   announce(log, supervisor.gateway);
   const { adminAddress } = supervisor;
   if (adminAddress !== null) {
@@ -42,7 +54,12 @@ export async function runGateway({ read, environment, watch, pidfile }: RunOptio
   // The timers of the gateway keep no process alive; this one does until it is told to stop.
   const alive = setInterval(() => {}, 60_000);
   const reason = await stopped;
-  for (const name of signals) process.on(name, () => process.exit(EXIT.forced));
+  for (const name of signals) {
+    process.on(name, () => {
+      if (pidfile !== undefined) rmSync(pidfile, { force: true });
+      process.exit(EXIT.forced);
+    });
+  }
   log.info('Stopping', { reason });
   await supervisor.stop();
   clearInterval(alive);

@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { systemClock } from '../kernel/clock.ts';
 import type { Config, ListenAddress } from '../config/config.ts';
 import { encodeConfig } from '../config/encode.ts';
@@ -27,6 +28,8 @@ export type Served = Omit<Gateway, 'prepare'>;
 export interface SupervisorOptions {
   readonly log: ConfigurableLogger;
   readonly read: ReadConfig;
+  /** The file that `read` begins with, absolute; null when it is none. */
+  readonly source: string | null;
   /** Reads one that was posted to the admin API. */
   readonly readPosted: (posted: PostedConfig) => ReadyConfig;
   /** Follow changes of the files. */
@@ -96,22 +99,25 @@ export class Supervisor {
     return this.#enqueue(this.#options.read);
   }
 
+  /** What was posted is not followed, unless it is the content of the file that is. */
   #load(posted: PostedConfig): Promise<readonly Problem[] | null> {
-    return this.#enqueue(() => this.#options.readPosted(posted));
+    const { source } = this.#options;
+    const isSource = posted.file !== null && source !== null && resolve(posted.file) === source;
+    return this.#enqueue(() => this.#options.readPosted(posted), isSource);
   }
 
-  #enqueue(read: ReadConfig): Promise<readonly Problem[] | null> {
-    const loaded = this.#queue.then(() => this.#try(read));
+  #enqueue(read: ReadConfig, followed = true): Promise<readonly Problem[] | null> {
+    const loaded = this.#queue.then(() => this.#try(read, followed));
     this.#queue = loaded;
     return loaded;
   }
 
-  async #try(read: ReadConfig): Promise<readonly Problem[] | null> {
+  async #try(read: ReadConfig, followed: boolean): Promise<readonly Problem[] | null> {
     const { log } = this.#options;
     const seen: string[] = [];
     try {
       const next = read((path) => seen.push(path));
-      this.#follow(watchedFiles(next));
+      if (followed) this.#follow(watchedFiles(next));
       this.#note(next.warnings);
       // Taken before the files are built into the gateway: a change meanwhile is another reload.
       const wanted = fingerprint(next.config);
@@ -123,8 +129,7 @@ export class Supervisor {
         return null;
       }
       this.#checkWorkers(next.config);
-      const endingStreams = await this.#swap(next);
-      this.#fingerprint = wanted;
+      const endingStreams = await this.#swap(next, wanted);
       this.#succeeded();
       log.info('Configuration reloaded', { endingStreams });
       return null;
@@ -132,7 +137,9 @@ export class Supervisor {
       const problems = problemsOf(error);
       this.#lastError = problems;
       // A file that is missing now may be what the next load finds.
-      this.#follow({ ...this.#watched, files: unique([...this.#watched.files, ...seen]) });
+      if (followed) {
+        this.#follow({ ...this.#watched, files: unique([...this.#watched.files, ...seen]) });
+      }
       const { failed } = this.#loads;
       this.#loads = { ...this.#loads, failed: failed + 1, lastSucceeded: false };
       log.error('Configuration not loaded; the old one keeps serving');
@@ -151,18 +158,22 @@ export class Supervisor {
     if (this.#options.watch) this.#watcher.watch(watched);
   }
 
-  /** The new admin address is taken before the old is given back, like everything else. */
-  async #swap(next: ReadyConfig): Promise<number> {
+  /** All that can fail comes before the gateway's own swap, and nothing after it. */
+  async #swap(next: ReadyConfig, wanted: string): Promise<number> {
     const before = this.#admin;
-    const admin = await this.#adminFor(next.config);
+    const log = this.#options.log.prepare(next.config.options.log);
+    let admin = before;
     try {
+      admin = await this.#adminFor(next.config);
       const { endingStreams } = await this.gateway.reload(next.config);
+      log.commit();
       this.#current = next;
+      this.#fingerprint = wanted;
       this.#admin = admin;
-      this.#options.log.configure(next.config.options.log);
       if (before !== admin) void before?.close();
       return endingStreams;
     } catch (error) {
+      log.discard();
       if (before !== admin) await admin?.close();
       throw error;
     }

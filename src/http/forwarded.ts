@@ -6,6 +6,11 @@ import type { HeaderList } from './header-list.ts';
 /** Tells whether an IP address belongs to a set. Anything that is no address does not. */
 export type AddressSet = (address: string) => boolean;
 
+/** `::ffff:192.0.2.1` as `192.0.2.1`: dual-stack sockets report IPv4 clients so. */
+export function plainAddress(address: string): string {
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address;
+}
+
 /** Entries of the client address fields that are looked at; a client chooses their number. */
 const MAX_FORWARDED_ENTRIES = 64;
 

@@ -1,6 +1,6 @@
 import { type Lexeme, lex } from './lexer.ts';
 import { Problems } from './problems.ts';
-import { SourceFault, checkText, makeSource } from './source.ts';
+import { SourceFault, checkText, decodeText, makeSource } from './source.ts';
 
 /**
  * A Hubfile in its one canonical layout: a tab per level, one space between words, at most one
@@ -15,19 +15,33 @@ export function formatHubfile(text: string, file = 'Hubfile'): string {
   return layout.toString();
 }
 
+/**
+ * The text of a file, which is UTF-8 or nothing.
+ * @throws {ConfigError} `invalid-config` at the first byte that is not.
+ */
+export function hubfileText(bytes: Uint8Array, file: string): string {
+  const { text, fault } = decodeText(bytes);
+  if (fault !== undefined) refuse(fault, text, file);
+  return text;
+}
+
 function readLexemes(text: string, file: string): Lexeme[] {
   try {
     checkText(text);
     return lex(text, { variables: true });
   } catch (thrown) {
     if (!(thrown instanceof SourceFault)) throw thrown;
-    const problems = new Problems();
-    const source = makeSource({ file, path: file }, text, {});
-    const span = { source, start: thrown.at, end: thrown.at + 1, via: null };
-    problems.error(span, thrown.code, thrown.message, thrown.hint);
-    problems.throwIfAny();
-    throw thrown;
+    return refuse(thrown, text, file);
   }
+}
+
+function refuse(fault: SourceFault, text: string, file: string): never {
+  const problems = new Problems();
+  const source = makeSource({ file, path: file }, text, {});
+  const span = { source, start: fault.at, end: fault.at + 1, via: null };
+  problems.error(span, fault.code, fault.message, fault.hint);
+  problems.throwIfAny();
+  throw fault;
 }
 
 type Last = 'nothing' | 'word' | 'comment' | '{' | '}';

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import type { ListenAddress } from '../config/config.ts';
 import { problemData } from '../config/problem-data.ts';
-import type { Problem } from '../config/problem.ts';
+import { describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { mayAdminister } from './admin-guard.ts';
@@ -184,7 +184,7 @@ async function route(
 function lastError({ controls }: AdminRequest): AdminAnswer {
   const problems = controls.lastError();
   if (problems === null) return refusal(404, 'the last load went well');
-  return { status: 200, body: problems.map(problemData) };
+  return { status: 200, body: problems.map(told) };
 }
 
 async function load({ url, request, controls }: AdminRequest): Promise<AdminAnswer> {
@@ -196,7 +196,12 @@ async function load({ url, request, controls }: AdminRequest): Promise<AdminAnsw
   if (text === null) return refusal(413, `at most ${MAX_BODY_BYTES} bytes`);
   const problems = await controls.load({ text, language, file: url.searchParams.get('file') });
   if (problems === null) return { status: 200, body: {} };
-  return { status: 400, body: problems.map(problemData) };
+  return { status: 400, body: problems.map(told) };
+}
+
+/** As data, and as a person reads it: with the line and the caret. */
+function told(problem: Problem) {
+  return { ...problemData(problem), text: describeProblem(problem) };
 }
 
 async function readBody(request: IncomingMessage): Promise<Buffer | null> {

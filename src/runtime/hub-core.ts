@@ -46,14 +46,16 @@ export interface HubCoreDependencies {
   readonly log: Logger;
 }
 
-/** The pool in which hub cores live; `spreadMs` is asked when one closes. */
+/** The pool in which hub cores live; `spreadMs` is asked when one closes: 0 when all ends. */
 export function createHubCores(spreadMs: () => number, log: Logger): LeasePool<HubCore> {
   return new LeasePool<HubCore>(async ({ hub, transport, detach }) => {
     detach();
     const streams = hub.counts.connected;
-    const why = 'their hub, or its transport, is no longer configured';
+    const spread = spreadMs();
+    const why =
+      spread === 0 ? 'the gateway stops' : 'their hub, or its transport, is no longer configured';
     if (streams > 0) log.info('Hub streams end', { streams, why });
-    await hub.drain(spreadMs());
+    await hub.drain(spread);
     hub.close();
     await transport.close();
   });

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { plainAddress } from '../http/forwarded.ts';
 import type { Peer } from '../http/node-exchange.ts';
 
 /** A property, like that of the handshake policy: the sockets of HTTP/2 requests are proxies of the real one. */
@@ -57,7 +58,7 @@ export function peerOf(socket: Socket & Marked): Peer {
 }
 
 function endOf({ remoteAddress = '', remotePort = 0 }: Socket): Peer {
-  return { address: remoteAddress, port: remotePort };
+  return { address: plainAddress(remoteAddress), port: remotePort };
 }
 
 function originOf({ remoteAddress = '', remotePort = 0 }: Socket): string {

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { createSecureContext, createServer, type Server, type TLSSocket } from 'node:tls';
+import { plainAddress } from '../http/forwarded.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -97,7 +98,7 @@ export class TlsEndpoint {
     if (others.length === 0) handOver(socket, only);
     else {
       readClientHello(socket, this.#options.clock, ({ serverName }) => {
-        const address = (socket.localAddress ?? '').replace(/^::ffff:(?=.*\.)/, '');
+        const address = plainAddress(socket.localAddress ?? '');
         const policy = this.#policies?.policyFor(serverName ?? address);
         handOver(socket, policy && this.#servers.get(policy.id));
       });

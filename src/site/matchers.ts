@@ -4,7 +4,7 @@ import { addressSet } from '../http/forwarded.ts';
 import { fieldUtf8 } from '../http/header-list.ts';
 import { compilePattern } from '../http/pattern.ts';
 import { hostname, queryOf } from './placeholders.ts';
-import { matchedPath } from './request-path.ts';
+import { decodePath, matchedPath } from './request-path.ts';
 
 export type Predicate = (exchange: Exchange) => boolean;
 
@@ -23,7 +23,7 @@ export function compileMatcher(matcher: RequestMatcher | null): Predicate {
 function compileCondition(condition: MatchCondition): Predicate {
   switch (condition.kind) {
     case 'path': {
-      const wanted = condition.paths.map(glob);
+      const wanted = condition.paths.map((path) => glob(decodePath(path)));
       return (exchange) => {
         const path = matchedPath(exchange).toLowerCase();
         return wanted.some((matches) => matches(path));

@@ -6,7 +6,7 @@ import { pathOf } from './placeholders.ts';
  * them as well, so `/open/../admin` and `/%61dmin` must count as `/admin`.
  */
 export function matchedPath(exchange: Exchange): string {
-  const decoded = decode(pathOf(exchange));
+  const decoded = decodePath(pathOf(exchange));
   if (!/\/(?:\/|\.)/.test(decoded)) return decoded;
   const parts: string[] = [];
   const all = decoded.split('/');
@@ -19,7 +19,8 @@ export function matchedPath(exchange: Exchange): string {
   return `/${parts.join('/')}${slash}`;
 }
 
-function decode(path: string): string {
+/** A path without percent-encoding, as far as it has one that can be read. */
+export function decodePath(path: string): string {
   if (!path.includes('%')) return path;
   try {
     return decodeURIComponent(path);

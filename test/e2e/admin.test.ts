@@ -117,6 +117,7 @@ describe('the admin API (hubfile.md §6)', () => {
       [problem.severity, problem.code, problem.line, problem.column],
       ['error', 'unknown-directive', 7, 2],
     );
+    assert.match(problem.text, /7:2: error: .*\n {4}nonsense\n {4}\^{8}/);
     assert.equal(await body(), 'fourth');
     const last = await send(`${admin}/config/last-error`);
     assert.equal(last.status, 200);

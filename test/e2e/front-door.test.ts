@@ -62,6 +62,17 @@ describe('front door: TLS with the local authority', () => {
     }
   });
 
+  it('tells the client’s address as it is, trusted proxies or not', async (test) => {
+    for (const servers of ['', '\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32 ::1\n\t}\n']) {
+      const port = await freePort();
+      const site = `http://localhost:${port} {\n\trespond "{client_ip} {remote_host}"\n}\n`;
+      await startGateway(test, site, servers);
+      // All interfaces are listened on, so IPv4 comes in by an IPv6 socket.
+      const answer = await send(`http://127.0.0.1:${port}/`, { headers: [['Host', 'localhost']] });
+      assert.equal(answer.body, '127.0.0.1 127.0.0.1');
+    }
+  });
+
   it('redirects HTTP to HTTPS, with the path', async (test) => {
     const [https, http] = [await freePort(), await freePort()];
     await startGateway(

@@ -124,6 +124,13 @@ describe('hubgate fmt', () => {
   });
 
   it('fails at an unclosed quote, and for what is no Hubfile', async () => {
+    const latin1 = write('latin1', '');
+    const bytes = Buffer.from('a {\nrespond "caf\xe9"\n}\n', 'latin1');
+    writeFileSync(latin1, bytes);
+    const refused = await runCommand(['fmt', latin1, '--write']);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /:2:13: error: the file is not UTF-8/);
+    assert.deepEqual(readFileSync(latin1), bytes);
     const { code, stderr } = await runCommand(['fmt', write('open', 'a {\n\trespond "x\n}\n')]);
     assert.equal(code, 1);
     assert.match(stderr, /open:2:10: error/);

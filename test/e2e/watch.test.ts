@@ -91,6 +91,54 @@ describe('hubgate run follows what it has read (hubfile.md §4)', () => {
     assert.equal((await send(`http://localhost:${port}/`)).body, 'one');
   });
 
+  it('what it was started with, also after something else was posted', async (test) => {
+    const admin = await freePort();
+    const text = (port: number, directory: string, word: string): string =>
+      `${options(directory).replace('admin off', `admin localhost:${admin}`)}http://localhost:${port} {\n\trespond ${word}\n}\n`;
+    const { directory, port, edit, gateway } = await run(test, (port, directory) => ({
+      Hubfile: text(port, directory, 'one'),
+    }));
+    const post = async (word: string): Promise<void> => {
+      const headers = { 'content-type': 'text/hubfile' };
+      const body = text(port, directory, word);
+      const answer = await fetch(`http://localhost:${admin}/load`, {
+        method: 'POST',
+        headers,
+        body,
+      });
+      assert.equal(answer.status, 200);
+    };
+    const served = async (): Promise<string> => (await send(`http://localhost:${port}/`)).body;
+    await post('one');
+    await edit('Hubfile', text(port, directory, 'two'));
+    assert.equal(await served(), 'two');
+    await post('posted');
+    assert.equal(await served(), 'posted');
+    await edit('Hubfile', text(port, directory, 'three'));
+    assert.equal(await served(), 'three');
+    assert.equal(await gateway.end(), 0);
+  });
+
+  it('and nothing of a configuration whose log or admin address cannot be had', async (test) => {
+    const [admin, other] = [await freePort(), await freePort()];
+    const text = (port: number, directory: string, word: string, more: string): string =>
+      `${options(directory).replace('admin off', more)}http://localhost:${port} {\n\trespond ${word}\n}\n`;
+    const { directory, port, edit, gateway } = await run(test, (port, directory) => ({
+      Hubfile: text(port, directory, 'one', `admin localhost:${admin}`),
+    }));
+    const served = async (): Promise<string> => (await send(`http://localhost:${port}/`)).body;
+    // A file where the directory of the log would be: nothing that could be looked for beforehand.
+    const log = `log {\n\t\toutput file /dev/null/log\n\t}`;
+    const bad = text(port, directory, 'bad', `admin localhost:${other}\n\t${log}`);
+    await edit('Hubfile', bad, 'the old one keeps serving');
+    assert.equal(await served(), 'one');
+    assert.equal((await send(`http://localhost:${admin}/config/last-error`)).status, 200);
+    await edit('Hubfile', text(port, directory, 'two', `admin localhost:${admin}`));
+    assert.equal(await served(), 'two');
+    assert.equal((await send(`http://localhost:${admin}/config/last-error`)).status, 404);
+    assert.equal(await gateway.end(), 0);
+  });
+
   it('certificate and key files: the next handshake gets the new certificate', async (test) => {
     const storage = await mkdtemp(join(tmpdir(), 'hubgate-authority-'));
     test.after(() => rm(storage, { recursive: true, force: true }));

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Command } from 'commander';
-import { formatHubfile } from '../../hubfile/format.ts';
+import { formatHubfile, hubfileText } from '../../hubfile/format.ts';
 import { languageOf } from '../../hubfile/load.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { lineDiff } from '../line-diff.ts';
@@ -38,8 +38,9 @@ export function fmtCommand(output: Output): Command {
 }
 
 function format(file: string, flags: FmtFlags, output: Output): void {
-  const text = read(file);
-  const formatted = formatHubfile(text, file === '-' ? '(standard input)' : file);
+  const name = file === '-' ? '(standard input)' : file;
+  const text = hubfileText(read(file), name);
+  const formatted = formatHubfile(text, name);
   const changes = formatted !== text;
   if (flags.check === true) {
     if (!changes) return;
@@ -54,9 +55,9 @@ function format(file: string, flags: FmtFlags, output: Output): void {
   }
 }
 
-function read(file: string): string {
+function read(file: string): Uint8Array {
   try {
-    return readFileSync(file === '-' ? 0 : file, 'utf8');
+    return readFileSync(file === '-' ? 0 : file);
   } catch (cause) {
     const message = `Cannot read ${file}: ${messageOf(cause)}`;
     throw new HubgateError('unreadable-file', message, { cause });

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
-import { describeProblem } from '../../config/problem.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { DEFAULT_ADMIN, postToAdmin } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
@@ -51,18 +50,9 @@ function read(file: string): Uint8Array {
   }
 }
 
-/** A problem as the admin API sends it. */
+/** A problem as the admin API sends it, with its excerpt. */
 function describe(data: unknown): string {
-  // Written by the gateway's own problemData; a foreign answer shows as "undefined".
-  const { severity, code, message, file, line, column, hint } = data as Record<string, string>;
-  const problem = {
-    severity: severity === 'warning' ? severity : 'error',
-    code: String(code),
-    message: String(message),
-  } as const;
-  return describeProblem({
-    ...problem,
-    ...(file === undefined ? {} : { place: { file, line: Number(line), column: Number(column) } }),
-    ...(hint === undefined ? {} : { hint }),
-  });
+  if (typeof data !== 'object' || data === null) return String(data);
+  if ('text' in data) return String(data.text);
+  return 'message' in data ? String(data.message) : JSON.stringify(data);
 }

@@ -28,6 +28,7 @@ export function reverseProxyCommand(): Command {
       const environment = flags.dev === true ? { ...demoKeys(), ...process.env } : process.env;
       await runGateway({
         read: () => readText(text, '(command line)', 'hubfile', environment),
+        source: null,
         environment,
         watch: false,
       });
@@ -62,7 +63,8 @@ function hubfileOf({ from, to, hub, dev }: ReverseProxyFlags): string {
 }
 
 function hubLines(from: string, dev: boolean): string[] {
-  const issuer = dev ? DEV.issuer : from.includes('://') ? from : `https://${from}`;
+  const address = from.startsWith(':') ? `localhost${from}` : from;
+  const issuer = dev ? DEV.issuer : address.includes('://') ? address : `https://${address}`;
   return [
     '\thub {',
     `\t\tissuer ${issuer} {`,

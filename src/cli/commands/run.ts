@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
@@ -27,7 +28,8 @@ async function run(flags: RunFlags): Promise<void> {
   const environment = { ...process.env, ...readEnvFile(flags.envfile) };
   const { watch, pidfile } = flags;
   const read = readerOf(flags, environment);
-  await runGateway({ read, environment, watch, pidfile });
+  const source = flags.config === '-' ? null : resolve(flags.config);
+  await runGateway({ read, source, environment, watch, pidfile });
 }
 
 /** Reads the configuration each time anew; standard input can be read only once. */

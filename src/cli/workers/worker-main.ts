@@ -9,7 +9,7 @@ import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
 
 /** A configuration that has been built, and waits for the other workers. */
 interface Prepared {
-  readonly config: Config;
+  readonly log: ReturnType<ConfigurableLogger['prepare']>;
   readonly load: PreparedLoad;
 }
 
@@ -25,21 +25,26 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
   async prepare({ config: text }) {
     const config = decode(text);
     running ??= start(config);
-    prepared = { config, load: await running.gateway.prepare(config) };
+    const log = running.log.prepare(config.options.log);
+    try {
+      prepared = { log, load: await running.gateway.prepare(config) };
+    } catch (error) {
+      log.discard();
+      throw error;
+    }
     return null;
   },
   async commit() {
-    const { gateway, log } = started();
+    const { gateway } = started();
     if (prepared === null) throw new HubgateError('not-prepared', 'There is nothing to commit');
-    const { config, load: ready } = prepared;
+    const { log, load: ready } = prepared;
     prepared = null;
     const report = ready.commit();
-    log.configure(config.options.log);
+    log.commit();
     return { report, listeners: gateway.listeners };
   },
   async discard() {
-    await prepared?.load.discard();
-    prepared = null;
+    await discard();
     return null;
   },
   async status() {
@@ -109,7 +114,14 @@ async function hubAt(number: number) {
   return hub;
 }
 
+async function discard(): Promise<void> {
+  const given = prepared;
+  prepared = null;
+  given?.log.discard();
+  await given?.load.discard();
+}
+
 async function stop(): Promise<void> {
-  await prepared?.load.discard();
+  await discard();
   await running?.gateway.stop();
 }

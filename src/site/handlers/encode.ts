@@ -21,9 +21,10 @@ export function encode({
   const offered = encodings.filter((one) => one !== 'zstd' || createZstd() !== null);
   return (exchange, next) => {
     exchange.onHead((head) => {
-      if (exchange.method === 'HEAD' || exchange.upgrade !== null) return undefined;
-      if (!isEligible(head, minimumLength)) return undefined;
+      if (exchange.upgrade !== null || !isEligible(head, minimumLength)) return undefined;
+      // RFC 9110 §15.4.5: a 304 carries the Vary that the 200 has, and so does the answer to HEAD.
       appendVary(head.headers);
+      if (exchange.method === 'HEAD' || head.status === 304) return undefined;
       const encoding = negotiate(exchange.headers.combined('accept-encoding') ?? '', offered);
       if (encoding === null) return undefined;
       changeHead(head.headers, encoding);
@@ -34,10 +35,10 @@ export function encode({
 }
 
 function isEligible({ status, headers }: ResponseHead, minimumLength: number): boolean {
-  if (status < 200 || status === 204 || status === 205 || status === 206 || status === 304) {
-    return false;
-  }
+  if (status < 200 || status === 204 || status === 205 || status === 206) return false;
   const type = headers.get('content-type') ?? '';
+  // It has no content of its own, and seldom says the type of the one that it stands for.
+  if (status === 304) return type === '' || COMPRESSIBLE.test(type);
   // Compressors hold back what an event stream wants to send at once.
   if (/^text\/event-stream/i.test(type) || !COMPRESSIBLE.test(type)) return false;
   if (headers.has('content-encoding') || headers.has('content-range')) return false;

@@ -29,6 +29,9 @@ describe('matchers (hubfile.md §3)', () => {
     ['/a/*/c*', '/a/b/cde/f', true],
     ['/a.b/*/c', '/axb/y/c', false],
     ['*', '/', true],
+    ['/sp%20ace/*', '/sp%20ace/x', true],
+    ['/caf%C3%A9', '/café', true],
+    ['/100%', '/100%25', true],
     ['/.well-known/*', '/.well-known/hub', true],
   ] as const) {
     it(`path ${pattern} ${expected ? 'takes' : 'leaves'} ${target}`, () => {
