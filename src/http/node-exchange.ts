@@ -5,6 +5,7 @@ import {
   type Http2ServerResponse,
   type ServerHttp2Stream,
 } from 'node:http2';
+import { Socket } from 'node:net';
 import { type Readable, Writable } from 'node:stream';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -17,8 +18,10 @@ import type {
 } from './exchange.ts';
 import { ClientBody, type SilenceLimit } from './client-body.ts';
 import { expectsContinue } from './expect.ts';
+import { plainAddress } from './forwarded.ts';
 import { HeaderList } from './header-list.ts';
 import { HeldBody } from './held-body.ts';
+import { informHttp1 } from './informational.ts';
 
 /** The address of a connection's other end, or the one that a PROXY protocol header names for it. */
 export interface Peer {
@@ -103,7 +106,7 @@ export class NodeExchange implements Exchange {
     this.originalTarget = target;
     this.target = target;
     this.body = request;
-    this.remoteAddress = unmapped(origin.peer?.address ?? socket.remoteAddress ?? '');
+    this.remoteAddress = plainAddress(origin.peer?.address ?? socket.remoteAddress ?? '');
     this.remotePort = origin.peer?.port ?? socket.remotePort ?? 0;
     this.clientAddress = origin.clientAddress ?? this.remoteAddress;
     if (isHttp2(response)) {
@@ -168,6 +171,8 @@ export class NodeExchange implements Exchange {
   inform(status: number, headers: HeaderList): void {
     if (this.begun || status === 101) return;
     this.#dropWithheld(headers);
+    // RFC 9110 §8.6: no informational response has a length.
+    headers.delete('content-length');
     if (status === 100) this.#awaitsContinue = false;
     if (isHttp2(this.#response)) {
       const { stream } = this.#response;
@@ -200,6 +205,8 @@ export class NodeExchange implements Exchange {
     this.#dropWithheld(head.headers);
     const bodyless = this.method === 'HEAD' || BODYLESS.has(head.status);
     if (head.status === 205) head.headers.set('content-length', '0');
+    // RFC 9110 §8.6: what is lawful for HEAD and 304 is not for 204.
+    if (head.status === 204) head.headers.delete('content-length');
     let body = isHttp2(this.#response)
       ? this.#beginHttp2(this.#response.stream, head, bodyless)
       : this.#beginHttp1(this.#response, head, bodyless);
@@ -235,7 +242,7 @@ export class NodeExchange implements Exchange {
     }
     const { socket } = this.#request;
     // A body that only the end of the connection delimits looks complete after an orderly end.
-    if (this.httpVersion === '1.0' && !('encrypted' in socket)) socket.resetAndDestroy();
+    if (this.httpVersion === '1.0') reset(socket);
     this.#response.destroy();
   }
 
@@ -289,9 +296,19 @@ export class NodeExchange implements Exchange {
     const fields = http2Head(head.status > 599 ? 500 : head.status, head.headers);
     stream.respond(fields, bodyless ? { endStream: true } : { waitForTrailers: true });
     // RFC 9113 §8.1: after the answer the rest of the request is not wanted.
-    if (this.#isSilent) stream.once('finish', () => stream.close(constants.NGHTTP2_NO_ERROR));
+    if (this.#isSilent || this.#awaitsContinue) {
+      stream.once('finish', () => stream.close(constants.NGHTTP2_NO_ERROR));
+    }
     return stream;
   }
+}
+
+/** Resets what carries the bytes: for TLS the socket beneath, so that no close_notify goes before. */
+function reset(socket: Socket): void {
+  const parent = '_parent' in socket ? socket._parent : null;
+  const carrier = parent instanceof Socket ? parent : socket;
+  // A Unix socket, which has no address, knows no reset, and Node throws.
+  if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
 }
 
 function abortWithResponse(response: ServerResponse, abort: AbortController): void {
@@ -309,22 +326,6 @@ function abortWithStream(stream: ServerHttp2Stream, abort: AbortController): voi
   if (stream.destroyed || stream.closed) check();
   stream.once('aborted', check);
   stream.once('close', check);
-}
-
-function informHttp1(response: ServerResponse, status: number, headers: HeaderList): void {
-  if (status === 100) {
-    response.writeContinue();
-  } else if (status === 102) {
-    response.writeProcessing();
-  } else if (status === 103) {
-    try {
-      response.writeEarlyHints(headers.toRecord());
-    } catch {
-      // Node refuses some lawful Link values. Hints are optional (RFC 8297 §2): this one is lost.
-    }
-  } else {
-    // Node offers no other 1xx; they are optional to forward (RFC 9110 §15.2).
-  }
 }
 
 function http2Head(status: number, headers: HeaderList): OutgoingHttpHeaders {
@@ -381,9 +382,4 @@ function parseTarget(target: string): { authority: string | null; target: string
   const [, authority = '', path = ''] = absolute;
   const host = authority.slice(authority.lastIndexOf('@') + 1);
   return { authority: host, target: path.startsWith('/') ? path : `/${path}` };
-}
-
-/** `::ffff:192.0.2.1` as `192.0.2.1`: dual-stack sockets report IPv4 clients so. */
-function unmapped(address: string): string {
-  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address;
 }

@@ -88,7 +88,10 @@ function compile(source: string): RE2JS {
   try {
     return RE2JS.compile(source);
   } catch (error) {
-    const why = error instanceof RE2JSSyntaxException ? error.message : 'not RE2 syntax';
+    const why =
+      error instanceof RE2JSSyntaxException
+        ? error.message.replace(/^error parsing regexp: /, '')
+        : 'not RE2 syntax';
     throw new HubgateError('invalid-pattern', `Invalid regular expression: ${why}`, {
       cause: error,
     });

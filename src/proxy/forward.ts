@@ -159,6 +159,39 @@ export function exchangeFailure(
   return new ForwardError(kind, phase, error);
 }
 
+/**
+ * Whether the HTTP client took offence at a 100 that nobody had asked for, which RFC 9110 §15.2
+ * obliges to parse: it says no more than this. Nothing of the response had come before.
+ */
+export function isUnaskedContinue(error: unknown): boolean {
+  return (
+    error instanceof ForwardError &&
+    error.phase === 'sent' &&
+    codeOf(error.cause) === 'UND_ERR_SOCKET' &&
+    messageOf(error.cause) === 'bad response'
+  );
+}
+
+/**
+ * Whether the HTTP client took offence at a length that frames nothing, once all of the body had
+ * come: the one of a response without content (RFC 9110 §8.6), or one among the trailer fields
+ * (§6.5.1). Those are lost with it.
+ */
+function isStrayLength(error: Error, framing: 'none' | 'chunks' | 'other'): boolean {
+  switch (framing) {
+    case 'none':
+      return codeOf(error) === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH';
+    case 'chunks':
+      // No field follows the head but behind the last chunk, so that the body cannot be cut short.
+      return error.name === 'HTTPParserError' && error.message.includes(STRAY_LENGTH);
+    case 'other':
+      return false;
+  }
+}
+
+/** How the parser that the HTTP client embeds refuses a length among trailer fields. */
+const STRAY_LENGTH = "Content-Length can't be present with Transfer-Encoding";
+
 /** The fields with the one framing that the message gets; the client writes the chunked one. */
 function framedFields(request: ForwardRequest): string[] {
   const fields = request.headers.toRaw();
@@ -174,6 +207,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined;
   #phase: ForwardPhase = 'unsent';
   #body: Writable | null = null;
+  #framing: 'none' | 'chunks' | 'other' = 'other';
   #discarded = 0;
   /** What a callback of ours threw: it ends the exchange and goes to the caller. */
   #thrown: { readonly error: unknown } | undefined;
@@ -206,6 +240,8 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
         return;
       }
       this.#phase = 'responding';
+      if (status === 204 || status === 304) this.#framing = 'none';
+      else if (headers.has('transfer-encoding')) this.#framing = 'chunks';
       this.#body = this.#sink.onHead(status, headers);
       this.#body?.on('error', this.#onBodyError);
     });
@@ -234,7 +270,10 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
     });
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
+  onResponseError(controller: Dispatcher.DispatchController | undefined, error: Error): void {
+    if (this.#settled) return;
+    const isComplete = isStrayLength(error, this.#framing) && !this.#signal.aborted;
+    if (isComplete && controller !== undefined) this.onResponseEnd(controller);
     if (this.#settled) return;
     this.#settle();
     if (this.#thrown !== undefined) this.#reject(this.#thrown.error);

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
-import { type AddressSet, dropForwardedFields } from '../http/forwarded.ts';
+import { expectsContinue } from '../http/expect.ts';
 import type { Exchange } from '../http/exchange.ts';
+import { type AddressSet, dropForwardedFields } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { UpstreamAddress } from './address.ts';
 import { announcedTrailers } from './trailers.ts';
@@ -32,7 +33,7 @@ export function dropHopByHop(headers: HeaderList): void {
 
 /**
  * The fields of the request as the upstream gets them, before `header_up` and without framing but
- * for a `Trailer` where trailer fields are to follow the body.
+ * for a `Trailer` where trailer fields are to follow the body. `Expect` stays where there is one.
  */
 export function upstreamRequestFields(
   exchange: Exchange,
@@ -42,10 +43,11 @@ export function upstreamRequestFields(
   const headers = exchange.headers.clone();
   const wantsTrailers = headers.combined('te')?.toLowerCase().includes('trailers') ?? false;
   dropHopByHop(headers);
-  // We frame the message ourselves and answer the expectation ourselves.
+  // We frame the message ourselves, and know one expectation only.
   for (const name of ['content-length', 'expect', 'trailer']) headers.delete(name);
   const trailers = announcedTrailers(exchange);
   if (trailers.length > 0) headers.append('Trailer', trailers.join(', '));
+  if (mayExpect(exchange)) headers.append('Expect', '100-continue');
   if (wantsTrailers) headers.append('TE', 'trailers');
   if (!trusted(exchange.remoteAddress)) dropForwardedFields(headers);
   appendForwarded(headers, exchange);
@@ -63,6 +65,12 @@ export function clientResponseFields(headers: HeaderList): HeaderList {
   dropHopByHop(headers);
   headers.append('Via', `1.1 ${VIA_NAME}`);
   return headers;
+}
+
+/** RFC 9110 §10.1.1: an HTTP/1.0 client cannot be told to go on, whatever it expects. */
+function mayExpect(exchange: Exchange): boolean {
+  const { hasBody, httpVersion, upgrade } = exchange;
+  return hasBody && httpVersion !== '1.0' && upgrade === null && expectsContinue(exchange);
 }
 
 function appendForwarded(headers: HeaderList, exchange: Exchange): void {

@@ -3,7 +3,9 @@ import type { ReverseProxyConfig, RouteConfig } from '../config/config.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Choice } from './balancing.ts';
+import { ForwardError } from './forward.ts';
 import { clientResponseFields } from './header-fields.ts';
 import { statusMatcher } from './status-class.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
@@ -46,6 +48,27 @@ function matches(value: string, wanted: string): boolean {
   return wanted.endsWith('*') ? value.startsWith(literal) : value === wanted;
 }
 
+/** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin with 100 */
+function refuseStatus(status: number): void {
+  if (status < 100) throw unreadable(`status ${status}`);
+}
+
+/**
+ * RFC 9112 §6.1: nobody here undoes another coding than chunks, and the field is not passed on.
+ *
+ * @throws ForwardError `upstream-broken`
+ */
+function refuseCoding(headers: HeaderList): void {
+  const coding = headers.combined('transfer-encoding');
+  if (coding === undefined || coding.trim().toLowerCase() === 'chunked') return;
+  throw unreadable(`the transfer coding ${JSON.stringify(coding)}`);
+}
+
+function unreadable(what: string): ForwardError {
+  const cause = new HubgateError('upstream-broken', `The upstream answered with ${what}`);
+  return new ForwardError('upstream-broken', 'sent', cause);
+}
+
 /** Passes the response of one upstream to the client. */
 export class UpstreamResponse implements UpgradeSink {
   /** The routes that are to answer instead, once the exchange with the upstream is over. */
@@ -68,11 +91,14 @@ export class UpstreamResponse implements UpgradeSink {
   }
 
   onInformation(status: number, headers: HeaderList): void {
+    refuseStatus(status);
     // 100 is for us: the client's own expectation is answered when its body is wanted.
     if (status !== 100) this.#exchange.inform(status, clientResponseFields(headers));
   }
 
   onHead(status: number, headers: HeaderList): Writable | null {
+    refuseStatus(status);
+    refuseCoding(headers);
     this.#onStatus(status);
     this.interceptor = this.#rules.intercept(status, headers);
     if (this.interceptor !== null) {

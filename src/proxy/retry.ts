@@ -6,6 +6,10 @@ import type { ForwardError } from './forward.ts';
 /** RFC 9110 §9.2.1: a request with such a method may be repeated without asking the client. */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
 
+export function isSafe(method: string): boolean {
+  return SAFE_METHODS.has(method);
+}
+
 /** Only what no upstream can have acted on, or what is safe to do twice. */
 export function mayRepeat(
   exchange: Exchange,
@@ -15,7 +19,7 @@ export function mayRepeat(
     return false;
   }
   if (failure.phase === 'unsent') return true;
-  return failure.code === 'upstream-broken' && SAFE_METHODS.has(exchange.method);
+  return failure.code === 'upstream-broken' && isSafe(exchange.method);
 }
 
 export function toHttpError(failure: ForwardError): HttpError {

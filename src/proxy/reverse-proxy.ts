@@ -10,8 +10,8 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
-import { type ConnectionPool, ForwardError } from './forward.ts';
-import { forwardWithTrailers } from './forward-with-trailers.ts';
+import { type ConnectionPool, ForwardError, isUnaskedContinue } from './forward.ts';
+import { forwardAlone } from './forward-alone.ts';
 import { upstreamRequestFields } from './header-fields.ts';
 import {
   type ActiveCheckTarget,
@@ -23,7 +23,7 @@ import {
   startActiveChecks,
 } from './health.ts';
 import { RequestBody } from './request-body.ts';
-import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
+import { isSafe, mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
 import type { Claim, Upstream, UpstreamRegistry } from './upstreams.ts';
@@ -178,7 +178,7 @@ export class ReverseProxy {
     }
   }
 
-  #exchangeWith(
+  async #exchangeWith(
     { upstream }: Choice,
     exchange: Exchange,
     body: RequestBody | null,
@@ -197,20 +197,30 @@ export class ReverseProxy {
     const contentLength = exchange.headers.get('content-length') ?? null;
     const { method, target: path, signal } = exchange;
     const request = { method, target: path, headers, body, contentLength, signal };
-    if (!headers.has('trailer')) return pool.forward(request, response);
     const trailers = (): HeaderList => {
       const list = exchange.trailers();
       // What is deleted from the head must not come in by the back door.
       this.#headerUp(list, expand);
       return list;
     };
-    return forwardWithTrailers(target, { ...request, trailers }, response);
+    const alone = { ...request, trailers, clock: this.#clock };
+    if (body !== null && (headers.has('trailer') || headers.has('expect'))) {
+      await forwardAlone(target, alone, response);
+      return;
+    }
+    try {
+      await pool.forward(request, response);
+    } catch (error) {
+      // Such an upstream would say 100 again: asked in the other way, it may. A body is gone.
+      if (body !== null || !isSafe(method) || !isUnaskedContinue(error)) throw error;
+      await forwardAlone(target, alone, response);
+    }
   }
 
   #requestBody(exchange: Exchange): RequestBody {
     return new RequestBody(exchange.body, {
       writeTimeoutMs: this.#config.transport.writeTimeoutMs,
-      // RFC 9110 §10.1.1: the client sends its body once an upstream is there to take it.
+      // RFC 9110 §10.1.1: the client sends its body once the upstream asks for it.
       onWanted: () => wantBody(exchange),
     });
   }

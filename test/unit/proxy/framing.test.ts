@@ -4,7 +4,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { describe, it } from 'node:test';
 import { ask1, ask2, PROTOCOLS } from '../http/exchange-server.ts';
-import { origin, proxyTo, rawOrigin, until } from './gateway.ts';
+import { proxyTo, rawOrigin, until } from './gateway.ts';
 
 /** The bytes of a request that would do harm if its sender's connection lost its framing. */
 const SMUGGLED = 'GET /victim HTTP/1.1\r\nHost: evil\r\n\r\n';
@@ -134,40 +134,5 @@ describe('the framing of a request to the upstream (RFC 9112 §6)', () => {
     agent.destroy();
     assert.equal((await ask1(gateway.http1)).body, 'ok');
     assert.equal(upstream.connections(), 2);
-  });
-});
-
-describe('Expect: 100-continue (RFC 9110 §10.1.1)', () => {
-  it('asks the client for its body once an upstream is there, and does not forward the field', async () => {
-    let expectation: string | undefined = 'unset';
-    await using upstream = await origin((request, response) => {
-      expectation = request.headers.expect;
-      request.on('data', () => {});
-      request.on('end', () => response.end('done'));
-    });
-    await using gateway = await proxyTo([upstream.url]);
-    const socket = net.connect(gateway.http1, '127.0.0.1');
-    socket.setEncoding('latin1');
-    socket.write('PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n');
-    const [first] = await once(socket, 'data');
-    assert.match(first, /^HTTP\/1\.1 100 /);
-    socket.write('body');
-    const [second] = await once(socket, 'data');
-    assert.match(second, /^HTTP\/1\.1 200 /);
-    assert.equal(expectation, undefined);
-    socket.destroy();
-  });
-
-  it('answers at once, without asking for the body, when no upstream can be reached', async () => {
-    await using gone = await rawOrigin(() => {});
-    const { url } = gone;
-    await gone[Symbol.asyncDispose]();
-    await using gateway = await proxyTo([url]);
-    const socket = net.connect(gateway.http1, '127.0.0.1');
-    socket.setEncoding('latin1');
-    socket.write('PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n');
-    const [first] = await once(socket, 'data');
-    assert.match(first, /^HTTP\/1\.1 502 [^]*\r\nConnection: close\r\n/);
-    socket.destroy();
   });
 });

@@ -1,7 +1,8 @@
 import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import type { Writable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import {
   exchangeFailure,
@@ -14,44 +15,54 @@ import {
 import { permittedTrailers } from './trailers.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
 
-/** A request whose `headers` announce in `Trailer` what follows its body, which is not null. */
-export interface RequestWithTrailers extends ForwardRequest {
-  /** Complete once the body has ended. */
+/**
+ * Milliseconds in which an upstream may say what it thinks of an expectation. RFC 9110 §10.1.1 lets
+ * nobody wait for ever: there are upstreams that know nothing of 100.
+ */
+const CONTINUE_WAIT_MS = 1000;
+
+/** A request; with `Expect` among its fields the body waits until the upstream asks for it. */
+export interface LoneRequest extends ForwardRequest {
+  /** The fields that `Trailer` announces, complete once the body has ended. */
   trailers(): HeaderList;
+  readonly clock: Clock;
 }
 
 /**
- * Exchanges one request that ends in trailer fields (RFC 9112 §7.1.2), which the HTTP client of the
- * others cannot send. It gets a connection of its own, that `max_conns_per_host` does not count.
- * Resolves when the response is complete; back-pressure holds both ways.
+ * Exchanges one request that the HTTP client of the others cannot: one that ends in trailer fields
+ * (RFC 9112 §7.1.2), that expects 100 (RFC 9110 §10.1.1), or whose upstream sends 100 unasked. It
+ * gets a connection of its own, that `max_conns_per_host` does not count. Resolves when the
+ * response is complete; back-pressure holds both ways.
  *
  * @throws ForwardError
  * @throws HttpError with which the body ended; whatever the sink throws
  */
-export function forwardWithTrailers(
+export function forwardAlone(
   target: DialTarget,
-  request: RequestWithTrailers,
+  request: LoneRequest,
   sink: ForwardSink,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    new TrailedExchange(target, request, sink, resolve, reject).start();
+    new LoneExchange(target, request, sink, resolve, reject).start();
   });
 }
 
-class TrailedExchange {
+class LoneExchange {
   readonly #target: DialTarget;
-  readonly #request: RequestWithTrailers;
+  readonly #request: LoneRequest;
   readonly #sink: ForwardSink;
   readonly #resolve: () => void;
   readonly #reject: (error: unknown) => void;
   #outgoing: ClientRequest | undefined;
   #phase: ForwardPhase = 'unsent';
   #timer: NodeJS.Timeout | undefined;
+  #isBodyWanted = false;
+  #stopWaiting: () => void = () => {};
   #settled = false;
 
   constructor(
     target: DialTarget,
-    request: RequestWithTrailers,
+    request: LoneRequest,
     sink: ForwardSink,
     resolve: () => void,
     reject: (error: unknown) => void,
@@ -78,11 +89,16 @@ class TrailedExchange {
     const outgoing = openRequest(this.#target, this.#request);
     this.#outgoing = outgoing;
     outgoing.once('socket', (socket) => {
+      // Node writes a head with Expect by the default, and fields are bytes.
+      socket.setDefaultEncoding('latin1');
       const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
-      socket.once(connected, () => this.#guard(() => this.#send(outgoing)));
+      socket.once(connected, () => this.#guard(() => this.#begin(outgoing)));
     });
     outgoing.on('information', ({ statusCode, rawHeaders }) => {
-      this.#guard(() => this.#sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders)));
+      this.#guard(() => {
+        if (statusCode === 100) this.#wantBody(outgoing);
+        else this.#sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+      });
     });
     outgoing.once('response', (response) => this.#guard(() => this.#receive(response)));
     // Once the response has begun, it is the response that tells whether it is complete.
@@ -95,11 +111,34 @@ class TrailedExchange {
   }
 
   /** Takes the body only now, so that a request that nobody could be given can go elsewhere. */
-  #send(outgoing: ClientRequest): void {
-    const { body } = this.#request;
-    if (body === null) throw new TypeError('trailer fields without a body');
+  #begin(outgoing: ClientRequest): void {
+    const { headers, clock } = this.#request;
     this.#phase = 'sent';
     this.#limit(0);
+    if (!headers.has('expect')) this.#wantBody(outgoing);
+    else {
+      // The head has gone out by itself: Node sends one with Expect at once.
+      this.#stopWaiting = clock.after(CONTINUE_WAIT_MS, () =>
+        this.#guard(() => this.#wantBody(outgoing)),
+      );
+    }
+  }
+
+  /** Once; a 100 that comes late, again or unasked says nothing new. */
+  #wantBody(outgoing: ClientRequest): void {
+    if (this.#isBodyWanted) return;
+    this.#isBodyWanted = true;
+    this.#stopWaiting();
+    const { body } = this.#request;
+    if (body !== null) {
+      this.#send(outgoing, body);
+      return;
+    }
+    outgoing.end();
+    this.#awaitHead();
+  }
+
+  #send(outgoing: ClientRequest, body: Readable): void {
     body.on('error', (error) => this.#fail(error));
     body.on('data', (chunk: Buffer) => {
       if (outgoing.write(chunk)) return;
@@ -129,6 +168,8 @@ class TrailedExchange {
     }
     this.#phase = 'responding';
     this.#limit(0);
+    // RFC 9110 §10.1.1: answered so, the request needs no body.
+    this.#stopWaiting();
     const body = this.#sink.onHead(statusCode, HeaderList.fromRaw(rawHeaders));
     if (body === null) this.#finish();
     else this.#pass(response, body);
@@ -207,13 +248,14 @@ class TrailedExchange {
   #settle(): void {
     this.#settled = true;
     clearTimeout(this.#timer);
+    this.#stopWaiting();
     this.#request.signal.removeEventListener('abort', this.#onAbort);
     this.#outgoing?.destroy();
   }
 }
 
 /** @throws ForwardError `unsendable-request` */
-function openRequest(target: DialTarget, request: RequestWithTrailers): ClientRequest {
+function openRequest(target: DialTarget, request: LoneRequest): ClientRequest {
   const { address, settings } = target;
   const secure = address.protocol === 'https:';
   try {
@@ -222,8 +264,7 @@ function openRequest(target: DialTarget, request: RequestWithTrailers): ClientRe
       host: address.hostname,
       port: address.port,
       path: request.target,
-      // Chunks whatever length was declared: only they can be followed by trailer fields.
-      headers: [...request.headers.toRaw(), 'Transfer-Encoding', 'chunked'],
+      headers: [...request.headers.toRaw(), ...framing(request)],
       agent: false,
       maxHeaderSize: MAX_HEAD_BYTES,
       ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
@@ -234,6 +275,13 @@ function openRequest(target: DialTarget, request: RequestWithTrailers): ClientRe
   } catch (error) {
     throw new ForwardError('unsendable-request', 'unsent', error);
   }
+}
+
+/** Chunks whatever length was declared where trailer fields follow: only they can carry them. */
+function framing({ headers, body, contentLength }: LoneRequest): string[] {
+  if (body === null) return [];
+  if (contentLength === null || headers.has('trailer')) return ['Transfer-Encoding', 'chunked'];
+  return ['Content-Length', contentLength];
 }
 
 function clientLeft(cause?: Error): Error {
