@@ -1,15 +1,16 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { checkConfig } from './config/check.ts';
+import { checkConfig, checkServed } from './config/check.ts';
 import { proxiesOf } from './config/proxies.ts';
 import type { Config } from './config/config.ts';
 import { encodeConfig } from './config/encode.ts';
 import { ConfigError, hasError, type Problem, type Report } from './config/problem.ts';
-import { resolvePlaceholders } from './config/resolve.ts';
+import { type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
-import { checkParts } from './runtime/check-parts.ts';
+import type { ReadConfig } from './hubfile/loaded.ts';
+import { checkNamed, checkParts } from './runtime/check-parts.ts';
 
 /** A configuration that is ready to be built. */
 export interface ReadyConfig {
@@ -25,7 +26,8 @@ export interface ReadyConfig {
 }
 
 /**
- * Reads a configuration and checks all that can be checked without opening anything.
+ * Reads a configuration and checks all that can be checked without opening anything but files that
+ * it names.
  *
  * @param file as it is to be named in messages; what it imports is relative to it
  * @param language what it is written in; else the extension of the file decides
@@ -39,13 +41,15 @@ export function loadConfig(
   const loaded = read(file, io, language);
   const problems: Problem[] = [...loaded.problems];
   const complete = !hasError(problems);
-  // What a mistake does not touch is checked all the same: one look at the file, all its mistakes.
-  const resolved = resolveAt(file, complete ? loaded.config : loaded.sound, io, (...found) =>
+  const resolved = resolveAt(file, loaded.readable, io, (...found) =>
     problems.push(loaded.problemAt(...found)),
   );
-  checkConfig(resolved.config, resolved.report);
-  // These look from one site to another, which may be the one with the mistake.
-  if (complete) checkParts(resolved.config, resolved.report);
+  checkNamed(resolved.config, (path) => io.read(path), resolved.report);
+  // What a mistake does not touch is checked all the same: one look at the file, all its mistakes.
+  const sound = soundPart(loaded, resolved);
+  checkConfig(sound, resolved.report);
+  if (complete) checkServed(sound, resolved.report);
+  checkParts(sound, complete, resolved.report);
   if (hasError(problems)) throw new ConfigError(problems);
   return {
     written: loaded.config,
@@ -53,6 +57,15 @@ export function loadConfig(
     warnings: problems,
     files: unique([...loaded.files, ...resolved.files, ...filesNamedIn(resolved.config)]),
     globs: loaded.globs,
+  };
+}
+
+function soundPart({ sound, readable }: ReadConfig, resolved: ResolvedConfig): Config {
+  const { options, sites } = resolved.config;
+  const soundSites = new Set<object>(sound.sites);
+  return {
+    options: sound.options === readable.options ? options : sound.options,
+    sites: sites.filter((site) => soundSites.has(resolved.originOf(site))),
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Config, GlobalOptions, HubConfig } from './config.ts';
 import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
+import { checkPorts } from './check-ports.ts';
 import { checkUpstreams } from './check-upstreams.ts';
 import type { Report } from './problem.ts';
 
@@ -11,6 +12,7 @@ import type { Report } from './problem.ts';
  */
 export function checkConfig(config: Config, report: Report): void {
   checkAddresses(config, report);
+  checkPorts(config, report);
   for (const site of config.sites) {
     if (site.hub !== null) {
       checkHub(site.hub, site, report);
@@ -28,6 +30,17 @@ export function checkConfig(config: Config, report: Report): void {
     }
   }
   checkHubNames(config, report);
+}
+
+/** A gateway without any site is one that forgot them; its admin API still runs. */
+export function checkServed({ sites }: Config, report: Report): void {
+  if (sites.length > 0) return;
+  report(null, {
+    severity: 'warning',
+    code: 'no-sites',
+    message: 'this configuration has no site, so nothing is served',
+    hint: 'write the address of a site, for instance :8080, and its directives in { … }',
+  });
 }
 
 function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, report: Report): void {

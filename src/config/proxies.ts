@@ -1,13 +1,9 @@
 import type { HandlerConfig, ReverseProxyConfig, RouteConfig } from './config.ts';
+import { everyRoute } from './routes.ts';
 
 /** Every reverse proxy of some routes, however deep it lies, those of `forward_auth` too. */
 export function proxiesOf(routes: readonly RouteConfig[]): ReverseProxyConfig[] {
-  return routes.flatMap(({ handler }) => {
-    const own = ownProxies(handler);
-    const inner = own.flatMap((proxy) => proxy.handleResponse.flatMap((one) => one.routes));
-    const below = handler.kind === 'handle' || handler.kind === 'route' ? handler.routes : inner;
-    return [...own, ...proxiesOf(below)];
-  });
+  return everyRoute(routes).flatMap(({ handler }) => ownProxies(handler));
 }
 
 function ownProxies(handler: HandlerConfig): readonly ReverseProxyConfig[] {

@@ -17,7 +17,7 @@ import {
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import { optionsShape } from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
-import { byKind, list, nullable, object, refuse, type Shape } from './shape.ts';
+import { byKind, list, nullable, object, type Reading, refuse, type Shape } from './shape.ts';
 import { count, name, oneOf, text } from './shape-values.ts';
 
 const address = object<SiteAddress>(
@@ -93,8 +93,23 @@ const site = object<SiteConfig>(
   (has) => (has('hub') ? { ...siteDefaults, discovery: defaultDiscovery } : siteDefaults),
 );
 
+/** A mistake in one site does not make the others unsound, so each is counted on its own. */
+const countedSite: Shape<SiteConfig> = {
+  read(node, reading) {
+    let findings = 0;
+    const report: Reading['report'] = (at, finding) => {
+      findings += 1;
+      reading.report(at, finding);
+    };
+    const result = site.read(node, { ...reading, report });
+    reading.site(result, findings);
+    return result;
+  },
+  write: (value, writing) => site.write(value, writing),
+};
+
 /** A whole configuration. */
 export const configShape: Shape<Config> = object(
-  { options: optionsShape, sites: list(site) },
+  { options: optionsShape, sites: list(countedSite) },
   { options: defaultOptions, sites: [] },
 );

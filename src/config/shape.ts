@@ -29,9 +29,11 @@ export interface DataMember {
 
 /** Takes what is found while data is read. */
 export interface Reading {
-  report(at: Stretch, finding: Finding): void;
+  readonly report: (at: Stretch, finding: Finding) => void;
   /** Told where each object and list of the configuration was written, and the fields of it. */
-  mark(part: object, at: Stretch, fields: ReadonlyMap<string, Stretch>): void;
+  readonly mark: (part: object, at: Stretch, fields: ReadonlyMap<string, Stretch>) => void;
+  /** Told of each site, and how much has been found wrong in it. */
+  readonly site: (part: object, findings: number) => void;
 }
 
 /** How a configuration becomes data. */
@@ -194,7 +196,7 @@ export function byKind<T extends { readonly kind: string }>(
       const rest = shapeOf(kind)?.read(
         { ...node, value: others },
         {
-          report: (at, finding) => reading.report(at, finding),
+          ...reading,
           mark: (part, at, fields) => {
             marks.fields = new Map(fields);
             reading.mark(part, at, fields);

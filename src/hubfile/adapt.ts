@@ -1,5 +1,6 @@
-import type { Config, SiteConfig } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
+import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
 import type { Origins } from './origins.ts';
 import type { Line } from './parser.ts';
@@ -11,25 +12,32 @@ import { readSite } from './site.ts';
  * out, so that everything else is looked at as well.
  */
 export function adapt(
-  lines: readonly Line[],
+  { lines, whole, unsound }: Expanded,
   problems: Problems,
   origins: Origins,
-): { readonly config: Config; readonly soundSites: readonly SiteConfig[] } {
+): { readonly config: Config; readonly sound: Config } {
   const [first, ...others] = lines;
   const optionsLine = first?.words.length === 0 ? first : null;
   const siteLines = first === undefined || optionsLine !== null ? others : lines;
+  const before = problems.errors;
   const options =
     optionsLine === null ? defaultOptions : readGlobalOptions(optionsLine, problems, origins);
+  const goodOptions =
+    whole && problems.errors === before && (optionsLine === null || !unsound.has(optionsLine));
   const sitesRead = sitesOf(siteLines, problems);
-  const wholeIsSound = problems.errors === 0;
+  const allGood = goodOptions && problems.errors === before;
   const sites = sitesRead.map(({ head, body }) => {
-    const before = problems.errors;
-    const site = readSite(head, body, options, problems, origins);
-    return { site, sound: wholeIsSound && problems.errors === before };
+    const errors = problems.errors;
+    const isThere = ![head, ...body].some((line) => unsound.has(line));
+    const site = readSite({ head, body, isThere }, options, problems, origins);
+    return { site, sound: allGood && isThere && problems.errors === errors };
   });
   return {
     config: { options, sites: sites.map(({ site }) => site) },
-    soundSites: sites.filter(({ sound }) => sound).map(({ site }) => site),
+    sound: {
+      options: goodOptions ? options : defaultOptions,
+      sites: sites.filter(({ sound }) => sound).map(({ site }) => site),
+    },
   };
 }
 

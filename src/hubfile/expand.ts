@@ -2,10 +2,10 @@ import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { nearestName } from '../config/nearest.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
 import { Arguments } from './arguments.ts';
-import { type Content, type Line, type Word, parse } from './parser.ts';
+import { type Content, type Line, type Parsed, type Word, parse } from './parser.ts';
 import { type ImportStep, type Span, placeOf } from './place.ts';
 import { Fault, type Problems, finding } from './problems.ts';
-import { type Environment, SourceFault, decodeText, makeSource } from './source.ts';
+import { type Environment, decodeText, makeSource } from './source.ts';
 
 /** What the reader of a Hubfile needs of the world. */
 export interface HubfileIo {
@@ -23,6 +23,10 @@ export interface Expanded {
   readonly files: readonly string[];
   /** Absolute patterns of imports; a new file that matches one changes the configuration. */
   readonly globs: readonly string[];
+  /** Whether all errors are within the lines of sites, or of the options. */
+  readonly whole: boolean;
+  /** Lines that are not all there: with an error inside, or at which the text was cut off. */
+  readonly unsound: ReadonlySet<Line>;
 }
 
 const MAX_IMPORTS = 10_000;
@@ -57,9 +61,15 @@ class Expander {
   readonly #io: HubfileIo;
   readonly #problems: Problems;
   readonly #snippets = new Map<string, Snippet>();
-  readonly #parsed = new Map<string, readonly Line[]>();
+  readonly #parsed = new Map<string, Parsed>();
   readonly #files = new Set<string>();
   readonly #globs = new Set<string>();
+  readonly #unsound = new Set<Line>();
+  #whole = true;
+  /** A fault ended some text: what seems to be missing may stand behind it. */
+  #isCut = false;
+  /** What may be missing for that reason. */
+  #doubts = 0;
   #imports = 0;
   #lines = 0;
 
@@ -74,21 +84,24 @@ class Expander {
     if (bytes instanceof Error) {
       const message = `cannot read ${file}: ${bytes.message}`;
       this.#problems.add({ severity: 'error', code: 'unreadable-file', message });
+      this.#whole = false;
       return this.#result([]);
     }
-    const top = this.#parse({ file, path }, bytes, null, 'sites');
+    const { lines: top } = this.#parse({ file, path }, bytes, null, 'sites');
     const stack = [{ key: path, name: file }];
     try {
       return this.#result(this.#topLevel(top, { args: null, block: null, via: null, stack }));
     } catch (thrown) {
       if (!(thrown instanceof TooLarge)) throw thrown;
       this.#problems.error(thrown.span, 'too-large', thrown.message);
+      this.#whole = false;
       return this.#result([]);
     }
   }
 
   #result(lines: readonly Line[]): Expanded {
-    return { lines, files: [...this.#files], globs: [...this.#globs] };
+    const [files, globs] = [[...this.#files], [...this.#globs]];
+    return { lines, files, globs, whole: this.#whole, unsound: this.#unsound };
   }
 
   #read(path: string): Uint8Array | Error {
@@ -100,28 +113,38 @@ class Expander {
     }
   }
 
-  #parse(where: FileName, bytes: Uint8Array, via: ImportStep | null, content: Content): Line[] {
+  #parse(where: FileName, bytes: Uint8Array, via: ImportStep | null, content: Content): Parsed {
     const { text, fault } = decodeText(bytes);
     const source = makeSource(where, text, fault === undefined ? this.#io.env : {});
-    try {
-      if (fault !== undefined) throw fault;
-      return parse(source, content);
-    } catch (thrown) {
-      if (!(thrown instanceof SourceFault)) throw thrown;
-      const span = { source, start: thrown.at, end: thrown.at + 1, via };
-      this.#problems.error(span, thrown.code, thrown.message, thrown.hint);
-      return [];
+    const parsed = fault === undefined ? parse(source, content) : { lines: [], faults: [fault] };
+    for (const { code, at, message, hint } of parsed.faults) {
+      this.#problems.error({ source, start: at, end: at + 1, via }, code, message, hint);
     }
+    // Snippets are defined where sites are.
+    if (parsed.faults.length > 0 && content === 'sites') this.#isCut = true;
+    return parsed;
   }
 
   /** Snippets are known in the whole file, wherever they stand, before anything is imported. */
   #topLevel(lines: readonly Line[], scope: Scope): Line[] {
+    const before = this.#problems.errors;
     for (const line of lines) {
       const name = snippetName(line);
       if (name !== null) this.#problems.attempt(() => this.#define(name, line, scope));
     }
+    if (this.#problems.errors > before) this.#whole = false;
     const rest = lines.filter((line) => snippetName(line) === null);
-    return rest.flatMap((line) => this.#line(line, scope, true));
+    return rest.flatMap((line) => this.#topLine(line, scope));
+  }
+
+  #topLine(line: Line, scope: Scope): Line[] {
+    const before = this.#problems.errors + this.#doubts;
+    const lines = this.#line(line, scope, true);
+    if (this.#problems.errors + this.#doubts === before && !line.unfinished) return lines;
+    for (const each of lines) this.#unsound.add(each);
+    // Of an import it is not known which sites, or options, would have come with it.
+    if (line.words[0]?.text === 'import') this.#whole = false;
+    return lines;
   }
 
   #define(name: string, line: Line, scope: Scope): void {
@@ -151,10 +174,18 @@ class Expander {
     const span = withVia(line.span, scope.via);
     const words = line.words.flatMap((word) => this.#word(word, scope));
     const block = line.block?.flatMap((inner) => this.#line(inner, scope, false)) ?? null;
+    const { unfinished } = line;
     if (first?.plain === true && first.text === 'import') {
-      return this.#problems.attempt(() => this.#import({ words, block, span }, scope, top)) ?? [];
+      if (unfinished) return this.#doubt();
+      const imported: Line = { words, block, span, unfinished };
+      return this.#problems.attempt(() => this.#import(imported, scope, top)) ?? [];
     }
-    return [{ words, block, span }];
+    return [{ words, block, span, unfinished }];
+  }
+
+  #doubt(): [] {
+    this.#doubts += 1;
+    return [];
   }
 
   /** What stands for `{block}` and `{blocks.name}` alone on its line inside an import. */
@@ -197,6 +228,7 @@ class Expander {
     const snippet = this.#snippets.get(target.text);
     const inner = { args: new Arguments(args), block: line.block, via };
     if (snippet !== undefined) {
+      if (snippet.line.unfinished) this.#doubt();
       const stack = enter(target, scope.stack, `(${snippet.name})`, `(${snippet.name})`);
       return (snippet.line.block ?? []).flatMap((part) =>
         this.#line(part, { ...inner, stack }, top),
@@ -213,9 +245,14 @@ class Expander {
   #imported(where: FileName, target: Word, via: ImportStep, content: Content): readonly Line[] {
     const key = `${content} ${where.path}`;
     const known = this.#parsed.get(key);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      if (known.faults.length > 0) this.#doubt();
+      return known.lines;
+    }
     const bytes = this.#read(where.path);
     if (bytes instanceof Error) {
+      // A snippet of this name may stand behind the fault.
+      if (this.#isCut) return this.#doubt();
       const names = [...this.#snippets.keys()];
       const near = nearestName(target.text, names);
       const hint =
@@ -229,12 +266,12 @@ class Expander {
         hint,
       );
     }
-    const lines = this.#parse(where, bytes, via, content);
-    if (lines.length === 0 && bytes.length === 0) {
+    const parsed = this.#parse(where, bytes, via, content);
+    if (parsed.lines.length === 0 && bytes.length === 0) {
       this.#problems.warn(target.span, 'empty-import', `the imported file ${where.file} is empty`);
     }
-    this.#parsed.set(key, lines);
-    return lines;
+    this.#parsed.set(key, parsed);
+    return parsed.lines;
   }
 
   /** The files that an import names, each as the operator would name it. */

@@ -43,7 +43,8 @@ import {
  */
 export function readGlobalOptions(line: Line, problems: Problems, origins: Origins): GlobalOptions {
   const words = [{ text: 'the global options', plain: true, replaced: false, span: line.span }];
-  const cursor = new Cursor({ ...line, words }, problems, origins);
+  const block = line.block?.filter(({ unfinished }) => !unfinished) ?? null;
+  const cursor = new Cursor({ ...line, words, block }, problems, origins);
   return cursor.options(defaultOptions, OPTIONS, { unsupported: UNSUPPORTED });
 }
 
@@ -67,14 +68,19 @@ const OPTIONS: OptionTable<GlobalOptions> = {
   admin: (cursor) => ({ admin: adminAddress(cursor) }),
   http_port: (cursor) => ({ httpPort: count(cursor, PORT) }),
   https_port: (cursor) => ({ httpsPort: count(cursor, PORT) }),
-  email: (cursor, { acme }) => ({ acme: { ...acme, email: name(cursor, 'an email address') } }),
-  acme_ca: (cursor, { acme }) => ({
-    acme: { ...acme, directories: list(cursor, 'the URL of an ACME directory') },
-  }),
-  acme_ca_root: (cursor, { acme }) => ({
-    acme: { ...acme, rootFile: name(cursor, 'a PEM file') },
-  }),
-  acme_eab: (cursor, { acme }) => ({ acme: { ...acme, externalAccount: externalAccount(cursor) } }),
+  email: (cursor, { acme }) => {
+    return { acme: changed(cursor, acme, 'email', name(cursor, 'an email address')) };
+  },
+  acme_ca: (cursor, { acme }) => {
+    const directories = list(cursor, 'the URL of an ACME directory');
+    return { acme: changed(cursor, acme, 'directories', directories) };
+  },
+  acme_ca_root: (cursor, { acme }) => {
+    return { acme: changed(cursor, acme, 'rootFile', name(cursor, 'a PEM file')) };
+  },
+  acme_eab: (cursor, { acme }) => {
+    return { acme: changed(cursor, acme, 'externalAccount', externalAccount(cursor)) };
+  },
   local_certs: () => ({ localCerts: flag() }),
   skip_install_trust: () => ({ skipInstallTrust: flag() }),
   auto_https: (cursor) => ({ autoHttps: oneOf(cursor, ['off', 'disable_redirects']) }),
@@ -89,8 +95,20 @@ const OPTIONS: OptionTable<GlobalOptions> = {
     }),
   }),
   servers: (cursor) => ({ servers: servers(cursor) }),
-  debug: (_, { log: known }) => ({ log: { ...known, level: 'debug' } }),
+  debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),
 };
+
+/** The settings with one changed, of which the place is remembered beside those of the others. */
+function changed<Settings extends object, Name extends keyof Settings & string>(
+  cursor: Cursor,
+  before: Settings,
+  field: Name,
+  value: Settings[Name],
+): Settings {
+  const after = { ...before, [field]: value };
+  cursor.origins.change(after, before, field, cursor.span);
+  return after;
+}
 
 function adminAddress(cursor: Cursor): ListenAddress | 'off' {
   const word = cursor.argument('an address such as localhost:2029, or off');

@@ -38,7 +38,8 @@ export function load(file: string, io: HubfileIo, language = languageOf(file)): 
 function readHubfile(file: string, io: HubfileIo): ReadConfig {
   const problems = new Problems();
   const origins = new Origins();
-  const { lines, files, globs } = expand(file, io, problems);
-  const { config, soundSites } = adapt(lines, problems, origins);
-  return loaded(config, problems, origins, { files, globs, soundSites });
+  const expanded = expand(file, io, problems);
+  const { files, globs } = expanded;
+  const { config, sound } = adapt(expanded, problems, origins);
+  return loaded(config, problems, origins, { files, globs, sound, readable: config });
 }

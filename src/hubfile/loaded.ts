@@ -1,4 +1,4 @@
-import type { Config, SiteConfig } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import type { Finding, Place, Problem, Whereabouts } from '../config/problem.ts';
 import type { Origins } from './origins.ts';
 import { locate, placeOf } from './place.ts';
@@ -24,9 +24,12 @@ export interface ReadConfig extends LoadedConfig {
   readonly problems: readonly Problem[];
   /**
    * The configuration without the sites that have errors of their own: what else seems wrong with
-   * those may only be what could not be read. Without any site where the errors are not of a site.
+   * those may only be what could not be read. Without any site where errors are not of a site, and
+   * with the default options where errors are in the options.
    */
   readonly sound: Config;
+  /** All of which the parts are there, sound or not: what looks at one part alone may look at it. */
+  readonly readable: Config;
 }
 
 /** Freezes what was read and keeps what is known of its text. */
@@ -34,11 +37,13 @@ export function loaded(
   config: Config,
   problems: Problems,
   origins: Origins,
-  { files, globs, soundSites }: Pick<LoadedConfig, 'files' | 'globs'> & SoundSites,
+  { files, globs, sound, readable }: Pick<ReadConfig, 'files' | 'globs' | 'sound' | 'readable'>,
 ): ReadConfig {
+  origins.inherit(config);
   return {
     config: deepFreeze(config),
-    sound: deepFreeze({ options: config.options, sites: soundSites }),
+    sound: deepFreeze(sound),
+    readable: deepFreeze(readable),
     problems: problems.all,
     warnings: problems.warnings,
     files,
@@ -49,10 +54,6 @@ export function loaded(
     },
     problemAt: (about, problem, where = {}) => problemAt(origins, about, problem, where),
   };
-}
-
-interface SoundSites {
-  readonly soundSites: readonly SiteConfig[];
 }
 
 function problemAt(

@@ -1,6 +1,7 @@
 import type { MatchCondition, RequestMatcher } from '../config/config.ts';
 import { nearestName } from '../config/nearest.ts';
 import type { Cursor } from './cursor.ts';
+import type { Word } from './parser.ts';
 import { badValue, choiceOf, headerName, ranges } from './values.ts';
 
 /**
@@ -24,8 +25,8 @@ type ReadCondition = (
 const CONDITIONS: Readonly<Record<string, ReadCondition>> = {
   path: (cursor) => [{ kind: 'path', paths: cursor.several('a path').map(pathPattern(cursor)) }],
   path_regexp: (cursor) => {
-    const words = cursor.several('a regular expression').map(({ text }) => text);
-    return [{ kind: 'path_regexp', ...nameAndPattern(cursor, words) }];
+    const words = cursor.several('a regular expression');
+    return [marked(cursor, words, { kind: 'path_regexp', ...nameAndPattern(cursor, words) })];
   },
   host: (cursor) => [
     { kind: 'host', hosts: cursor.several('a host').map(({ text }) => text.toLowerCase()) },
@@ -43,8 +44,8 @@ const CONDITIONS: Readonly<Record<string, ReadCondition>> = {
       return cursor.fail(cursor.span, 'expected-argument', message);
     }
     const header = headerName(cursor, field);
-    const texts = [...named, ...pattern].map(({ text }) => text);
-    return [{ kind: 'header_regexp', ...nameAndPattern(cursor, texts), header }];
+    const rest = nameAndPattern(cursor, [...named, ...pattern]);
+    return [marked(cursor, words, { kind: 'header_regexp', ...rest, header })];
   },
   query: (cursor) =>
     cursor.several('key=value').map((word) => {
@@ -149,7 +150,7 @@ function pathPattern(cursor: Cursor): (word: Parameters<typeof badValue>[1]) => 
 
 function nameAndPattern(
   cursor: Cursor,
-  words: readonly string[],
+  words: readonly Word[],
 ): { name: string | null; pattern: string } {
   if (words.length > 2) {
     cursor.fail(
@@ -158,6 +159,13 @@ function nameAndPattern(
       `${cursor.name} takes a name and one regular expression`,
     );
   }
-  const pattern = words.at(-1) ?? '';
-  return { name: words.length === 2 ? (words[0] ?? null) : null, pattern };
+  const pattern = words.at(-1)?.text ?? '';
+  return { name: words.length === 2 ? (words[0]?.text ?? null) : null, pattern };
+}
+
+/** The regular expression is the last word. */
+function marked(cursor: Cursor, words: readonly Word[], condition: MatchCondition): MatchCondition {
+  const place = words.at(-1)?.span ?? cursor.span;
+  cursor.origins.mark(condition, cursor.span, new Map([['pattern', place]]));
+  return condition;
 }

@@ -7,11 +7,14 @@ import { placeOf } from './place.ts';
 
 /** The `@name` matchers of a block, and of the blocks around it. */
 export class NamedMatchers {
-  readonly #outer: NamedMatchers | null;
+  readonly outer: NamedMatchers | null;
+  readonly mayLack: boolean;
   readonly #own = new Map<string, { matcher: RequestMatcher | null; line: Line }>();
 
-  constructor(outer: NamedMatchers | null) {
-    this.#outer = outer;
+  /** @param mayLack the block could not be read wholly: an unknown matcher may be defined there */
+  constructor(outer: NamedMatchers | null, mayLack = outer?.mayLack ?? false) {
+    this.outer = outer;
+    this.mayLack = mayLack;
   }
 
   /**
@@ -40,6 +43,7 @@ export class NamedMatchers {
   find(cursor: Cursor, word: Word): RequestMatcher | null {
     const found = this.#get(word.text);
     if (found !== undefined) return found.matcher;
+    if (this.mayLack) return null;
     const near = nearestName(word.text, this.#names());
     const hint =
       near === undefined ? `define it: ${word.text} path /example/*` : `did you mean \`${near}\`?`;
@@ -51,12 +55,12 @@ export class NamedMatchers {
 
   #get(name: string): { matcher: RequestMatcher | null; line: Line } | undefined {
     const own = this.#own.get(name);
-    if (own !== undefined || this.#outer === null) return own;
-    return this.#outer.#get(name);
+    if (own !== undefined || this.outer === null) return own;
+    return this.outer.#get(name);
   }
 
   #names(): string[] {
-    const outer = this.#outer === null ? [] : this.#outer.#names();
+    const outer = this.outer === null ? [] : this.outer.#names();
     return [...this.#own.keys(), ...outer];
   }
 }

@@ -17,6 +17,16 @@ export interface Line {
   readonly words: readonly Word[];
   readonly block: readonly Line[] | null;
   readonly span: Span;
+  /** A fault ended the text before its block did. */
+  readonly unfinished: boolean;
+}
+
+/** What could be read of a text. */
+export interface Parsed {
+  /** Those before the first fault; the blocks that it stands in are unfinished. */
+  readonly lines: readonly Line[];
+  /** Where the text or its structure is broken; nothing behind that was read. */
+  readonly faults: readonly SourceFault[];
 }
 
 const MAX_DEPTH = 64;
@@ -33,14 +43,30 @@ export type Content = 'sites' | 'directives';
 /**
  * Turns a text into its tree of lines. A site may put its `{` on the next line, and its addresses
  * may go on after a comma.
- * @throws {SourceFault} At the first place where the structure is broken.
  */
-export function parse(source: Source, content: Content): Line[] {
-  return new Parser(source, content).parse();
+export function parse(source: Source, content: Content): Parsed {
+  const { lines, fault } = lexedLines(source);
+  return new Parser(source, content).parse(lines, fault);
+}
+
+/** The words of each line; after a fault, of each line before the one that it is on. */
+function lexedLines(source: Source): { lines: Lexeme[][]; fault: SourceFault | null } {
+  const reading = { variables: false };
+  try {
+    return { lines: linesOf(lex(source.text, reading)), fault: null };
+  } catch (thrown) {
+    if (!(thrown instanceof SourceFault)) throw thrown;
+    const at = rawRange(source, thrown.at, thrown.at + 1).start;
+    // A word in place of what cannot be read ends up on the line that is to be left out.
+    const before = linesOf(lex(`${source.text.slice(0, thrown.at)}_`, reading));
+    const fault = new SourceFault(thrown.code, at, thrown.message, thrown.hint);
+    return { lines: before.slice(0, -1), fault };
+  }
 }
 
 class Parser {
   readonly #source: Source;
+  readonly #content: Content;
   readonly #top: Line[] = [];
   readonly #open: OpenBlock[] = [];
   /** Addresses without a block: the rest of the text is the site's. */
@@ -52,35 +78,77 @@ class Parser {
 
   constructor(source: Source, content: Content) {
     this.#source = source;
+    this.#content = content;
     this.#braceless = content === 'directives';
   }
 
-  parse(): Line[] {
+  /** @param cut the fault at which the lines end, if they do not end with the text */
+  parse(lines: readonly (readonly Lexeme[])[], cut: SourceFault | null): Parsed {
+    try {
+      this.#read(lines, cut !== null);
+    } catch (thrown) {
+      if (!(thrown instanceof SourceFault)) throw thrown;
+      return { lines: this.#finished(thrown), faults: [thrown, ...(cut === null ? [] : [cut])] };
+    }
+    if (cut !== null) return { lines: this.#finished(cut), faults: [cut] };
+    const unclosed = this.#open.at(-1);
+    if (unclosed === undefined) return { lines: this.#top, faults: [] };
+    const opening = this.#suspect ?? unclosed.brace;
+    const hint = 'close it with a } on a line of its own';
+    const fault = this.#fault(
+      'unclosed-block',
+      opening,
+      'the block opened here is never closed',
+      hint,
+    );
+    const again = new Parser(this.#source, this.#content);
+    again.#read(this.#linesInside(opening, lines), true);
+    return { lines: again.#finished(fault), faults: [fault] };
+  }
+
+  /** @throws {SourceFault} At the first place where the structure is broken. */
+  #read(lines: readonly (readonly Lexeme[])[], isCut: boolean): void {
     let pending: Lexeme[] = [];
-    for (const line of linesOf(this.#lex())) {
+    for (const line of lines) {
       for (const lexeme of line) pending.push(lexeme);
       if (this.#endsWithComma(pending)) continue;
       this.#line(pending);
       pending = [];
     }
-    if (pending.length > 0) this.#line(pending);
-    const unclosed = this.#open.at(-1);
-    if (unclosed !== undefined) {
-      const opening = this.#suspect ?? unclosed.brace;
-      const hint = 'close it with a } on a line of its own';
-      throw this.#fault('unclosed-block', opening, 'the block opened here is never closed', hint);
-    }
-    return this.#top;
+    if (pending.length > 0 && !isCut) this.#line(pending);
   }
 
-  #lex(): Lexeme[] {
-    try {
-      return lex(this.#source.text, { variables: false });
-    } catch (thrown) {
-      if (!(thrown instanceof SourceFault)) throw thrown;
-      const at = rawRange(this.#source, thrown.at, thrown.at + 1).start;
-      throw new SourceFault(thrown.code, at, thrown.message, thrown.hint);
+  /** Up to where a block that is never closed was meant to end, to judge by the indentation. */
+  #linesInside(opening: Lexeme, lines: readonly (readonly Lexeme[])[]): readonly Lexeme[][] {
+    const outer = this.#indentation(opening).length;
+    const end = lines.findIndex(
+      ([first]) =>
+        first !== undefined &&
+        first.start > opening.start &&
+        this.#indentation(first).length <= outer,
+    );
+    return (end === -1 ? lines : lines.slice(0, end)).map((line) => [...line]);
+  }
+
+  /** What there is before a fault. */
+  #finished(fault: SourceFault): Line[] {
+    const wasOpen = this.#open.length > 0;
+    for (let block = this.#open.pop(); block !== undefined; block = this.#open.pop()) {
+      this.#add(block.words, block.lines, block.brace, true);
     }
+    const lines = this.#top;
+    if (this.#content === 'directives') return lines;
+    const bare = lines.findIndex((line) => line.block === null && line.words[0]?.text !== 'import');
+    const isAfterSite = bare > 0 && lines.slice(0, bare).some(isSite);
+    // These may have been meant for the site above, or for one whose { is still to come.
+    if (isAfterSite) lines.splice(bare);
+    // Either all of the text is one site, or a } too many closed the last one too early.
+    const broken = bare !== -1 && !isAfterSite ? bare : lines.length - 1;
+    const isTooEarly = !wasOpen && fault.code === 'unexpected-brace';
+    if (broken === bare || isTooEarly) {
+      return lines.map((line, index) => (index === broken ? { ...line, unfinished: true } : line));
+    }
+    return lines;
   }
 
   #endsWithComma(line: readonly Lexeme[]): boolean {
@@ -105,19 +173,20 @@ class Parser {
 
   /** A `{` on a line of its own belongs to the addresses above it, or opens the global options. */
   #headOfBlock(brace: Lexeme): readonly Word[] {
-    if (this.#open.length > 0) {
-      const hint = 'only a site may put its { on the next line';
-      throw this.#fault('misplaced-brace', brace, '{ must end the line of its directive', hint);
-    }
+    if (this.#open.length > 0) throw this.#separateBrace(brace);
     const above = this.#top.at(-1);
     if (above === undefined || above.block !== null || above.words[0]?.text === 'import') return [];
-    if (above !== this.#addresses) {
-      const hint = 'only a site may put its { on the next line';
-      throw this.#fault('misplaced-brace', brace, '{ must end the line of its directive', hint);
-    }
+    if (above !== this.#addresses) throw this.#separateBrace(brace);
     this.#top.pop();
     this.#braceless = false;
     return above.words;
+  }
+
+  #separateBrace(brace: Lexeme): SourceFault {
+    // The line above lacks its block, which is no mistake of its own.
+    (this.#open.at(-1)?.lines ?? this.#top).pop();
+    const hint = 'only a site may put its { on the next line';
+    return this.#fault('misplaced-brace', brace, '{ must end the line of its directive', hint);
   }
 
   #close(brace: Lexeme): void {
@@ -136,11 +205,16 @@ class Parser {
     return line.slice(0, line.length - line.trimStart().length);
   }
 
-  #add(words: readonly Word[], block: readonly Line[] | null, brace?: Lexeme): void {
+  #add(
+    words: readonly Word[],
+    block: readonly Line[] | null,
+    brace?: Lexeme,
+    unfinished = false,
+  ): void {
     const span = words[0]?.span ?? (brace === undefined ? undefined : this.#span(brace));
     if (span === undefined) return;
     const parent = this.#open.at(-1);
-    const line = { words, block, span };
+    const line = { words, block, span, unfinished };
     (parent?.lines ?? this.#top).push(line);
     if (parent !== undefined || block !== null || words[0]?.text === 'import') return;
     this.#addresses = this.#braceless ? null : line;
@@ -200,6 +274,11 @@ class Parser {
   #fault(code: string, lexeme: Lexeme, message: string, hint?: string): SourceFault {
     return new SourceFault(code, this.#span(lexeme).start, message, hint);
   }
+}
+
+/** Not the options, and no snippet. */
+function isSite({ words: [first], block }: Line): boolean {
+  return first !== undefined && block !== null && !/^\(.*\)$/.test(first.text);
 }
 
 function isBrace(lexeme: Lexeme, brace: '{' | '}'): boolean {

@@ -24,6 +24,8 @@ export function readData(file: string, io: HubfileIo, language: 'yaml' | 'json')
   const { text, source, readable } = readText(file, path, io, problems);
   const spanOf = ({ start, end }: Stretch): Span => ({ source, start, end, via: null });
   const data = readable ? parse(text, language, spanOf, problems) : null;
+  const sound = new Set<object>();
+  let inSites = 0;
   const config =
     data === null
       ? null
@@ -33,12 +35,21 @@ export function readData(file: string, io: HubfileIo, language: 'yaml' | 'json')
             const places = [...fields].map(([name, each]) => [name, spanOf(each)] as const);
             origins.mark(part, spanOf(at), new Map(places));
           },
+          site: (part, findings) => {
+            inSites += findings;
+            if (findings === 0) sound.add(part);
+          },
         });
   const { options, sites } = config ?? { options: defaultOptions, sites: [] };
-  // A wrong value is not there, so nothing of the file is sound before all of it is.
-  const soundSites = problems.errors === 0 ? sites : [];
+  // A wrong value is not there: above the sites it may be what one of them needs.
+  const whole = problems.errors === inSites;
+  const good = whole
+    ? { options, sites: sites.filter((site) => sound.has(site)) }
+    : { options: defaultOptions, sites: [] };
   const files = [path];
-  return loaded({ options, sites }, problems, origins, { files, globs: [], soundSites });
+  return loaded({ options, sites }, problems, origins, {
+    ...{ files, globs: [], sound: good, readable: good },
+  });
 }
 
 function readText(

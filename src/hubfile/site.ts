@@ -7,26 +7,38 @@ import { directives, unsupportedDirectives } from './directives/table.ts';
 import { NamedMatchers } from './named-matchers.ts';
 import { type OrderedStep, inDocumentedOrder } from './order.ts';
 import type { Origins } from './origins.ts';
-import type { Line } from './parser.ts';
+import type { Line, Word } from './parser.ts';
 import { placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 import type { Directive, RunningOrder, Scope, SiteDraft } from './scope.ts';
 
+/** A site as it is written. */
+export interface SiteLines {
+  readonly head: Line;
+  readonly body: readonly Line[];
+  /** Whether all of it could be read so far; else what seems to be missing may be there. */
+  readonly isThere: boolean;
+}
+
 /** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
 export function readSite(
-  head: Line,
-  body: readonly Line[],
+  { head, body, isThere }: SiteLines,
   ports: SchemePorts,
   problems: Problems,
   origins: Origins,
 ): SiteConfig {
-  const addresses = (problems.attempt(() => addressWords(head.words)) ?? []).flatMap((word) => {
+  const words = problems.attempt(() => addressWords(head.words)) ?? [];
+  const directive = words.find(({ text }) => isDirective(text));
+  const addresses = (directive === undefined ? words : []).flatMap((word) => {
     const address = problems.attempt(() => parseAddress(word, ports));
     return address === undefined ? [] : [origins.of(word.span, address)];
   });
+  if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
   const reader = new SiteReader(draft, problems, origins);
-  const routes = reader.block(body, 'documented', null);
+  // The block of a directive holds something else.
+  const lines = directive !== undefined && head.block !== null ? [] : body;
+  const routes = reader.block(lines, 'documented', new NamedMatchers(null, !isThere));
   const site: SiteConfig = {
     addresses,
     bind: draft.bind,
@@ -38,6 +50,18 @@ export function readSite(
     accessLog: draft.accessLog,
   };
   return origins.of(head.span, site);
+}
+
+/** `hub.` or `http://hub` is a host of that name. */
+function isDirective(word: string): boolean {
+  return Object.hasOwn(directives, word) || Object.hasOwn(unsupportedDirectives, word);
+}
+
+function refuseDirective({ text, span }: Word, problems: Problems): void {
+  const message = `${text} is a directive, and stands where the address of a site is expected`;
+  const hint =
+    'write the address of a site before it, for instance :8080, and the directive in its block or on the next line';
+  problems.error(span, 'directive-as-address', message, hint);
 }
 
 function emptyDraft(): SiteDraft {
@@ -71,9 +95,10 @@ class SiteReader {
   }
 
   /** The steps of a block of directives. Its matchers are known in the blocks inside it. */
-  block(lines: readonly Line[], order: RunningOrder, outer: NamedMatchers | null): RouteConfig[] {
-    const matchers = new NamedMatchers(outer);
-    const cursors = lines.map((line) => new Cursor(line, this.#problems, this.#origins));
+  block(lines: readonly Line[], order: RunningOrder, matchers: NamedMatchers): RouteConfig[] {
+    const cursors = lines
+      .filter(isReadable)
+      .map((line) => new Cursor(line, this.#problems, this.#origins));
     const definesMatcher = (cursor: Cursor): boolean =>
       cursor.line.words[0]?.plain === true && cursor.name.startsWith('@');
     for (const cursor of cursors.filter(definesMatcher)) {
@@ -82,9 +107,9 @@ class SiteReader {
     const scope: Scope = {
       site: this.#draft,
       matchers,
-      top: outer === null,
+      top: matchers.outer === null,
       group: ++this.#draft.lastGroup,
-      routes: (inner, innerOrder) => this.block(inner, innerOrder, matchers),
+      routes: (inner, innerOrder) => this.block(inner, innerOrder, new NamedMatchers(matchers)),
     };
     const steps = cursors.flatMap((cursor): OrderedStep[] => {
       if (definesMatcher(cursor)) return [];
@@ -118,6 +143,11 @@ class SiteReader {
     const message = `${cursor.name} is given twice in this site; first at ${file}:${line}`;
     cursor.fail(cursor.span, 'duplicate-directive', message);
   }
+}
+
+/** Of what is unfinished, blocks of directives hold some that are not. */
+function isReadable({ unfinished, words: [first] }: Line): boolean {
+  return !unfinished || /^(?:handle|handle_path|handle_errors|route)$/.test(first?.text ?? '');
 }
 
 function failUnknown(cursor: Cursor): never {

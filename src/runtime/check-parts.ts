@@ -6,18 +6,40 @@ import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { checkCertificates } from './check-certificates.ts';
 import { checkDiscovery } from './check-discovery.ts';
+import { checkOptionFiles, checkSiteFiles, type ReadFile } from './check-files.ts';
+import { checkLogFile } from './check-log-files.ts';
+import { checkPatterns } from './check-patterns.ts';
+
+/**
+ * Whether the patterns can be compiled, and the files used, that a configuration names: each can
+ * be told on its own, whatever is wrong beside it.
+ */
+export function checkNamed({ options, sites }: Config, read: ReadFile, report: Report): void {
+  checkOptionFiles(options, read, report);
+  checkLogFile(options.log, report);
+  for (const site of sites) {
+    checkPatterns(site, report);
+    checkSiteFiles(site, read, report);
+    if (site.accessLog !== null) checkLogFile(site.accessLog, report);
+  }
+}
 
 /**
  * What only the parts of a gateway can tell of a configuration, without opening any: whether its
  * keys can be used, its tokens are good for its hubs, and its names can get certificates.
+ *
+ * @param complete whether every site is there, or only those that nothing is wrong with so far
  */
-export function checkParts(config: Config, report: Report): void {
-  for (const { hub } of config.sites) {
+export function checkParts(config: Config, complete: boolean, report: Report): void {
+  const { options, sites } = config;
+  for (const { hub } of sites) {
     if (hub === null) continue;
     checkHubKeys(hub, report);
     checkLegacyReader(hub, report);
   }
-  checkDiscovery(config, report);
+  // A hub that another site announces may be one of those that are not here.
+  const ofOneSite = sites.filter(({ discovery }) => discovery?.hub === null);
+  checkDiscovery(complete ? config : { options, sites: ofOneSite }, report);
   checkCertificates(config, report);
 }
 

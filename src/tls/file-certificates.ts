@@ -1,4 +1,4 @@
-import { X509Certificate } from 'node:crypto';
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext } from 'node:tls';
 import { HubgateError, messageOf } from '../kernel/error.ts';
@@ -27,5 +27,44 @@ export async function readCertificates(
       `The certificate ${certFile} with the key ${keyFile} cannot be used: ${messageOf(cause)}`,
       { cause },
     );
+  }
+}
+
+/** Why a certificate and a key cannot be used. */
+export interface PairFault {
+  /** Which of the two it is. */
+  readonly of: 'certificate' | 'key';
+  readonly reason: string;
+}
+
+/** What keeps a certificate and a key, both PEM, from being used together; null for nothing. */
+export function pairFault(cert: string, key: string): PairFault | null {
+  const certificate = attempt(() => new X509Certificate(cert));
+  if (certificate === null) return { of: 'certificate', reason: 'it has no certificate in PEM' };
+  const privateKey: KeyObject | null = attempt(() => createPrivateKey(key));
+  if (privateKey === null) {
+    return {
+      of: 'key',
+      reason: 'it has no private key in PEM that can be read without a password',
+    };
+  }
+  if (!certificate.checkPrivateKey(privateKey)) {
+    return { of: 'key', reason: 'it is not the key of the certificate' };
+  }
+  try {
+    createSecureContext({ cert, key });
+    return null;
+  } catch (thrown) {
+    return { of: 'certificate', reason: messageOf(thrown) };
+  }
+}
+
+/** null where OpenSSL refuses; its own words would say nothing to an operator. */
+function attempt<T>(read: () => T): T | null {
+  try {
+    return read();
+  } catch {
+    // Whoever asks says what is missing.
+    return null;
   }
 }

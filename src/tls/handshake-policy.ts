@@ -90,11 +90,20 @@ function cipherList(named: readonly string[]): string {
   ].join(':');
 }
 
+/**
+ * The certificates of a text, each as PEM.
+ *
+ * @throws Error for a text without any, or with one that cannot be read
+ */
+export function certificatesIn(text: string): readonly string[] {
+  const certificates = text.match(CERTIFICATE) ?? [];
+  if (certificates.length === 0) throw new TypeError('it has no certificate in PEM');
+  return certificates.map((pem) => new X509Certificate(pem).toString());
+}
+
 async function readTrustPool(file: string): Promise<readonly string[]> {
   try {
-    const certificates = (await readFile(file, 'utf8')).match(CERTIFICATE) ?? [];
-    if (certificates.length === 0) throw new TypeError('it has no certificate in PEM');
-    return certificates.map((pem) => new X509Certificate(pem).toString());
+    return certificatesIn(await readFile(file, 'utf8'));
   } catch (cause) {
     throw new HubgateError(
       'trust-pool-unusable',

@@ -157,11 +157,11 @@ describe('client certificates', () => {
     ] as const) {
       if (text !== null) writeFileSync(file, text);
       await assert.rejects(
-        reload(site('strict.localhost', port, 'require', file)),
+        async () => reload(site('strict.localhost', port, 'require', file)),
         (error) =>
           error instanceof Error &&
           'code' in error &&
-          error.code === 'trust-pool-unusable' &&
+          error.code === 'invalid-config' &&
           error.message.includes(file),
       );
     }

@@ -14,17 +14,29 @@ import { ConfigError, describeProblem } from '../../src/config/problem.ts';
 import { diskIo } from '../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../src/hubfile/format.ts';
 import { loadConfig } from '../../src/load-config.ts';
+import { createCertificateFiles, withFiles } from '../support/certificate-files.ts';
 
 /*
  * <topic>/<case>.hubfile is read with the environment of env.json. Beside it stands what must come
  * out: <case>.json, the configuration (only what differs from the defaults) and its warnings;
  * <case>.err, the complete diagnostics; or in format/, <case>.fmt, the formatted text.
+ * Certificates that cases name are made for each run; no key is kept here.
  * UPDATE_GOLDEN=1 writes these files anew; look at every one of them before you keep it.
  */
 const here = dirname(fileURLToPath(import.meta.url));
 const update = process.env['UPDATE_GOLDEN'] === '1';
 const env: Record<string, string> = JSON.parse(readFileSync(join(here, 'env.json'), 'utf8'));
 process.chdir(here);
+const { root, site, other } = createCertificateFiles();
+const io = withFiles(diskIo(env), {
+  '/etc/ca.pem': root,
+  '/etc/clients.pem': root,
+  'cert.pem': site.cert,
+  [`${env['APP']}.key`]: site.key,
+  'files/site.crt': site.cert,
+  'files/site.key': site.key,
+  'files/other.key': other.key,
+});
 
 for (const topic of readdirSync('.', { withFileTypes: true })) {
   if (!topic.isDirectory()) continue;
@@ -63,7 +75,7 @@ function formatted(path: string): Result {
 
 function adapted(path: string): Result {
   try {
-    const { written, warnings } = loadConfig(path, diskIo(env));
+    const { written, warnings } = loadConfig(path, io);
     const { options, sites } = written;
     const shown = {
       ...difference({ options }, { options: defaultOptions }),

@@ -52,7 +52,9 @@ export function headerOperation(cursor: Cursor, of: 'request' | 'response'): Hea
   if (of === 'request' && operation.kind === 'default') {
     badValue(cursor, field, 'a field without ?, which is for responses');
   }
-  return cursor.origins.of(cursor.span, operation);
+  const places = new Map(value === undefined ? [] : [['pattern', value.span] as const]);
+  cursor.origins.mark(operation, cursor.span, places);
+  return operation;
 }
 
 /** A line of a block begins with the field itself. */

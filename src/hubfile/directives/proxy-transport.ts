@@ -12,7 +12,7 @@ export function proxyTransport(
 ): { readonly transport: Transport; readonly tls: boolean } {
   const word = cursor.argument('http');
   if (word.text !== 'http') badValue(cursor, word, 'http, the only transport to upstreams');
-  const { tls, ...settings } = cursor.options(
+  const read = cursor.options(
     { ...known, tls: false },
     {
       dial_timeout: (option) => ({ dialTimeoutMs: positiveDuration(option) }),
@@ -35,7 +35,8 @@ export function proxyTransport(
       },
     },
   );
-  cursor.origins.mark(settings, cursor.span);
+  const { tls, ...settings } = read;
+  cursor.origins.follow(settings, read);
   return { transport: settings, tls };
 }
 

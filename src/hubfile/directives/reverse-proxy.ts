@@ -101,11 +101,13 @@ export function proxySettings(
       handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
     }),
   };
-  const { to, tls, ...settings } = cursor.options(start, options, {
+  const read = cursor.options(start, options, {
     repeatable: ['to', 'header_up', 'header_down', 'handle_response'],
     unsupported: UNSUPPORTED,
     other: (option) => option.name.startsWith('@') || own(option),
   });
+  const { to, tls, ...settings } = read;
+  cursor.origins.follow(settings, read);
   const upstreams = upstreamsOf(to, tls);
   if (upstreams.length === 0 && cursor.line.block !== null && to.length > 1) {
     // Every `to` was faulty and is reported.
@@ -115,7 +117,9 @@ export function proxySettings(
     const hint = `for example ${cursor.name} localhost:3000`;
     cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an upstream`, hint);
   }
-  return cursor.origins.of(cursor.span, { ...settings, upstreams });
+  const proxy = { ...settings, upstreams };
+  cursor.origins.follow(proxy, settings);
+  return proxy;
 }
 
 const OPTIONS: OptionTable<Draft> = {

@@ -24,7 +24,7 @@ export const tls: Directive = {
   once: true,
   read(cursor, scope) {
     const source = tlsSource(cursor);
-    scope.site.tls = cursor.options({ ...defaultTls, source }, OPTIONS, {
+    const settings = cursor.options({ ...defaultTls, source }, OPTIONS, {
       unsupported: {
         dns: 'the DNS challenge needs a plugin of your DNS provider; give certificate files instead',
         ca: 'set acme_ca in the global options',
@@ -33,6 +33,7 @@ export const tls: Directive = {
       },
     });
     cursor.end();
+    scope.site.tls = settings;
     return [];
   },
 };
@@ -71,7 +72,10 @@ function tlsSource(cursor: Cursor): TlsConfig['source'] {
     return { kind: 'auto' };
   }
   if (second !== undefined) {
-    return { kind: 'files', certFile: first.text, keyFile: second.text };
+    const source = { kind: 'files', certFile: first.text, keyFile: second.text } as const;
+    const places = new Map([['certFile', first.span] as const, ['keyFile', second.span] as const]);
+    cursor.origins.mark(source, first.span, places);
+    return source;
   }
   if (first.text === 'internal') return { kind: 'internal' };
   if (/^[^\s@]+@[^\s@]+$/.test(first.text) || /^\{env\.[^{}]+\}$/.test(first.text)) {

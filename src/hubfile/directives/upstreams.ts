@@ -9,7 +9,7 @@ const MAX_RANGE = 1000;
 
 /**
  * Upstreams as absolute origins: `host:port`, `http://…`, `https://…`, `unix//path`, and a range
- * of ports such as `host:8001-8003`. All have one scheme.
+ * of ports such as `host:8001-8003`. All have one scheme; a Unix socket speaks plain HTTP.
  */
 export function upstreamsOf(
   to: readonly { readonly cursor: Cursor; readonly words: readonly Word[] }[],
@@ -21,10 +21,16 @@ export function upstreamsOf(
   const [first] = found;
   for (const { cursor, word, origins } of found) {
     if (first === undefined || schemeOf(origins) === schemeOf(first.origins)) continue;
+    const [own, others] = [schemeOf(origins), schemeOf(first.origins)];
+    const message = `${cursor.quote(word)} is spoken to by ${own}, but the upstreams before it by ${others}`;
     const hint = 'use a reverse_proxy of its own for each scheme';
-    cursor.fail(word.span, 'mixed-schemes', 'all upstreams must have the same scheme', hint);
+    cursor.fail(word.span, 'mixed-schemes', message, hint);
   }
-  return found.flatMap(({ origins }) => origins);
+  const upstreams = found.flatMap(({ origins }) => origins);
+  // One word is pointed at; of several it is not known which a problem will be about.
+  const [only] = found.length === 1 ? found : [];
+  if (only !== undefined) only.cursor.origins.mark(upstreams, only.word.span);
+  return upstreams;
 }
 
 function schemeOf(origins: readonly string[]): string | undefined {

@@ -54,4 +54,87 @@ http://c.example, http://b.example {
     const data = `{"options": {"httpPort": "none"}, "sites": [${site}, ${site}]}`;
     assert.equal(problemsOf(data, '/etc/hub.json').length, 1);
   });
+
+  it('what concerns one site only, although another has a mistake', () => {
+    const text = `http://a.example {
+	respnd "oops"
+}
+http://b.example {
+	hub {
+		issuer https://b.example {
+			publisher {
+				jwt short RS256
+			}
+		}
+	}
+	@p path_regexp (
+	respond @p ok
+}
+https://c.example {
+	tls /absent.crt /absent.key
+	log {
+		output file /etc
+	}
+	discovery {
+		hub d.example
+	}
+}
+`;
+    assert.deepEqual(problemsOf(text), [
+      '2 unknown-directive',
+      '5 no-subscriber-key',
+      '8 invalid-key',
+      '12 invalid-pattern',
+      '16 unreadable-file',
+      '16 unreadable-file',
+      '18 unusable-log-file',
+    ]);
+  });
+
+  it('before a fault that ends the reading', () => {
+    const text = `http://a.example {
+	respnd "oops"
+}
+http://b.example {
+	discovery
+}
+http://c.example {
+	discovery
+	redirect /x
+	respond "never closed
+}
+`;
+    assert.deepEqual(problemsOf(text), [
+      '2 unknown-directive',
+      '5 discovery-without-hub',
+      '9 unknown-directive',
+      '10 unclosed-quote',
+    ]);
+  });
+
+  it('of the other sites when one of YAML or JSON has another shape', () => {
+    const site = (host: string, more: string) =>
+      `{"addresses": [{"scheme": "http", "host": "${host}"}], ${more}}`;
+    const data = `{"sites": [
+      ${site('a.example', '"routs": []')},
+      ${site('b.example', '"discovery": {}')},
+      ${site('c.example', '"discovery": {}, "bind": 7')}
+    ]}`;
+    assert.deepEqual(problemsOf(data, '/etc/hub.json'), [
+      '2 unknown-member',
+      '3 discovery-without-hub',
+      '4 bad-value',
+    ]);
+  });
+
+  it('but a part that an alias takes from elsewhere is wrong wherever it is used', () => {
+    const yaml = `sites:
+  - addresses: [{ host: a.example, scheme: http }]
+    bind: &wrong 7
+  - addresses: [{ host: b.example, scheme: http }]
+    bind: *wrong
+    discovery: {}
+`;
+    assert.deepEqual(problemsOf(yaml, '/etc/hub.yaml'), ['3 bad-value', '5 bad-value']);
+  });
 });

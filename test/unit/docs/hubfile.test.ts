@@ -9,6 +9,7 @@ import { formatHubfile } from '../../../src/hubfile/format.ts';
 import type { Language } from '../../../src/hubfile/load.ts';
 import { directives } from '../../../src/hubfile/directives/table.ts';
 import { loadConfig } from '../../../src/load-config.ts';
+import { createCertificateFiles, withFiles } from '../../support/certificate-files.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const page = readFileSync(join(root, 'docs/hubfile.md'), 'utf8');
@@ -26,9 +27,13 @@ const env = {
 };
 
 describe('docs/hubfile.md', () => {
+  const { site } = createCertificateFiles();
   for (const { language, text, line } of blocks) {
     it(`the ${language} example in line ${line} is valid, and formatted`, () => {
-      const io = { ...diskIo(env), read: () => Buffer.from(text) };
+      const io = withFiles(
+        { ...diskIo(env), read: () => Buffer.from(text) },
+        { '/etc/ssl/example.crt': site.cert, '/etc/ssl/example.key': site.key },
+      );
       try {
         const { warnings } = loadConfig('example', io, language);
         const expected = ['empty-import', 'local-certificate'];

@@ -27,7 +27,7 @@ describe('ports that certificates by ACME need', () => {
 
   it('it is left to an HTTPS site that has it', () => {
     const text =
-      '{\n\thttp_port 8443\n\thttps_port 8443\n\tauto_https disable_redirects\n}\nexample.com {\n\trespond ok\n}\n';
+      '{\n\thttp_port 8443\n\tauto_https disable_redirects\n}\nhttps://example.com:8443 {\n\trespond ok\n}\n';
     const plan = planListeners(parseHubfile(text, { env: {} }));
     assert.deepEqual(
       plan.map(({ port, secure }) => [port, secure]),
