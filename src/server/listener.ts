@@ -168,8 +168,7 @@ export class Listener {
 
   /** Takes a connection whose other end is known; `named` is what the PROXY protocol says of it. */
   #admit(socket: Socket, named: Peer | null, { limits }: Service): void {
-    this.#peers.add(socket, named);
-    const address = named?.address ?? socket.remoteAddress ?? '';
+    const { address } = this.#peers.add(socket, named);
     const { maxConnectionsPerClient: most } = limits;
     // A Unix socket does not tell its clients apart.
     if (most > 0 && address !== '' && this.#peers.connectionsOf(address) > most) {

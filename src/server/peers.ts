@@ -20,8 +20,8 @@ export class Peers {
   readonly #byOrigin = new Map<string, Peer>();
   readonly #connections = new Map<string, number>();
 
-  /** Notes a connection until it closes; `named` is what a PROXY protocol header says. */
-  add(socket: Socket, named: Peer | null): void {
+  /** Notes a connection until it closes, and says who it is; `named` is what a PROXY protocol header says. */
+  add(socket: Socket, named: Peer | null): Peer {
     const peer = named ?? endOf(socket);
     const { address } = peer;
     const origin = originOf(socket);
@@ -33,6 +33,7 @@ export class Peers {
       if (left === 0) this.#connections.delete(address);
       else this.#connections.set(address, left);
     });
+    return peer;
   }
 
   /**
