@@ -15,7 +15,7 @@ const rootCertificate = join(storage, 'pki', 'local', 'root.crt');
 const cli = join(root, 'dist', 'cli', 'main.js');
 
 installMissing();
-build();
+await build();
 mkdirSync(storage, { recursive: true, mode: 0o700 });
 const appPort = await freePort();
 const env = {

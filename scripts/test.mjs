@@ -23,7 +23,7 @@ if (only.length === 0) {
   step('dead code', bin('knip'), ['--no-progress']);
   step('protocol map', process.execPath, ['scripts/protocol-map.mjs', '--check']);
 }
-build();
+await build();
 
 // Node 20 takes no globs, so the files are listed here.
 const files = (only.length > 0 ? only : ['test']).flatMap(testFiles);

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 
-/** The version in package.json, which lies two directories above, in src/ as in dist/. */
+/** The version in this package's own package.json. */
 export function packageVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  const text = readFileSync(fileURLToPath(import.meta.resolve('hubgate/package.json')), 'utf8');
   const { version }: { version?: unknown } = JSON.parse(text);
   return String(version);
 }

@@ -1,6 +1,5 @@
 import { mkdirSync } from 'node:fs';
-import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
@@ -12,6 +11,7 @@ import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
 import { CertificateStore } from '../tls/certificate-store.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
 import { TicketKeys } from '../tls/ticket-keys.ts';
+import { defaultStorage } from './default-storage.ts';
 import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
@@ -80,10 +80,4 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     stopping: false,
   };
   return resources;
-}
-
-/** `$XDG_DATA_HOME/hubgate`, else `~/.local/share/hubgate`. */
-export function defaultStorage(): string {
-  const data = process.env['XDG_DATA_HOME'] || join(homedir(), '.local', 'share');
-  return join(data, 'hubgate');
 }

@@ -1,33 +1,17 @@
-// Decorator metadata that @peculiar/x509 reads while it loads: this import must stay first.
-import 'reflect-metadata';
-import { webcrypto } from 'node:crypto';
-import { isIP } from 'node:net';
+import { type KeyObject, createPrivateKey, X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
-import {
-  AuthorityKeyIdentifierExtension,
-  BasicConstraintsExtension,
-  ExtendedKeyUsage,
-  ExtendedKeyUsageExtension,
-  type Extension,
-  KeyUsageFlags,
-  KeyUsagesExtension,
-  PemConverter,
-  SubjectAlternativeNameExtension,
-  SubjectKeyIdentifierExtension,
-  X509Certificate,
-  X509CertificateGenerator,
-} from '@peculiar/x509';
 import type { Clock } from '../kernel/clock.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import type { CertificateInUse } from './certificate-in-use.ts';
 import type { KeyPair } from './key-pair.ts';
+import type { CertificateRequest, Issuer, Made } from './make-certificate.ts';
 import { readIfPresent, writePrivate } from './storage.ts';
 import { StorageLock } from './storage-lock.ts';
 
-interface Signer {
+/** The root or the intermediate. */
+interface Signer extends Issuer {
   readonly certificate: X509Certificate;
-  readonly key: webcrypto.CryptoKey;
-  readonly pem: string;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -36,7 +20,6 @@ const INTERMEDIATE_MS = 365 * DAY_MS;
 const LEAF_MS = 7 * DAY_MS;
 /** For clients whose clocks are behind. */
 const BACKDATE_MS = 60 * 60 * 1000;
-const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
 
 /**
  * An authority of this machine for names that no public one certifies: a root that the operator
@@ -65,9 +48,9 @@ export class LocalAuthority {
   /** Its own certificates, as far as they have been loaded. */
   certificates(): readonly CertificateInUse[] {
     return this.#own.map(({ certificate }) => ({
-      names: certificate.subjectName.getField('CN'),
+      names: [commonNameOf(certificate)],
       authority: 'local',
-      notAfter: certificate.notAfter.getTime(),
+      notAfter: Date.parse(certificate.validTo),
     }));
   }
 
@@ -79,33 +62,16 @@ export class LocalAuthority {
   /** Signs a leaf for DNS names (wildcards too) and IP addresses. */
   async issue(names: readonly string[]): Promise<KeyPair> {
     const signer = await this.#intermediate();
-    const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
     const now = this.#clock.now();
-    const notAfter = Math.min(now + LEAF_MS, signer.certificate.notAfter.getTime());
-    const certificate = await this.#sign(signer, keys.publicKey, '', notAfter, [
-      new BasicConstraintsExtension(false, undefined, true),
-      new KeyUsagesExtension(KeyUsageFlags.digitalSignature, true),
-      new ExtendedKeyUsageExtension([ExtendedKeyUsage.serverAuth]),
-      new SubjectAlternativeNameExtension(
-        names.map((name) => ({
-          type: isIP(name) === 0 ? ('dns' as const) : ('ip' as const),
-          value: name,
-        })),
-        true,
-      ),
-    ]);
-    return {
-      chain: `${certificate.toString('pem')}\n${signer.pem}`,
-      key: await exportKey(keys.privateKey),
-      notBefore: now,
-      notAfter,
-    };
+    const notAfter = Math.min(now + LEAF_MS, Date.parse(signer.certificate.validTo));
+    const made = await this.#request({ kind: 'leaf', names, by: signer }, notAfter);
+    return { chain: `${made.pem}${signer.pem}`, key: made.key, notBefore: now, notAfter };
   }
 
   /** Whether a chain is of the present intermediate. */
   async hasSigned(chain: string): Promise<boolean> {
     const { certificate } = await this.#intermediate();
-    return new X509Certificate(chain).verify({ publicKey: certificate, signatureOnly: true });
+    return new X509Certificate(chain).verify(certificate.publicKey);
   }
 
   #intermediate(): Promise<Signer> {
@@ -147,7 +113,7 @@ export class LocalAuthority {
       root !== null &&
       signer !== null &&
       this.#fresh(signer.certificate) &&
-      (await signer.certificate.verify({ publicKey: root.certificate, signatureOnly: true }));
+      signer.certificate.verify(root.certificate.publicKey);
     if (!usable) return null;
     this.#own = [root, signer];
     return signer;
@@ -158,74 +124,61 @@ export class LocalAuthority {
     lifetimeMs: number,
     by: Signer | null,
   ): Promise<Signer> {
-    const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
     const year = new Date(this.#clock.now()).getUTCFullYear();
     const subject = `CN=hubgate local ${name} ${year}, O=hubgate`;
     const notAfter = this.#clock.now() + lifetimeMs;
-    const extensions = [
-      new BasicConstraintsExtension(true, by === null ? 1 : 0, true),
-      new KeyUsagesExtension(KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign, true),
-    ];
-    const certificate =
-      by === null
-        ? await X509CertificateGenerator.createSelfSigned({
-            keys,
-            name: subject,
-            notBefore: new Date(this.#clock.now() - BACKDATE_MS),
-            notAfter: new Date(notAfter),
-            signingAlgorithm: ALGORITHM,
-            extensions: [...extensions, await SubjectKeyIdentifierExtension.create(keys.publicKey)],
-          })
-        : await this.#sign(by, keys.publicKey, subject, notAfter, extensions);
-    const pem = `${certificate.toString('pem')}\n`;
+    const { pem, key } = await this.#request({ kind: 'authority', subject, by }, notAfter);
     // The key first: a certificate whose key is missing would be useless.
-    await writePrivate(join(this.#directory, `${name}.key`), await exportKey(keys.privateKey));
+    await writePrivate(join(this.#directory, `${name}.key`), key);
     await writePrivate(join(this.#directory, `${name}.crt`), pem);
-    return { certificate, key: keys.privateKey, pem };
+    return { certificate: new X509Certificate(pem), pem, key };
   }
 
-  async #sign(
-    by: Signer,
-    publicKey: webcrypto.CryptoKey,
-    subject: string,
-    notAfter: number,
-    extensions: Extension[],
-  ): Promise<X509Certificate> {
-    return X509CertificateGenerator.create({
-      subject,
-      issuer: by.certificate.subject,
-      publicKey,
-      signingKey: by.key,
-      signingAlgorithm: ALGORITHM,
-      notBefore: new Date(this.#clock.now() - BACKDATE_MS),
-      notAfter: new Date(notAfter),
-      extensions: [
-        ...extensions,
-        await SubjectKeyIdentifierExtension.create(publicKey),
-        await AuthorityKeyIdentifierExtension.create(by.certificate.publicKey),
-      ],
-    });
+  /** Loads the library only now: a start with certificates that are still good makes none. */
+  async #request(request: CertificateRequest, notAfter: number): Promise<Made> {
+    const { makeCertificate } = await import('./make-certificate.ts');
+    return makeCertificate(request, { notBefore: this.#clock.now() - BACKDATE_MS, notAfter });
   }
 
+  /** @throws HubgateError `authority-damaged` for files that hold something else */
   async #read(name: string): Promise<Signer | null> {
-    const pem = await readIfPresent(join(this.#directory, `${name}.crt`));
-    const key = await readIfPresent(join(this.#directory, `${name}.key`));
+    const certFile = join(this.#directory, `${name}.crt`);
+    const keyFile = join(this.#directory, `${name}.key`);
+    const pem = await readIfPresent(certFile);
+    const key = await readIfPresent(keyFile);
     if (pem === null || key === null) return null;
-    const der = PemConverter.decodeFirst(key);
-    return {
-      certificate: new X509Certificate(pem),
-      key: await webcrypto.subtle.importKey('pkcs8', der, ALGORITHM, false, ['sign']),
-      pem,
-    };
+    const certificate = parsed(certFile, () => new X509Certificate(pem));
+    const privateKey = parsed(keyFile, () => createPrivateKey(key));
+    if (!certificate.checkPrivateKey(privateKey)) {
+      throw damaged(keyFile, `it is not the key of ${certFile}`);
+    }
+    return { certificate, pem, key };
   }
 
   /** In the last third of its life a certificate is replaced. */
-  #fresh(certificate: X509Certificate): boolean {
-    const end = certificate.notAfter.getTime();
-    return end - this.#clock.now() > (end - certificate.notBefore.getTime()) / 3;
+  #fresh({ validFrom, validTo }: X509Certificate): boolean {
+    const end = Date.parse(validTo);
+    return end - this.#clock.now() > (end - Date.parse(validFrom)) / 3;
   }
 }
 
-async function exportKey(key: webcrypto.CryptoKey): Promise<string> {
-  return `${PemConverter.encode(await webcrypto.subtle.exportKey('pkcs8', key), 'PRIVATE KEY')}\n`;
+function commonNameOf({ subject }: X509Certificate): string {
+  return /^CN=(.*)$/m.exec(subject)?.[1] ?? subject;
+}
+
+function parsed<T extends X509Certificate | KeyObject>(file: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (cause) {
+    throw damaged(file, messageOf(cause), cause);
+  }
+}
+
+function damaged(file: string, why: string, cause?: unknown): HubgateError {
+  return new HubgateError(
+    'authority-damaged',
+    `The local authority cannot use ${file}: ${why}. Restore it from a backup, or remove the ` +
+      'directory for a new authority, which clients then have to trust anew',
+    { cause },
+  );
 }

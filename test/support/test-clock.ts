@@ -17,6 +17,11 @@ export class TestClock implements Clock {
     return this.#now;
   }
 
+  /** How many timers are set. */
+  get waiting(): number {
+    return this.#tasks.length;
+  }
+
   after(delayMs: number, task: () => void): () => void {
     const entry = { due: this.#now + delayMs, task };
     this.#tasks.push(entry);

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { defaultStorage } from '../../runtime/resources.ts';
+import { defaultStorage } from '../../runtime/default-storage.ts';
 import type { Output } from '../output.ts';
 import { packageVersion } from '../package-version.ts';
 

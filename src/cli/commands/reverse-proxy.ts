@@ -2,7 +2,6 @@ import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { DEV } from '../dev-hub.ts';
 import { readText } from '../read-config.ts';
-import { runGateway } from '../run-gateway.ts';
 
 interface ReverseProxyFlags {
   readonly from: string;
@@ -26,6 +25,7 @@ export function reverseProxyCommand(): Command {
       const text = Buffer.from(hubfileOf(flags));
       // Outside of --dev an unset key stays unset, and the problem says so.
       const environment = flags.dev === true ? { ...demoKeys(), ...process.env } : process.env;
+      const { runGateway } = await import('../run-gateway.ts');
       await runGateway({
         read: () => readText(text, '(command line)', 'hubfile', environment),
         source: null,

@@ -5,7 +5,6 @@ import { HubgateError } from '../../kernel/error.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import { readEnvFile } from '../env-file.ts';
 import { adapterOf, readConfig, readText } from '../read-config.ts';
-import { runGateway } from '../run-gateway.ts';
 import type { ReadConfig } from '../supervisor.ts';
 
 interface RunFlags extends ConfigSource {
@@ -29,6 +28,7 @@ async function run(flags: RunFlags): Promise<void> {
   const { watch, pidfile } = flags;
   const read = readerOf(flags, environment);
   const source = flags.config === '-' ? null : resolve(flags.config);
+  const { runGateway } = await import('../run-gateway.ts');
   await runGateway({ read, source, environment, watch, pidfile });
 }
 

@@ -1,6 +1,5 @@
 import cluster from 'node:cluster';
 import { availableParallelism } from 'node:os';
-import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Config, GlobalOptions } from '../../config/config.ts';
 import { encodeConfig } from '../../config/encode.ts';
@@ -45,8 +44,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#count = workerCount(config.options);
     this.#clock = clock;
     this.#log = log;
-    const program = `./worker-main${extname(import.meta.url)}`;
-    cluster.setupPrimary({ exec: fileURLToPath(new URL(program, import.meta.url)), args: [] });
+    const exec = fileURLToPath(import.meta.resolve('#worker'));
+    cluster.setupPrimary({ exec, args: [] });
     // Whatever ends the main process ends its workers.
     process.once('exit', () => {
       for (const worker of this.#workers) worker.kill();

@@ -35,7 +35,9 @@ describe('lock of a storage', () => {
     for (let i = 0; i < 10; i += 1) {
       const before = readFileSync(file, 'utf8');
       clock.advance(15_000);
-      await changes(file, before);
+      await until(() => readFileSync(file, 'utf8') !== before);
+      // Its next heartbeat is set only after this one has been written.
+      await until(() => clock.waiting > 0);
       assert.equal(await acquire(), null);
     }
     assert.equal(first?.lost.aborted, false);
@@ -107,9 +109,7 @@ async function setUp(test: TestContext, now?: number) {
   return { file, clock, acquire };
 }
 
-/** Turns of the event loop until a file has other content. */
-async function changes(file: string, before: string): Promise<void> {
-  while (readFileSync(file, 'utf8') === before) {
-    await new Promise((resolve) => setImmediate(resolve));
-  }
+/** Turns of the event loop until something is so. */
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
 }

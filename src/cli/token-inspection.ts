@@ -1,0 +1,73 @@
+import { type Check, inspectToken } from '../auth/inspect.ts';
+import type { Config, HubConfig, SiteAddress } from '../config/config.ts';
+import { profiles } from '../hub/profile.ts';
+import { systemClock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { silentLogger } from '../kernel/log.ts';
+import { Scope } from '../kernel/scope.ts';
+import { createKeySets, openVerification } from '../runtime/hub-setup.ts';
+import type { ConfigSource } from './config-source.ts';
+import { readConfig } from './read-config.ts';
+
+export interface InspectFlags extends ConfigSource {
+  readonly url?: string;
+  readonly action: 'publish' | 'subscribe';
+  readonly topic?: string;
+}
+
+interface ConfiguredHub {
+  readonly config: HubConfig;
+  /** The URLs by which its site can be contacted. */
+  readonly urls: readonly string[];
+}
+
+/**
+ * What the hub of a configuration makes of a token, check by check.
+ *
+ * @throws HubgateError `invalid-argument` when it is not clear which hub is meant; ConfigError
+ */
+export async function inspect(token: string, flags: InspectFlags): Promise<readonly Check[]> {
+  const { config } = readConfig(flags, process.env);
+  const hub = chooseHub(configuredHubs(config), flags.url);
+  const scope = new Scope();
+  try {
+    const around = { keySets: createKeySets(), clock: systemClock, log: silentLogger };
+    const verification = await openVerification(hub.config, around, scope);
+    return await inspectToken(token, verification, {
+      action: flags.action,
+      audience: hub.config.resourceIdentifier ?? flags.url ?? hub.urls[0] ?? '',
+      topic: flags.topic ?? null,
+    });
+  } finally {
+    await scope.close();
+  }
+}
+
+function configuredHubs({ sites, options }: Config): ConfiguredHub[] {
+  return sites.flatMap(({ hub, addresses }) => {
+    if (hub === null) return [];
+    const path = hub.path ?? profiles[hub.profile].path;
+    const urls = addresses.map((address) => originOf(address, options) + path);
+    return [{ config: hub, urls }];
+  });
+}
+
+function originOf(
+  { scheme, host, port }: SiteAddress,
+  { httpPort, httpsPort }: Config['options'],
+): string {
+  const actual = port ?? (scheme === 'https' ? httpsPort : httpPort);
+  const isDefault = actual === (scheme === 'https' ? 443 : 80);
+  return `${scheme}://${host || 'localhost'}${isDefault ? '' : `:${actual}`}`;
+}
+
+function chooseHub(hubs: readonly ConfiguredHub[], url: string | undefined): ConfiguredHub {
+  const named = hubs.find(({ urls }) => url !== undefined && urls.includes(url));
+  const chosen = named ?? (hubs.length === 1 ? hubs[0] : undefined);
+  if (chosen !== undefined) return chosen;
+  const known = hubs.flatMap(({ urls }) => urls).join(', ');
+  throw new HubgateError(
+    'invalid-argument',
+    hubs.length === 0 ? 'This configuration has no hub' : `Say which hub with --url: ${known}`,
+  );
+}

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, it, type TestContext } from 'node:test';
+import { promisify } from 'node:util';
+import { cli, root } from '../support/process.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+/** Libraries that only a running gateway needs. */
+const OF_THE_GATEWAY = ['undici', 'http-proxy-3', 'lmdb', 'acme-client', '@peculiar/x509', 'pino'];
+
+describe('what a command loads', () => {
+  it('reads a handful of files to say its version', async (t) => {
+    const files = await filesLoadedBy(t, ['version']);
+    assert.ok(files.length <= 12, `loads ${files.length} files:\n${files.join('\n')}`);
+    assert.deepEqual(await librariesIn(files), ['commander']);
+  });
+
+  for (const [name, args] of [
+    ['validate', ['validate', '--config', 'Hubfile']],
+    ['fmt', ['fmt', 'Hubfile']],
+    ['adapt', ['adapt', '--config', 'Hubfile']],
+    ['token', ['token', '--dev']],
+  ] as const) {
+    it(`loads nothing of the running gateway for ${name}`, async (t) => {
+      const libraries = await librariesIn(await filesLoadedBy(t, args));
+      assert.ok(libraries.includes('commander'));
+      const needless = libraries.filter((library) => OF_THE_GATEWAY.includes(library));
+      assert.deepEqual(needless, []);
+    });
+  }
+
+  it('loads the gateway only once there is a configuration to run', async (t) => {
+    const files = await filesLoadedBy(t, ['run', '--config', 'missing']);
+    assert.ok(!(await librariesIn(files)).includes('undici'), 'loaded without one');
+  });
+});
+
+/** The program's own files that a run of it has compiled, as V8 counts them. */
+async function filesLoadedBy(t: TestContext, args: readonly string[]): Promise<string[]> {
+  const directory = await temporaryDirectory(t);
+  const coverage = join(directory, 'coverage');
+  await writeFile(join(directory, 'Hubfile'), ':8080 {\n\trespond "hello"\n}\n');
+  const env = { ...process.env, NODE_V8_COVERAGE: coverage };
+  // What it says, and whether it fails, is not the question here.
+  await promisify(execFile)(process.execPath, [cli, ...args], { cwd: directory, env }).catch(
+    () => {},
+  );
+  const [report = ''] = await readdir(coverage);
+  const { result }: { result: { url: string }[] } = JSON.parse(
+    await readFile(join(coverage, report), 'utf8'),
+  );
+  return result
+    .map(({ url }) => url)
+    .filter((url) => url.startsWith('file:'))
+    .map((url) => fileURLToPath(url))
+    .filter((file) => file.startsWith(root));
+}
+
+/** The libraries whose code stands in these files: the bundler names each file before its text. */
+async function librariesIn(files: readonly string[]): Promise<string[]> {
+  const found = new Set<string>();
+  for (const file of files) {
+    const text = `${file}\n${await readFile(file, 'utf8')}`;
+    for (const [, name] of text.matchAll(/node_modules\/((?:@[^/\s]+\/)?[^/\s]+)\//g)) {
+      if (name !== undefined) found.add(name);
+    }
+  }
+  return [...found].sort();
+}
