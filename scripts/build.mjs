@@ -69,12 +69,15 @@ function licencesOf(inputs) {
   const directories = new Set(
     inputs.flatMap((file) => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1] ?? []),
   );
-  const texts = [...directories].sort((a, b) => (a < b ? -1 : 1)).map((directory) => {
-    const about = JSON.parse(readFileSync(join(root, directory, 'package.json'), 'utf8'));
-    const file = readdirSync(join(root, directory)).find((one) => /^licen[cs]e/i.test(one));
-    const text = file === undefined ? '' : readFileSync(join(root, directory, file), 'utf8').trim();
-    return `${about.name} ${about.version} (${about.license})\n\n${text}\n`;
-  });
+  const texts = [...directories]
+    .sort((a, b) => (a < b ? -1 : 1))
+    .map((directory) => {
+      const about = JSON.parse(readFileSync(join(root, directory, 'package.json'), 'utf8'));
+      const file = readdirSync(join(root, directory)).find((one) => /^licen[cs]e/i.test(one));
+      const text =
+        file === undefined ? '' : readFileSync(join(root, directory, file), 'utf8').trim();
+      return `${about.name} ${about.version} (${about.license})\n\n${text}\n`;
+    });
   return texts.join(`\n${'-'.repeat(80)}\n\n`);
 }
 

@@ -17,6 +17,7 @@ if (only.length === 0) {
     'test',
     'scripts',
     'examples',
+    'bench',
   ]);
   step('types', bin('tsc'), ['-p', 'tsconfig.json']);
   step('layers', process.execPath, ['scripts/check-layers.mjs']);

@@ -1,0 +1,138 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { type BenchContext, percentile } from './context.ts';
+import { type BenchGateway, type Front, GATEWAYS, startApp } from './gateways.ts';
+import { makeRequests } from './load/generators.ts';
+import { cpuOf, installed, residentOf } from './processes.ts';
+
+const CONNECTIONS = 64;
+const LARGE_MB = 200;
+/** A compiler that works while the program runs needs this long. */
+const WARM_UP_MS = 3000;
+
+/** `proxy`: a response of 1 KiB, one core each, with discovery on. */
+export async function proxy(context: BenchContext): Promise<void> {
+  const durationMs = context.amount(8000);
+  await eachGateway(context, { tls: false, cores: 1 }, (gateway) =>
+    requests(context, gateway, 'proxied 1 KiB', durationMs),
+  );
+  await eachGateway(context, { tls: true, cores: 1 }, async (gateway) => {
+    await requests(context, gateway, 'proxied 1 KiB, TLS', durationMs);
+    await http2(context, gateway, durationMs);
+  });
+}
+
+/** `throughput`: as each program runs out of the box, on all cores. */
+export async function throughput(context: BenchContext): Promise<void> {
+  const durationMs = context.amount(8000);
+  for (const tls of [false, true]) {
+    const work = `requests out of the box${tls ? ', TLS' : ''}`;
+    await eachGateway(context, { tls, cores: null }, async (gateway) => {
+      await load(gateway, WARM_UP_MS);
+      const { answers } = await load(gateway, durationMs);
+      context.note(work, gateway.name, '/s', answers / (durationMs / 1000));
+    });
+  }
+}
+
+async function requests(
+  context: BenchContext,
+  gateway: BenchGateway,
+  work: string,
+  durationMs: number,
+): Promise<void> {
+  const idle = residentOf(gateway.pid);
+  await load(gateway, WARM_UP_MS);
+  const before = cpuOf(gateway.pid);
+  const { answers, delaysUs } = await load(gateway, durationMs);
+  const spent = cpuOf(gateway.pid) - before;
+  context.note(work, gateway.name, 'µs of CPU', spent / answers);
+  context.note(`${work}: p99`, gateway.name, 'ms', percentile(delaysUs, 0.99) / 1000);
+  context.note(`${work}: memory before`, gateway.name, 'MB', idle / 1024);
+  context.note(`${work}: memory after`, gateway.name, 'MB', residentOf(gateway.pid) / 1024);
+}
+
+async function load(gateway: BenchGateway, durationMs: number) {
+  const request = get('/', gateway);
+  const { port, caFile } = gateway;
+  const report = await makeRequests({
+    port,
+    connections: CONNECTIONS,
+    request,
+    durationMs,
+    caFile,
+  });
+  if (report.failures > 0) throw new Error(`${gateway.name}: ${report.failures} failures`);
+  return report;
+}
+
+/** HTTP/2 by h2load, 8 connections with 16 streams each. */
+async function http2(
+  context: BenchContext,
+  { name, pid, port }: BenchGateway,
+  durationMs: number,
+): Promise<void> {
+  const h2load = installed('h2load');
+  if (h2load === null) {
+    context.skip('HTTP/2', 'h2load (nghttp2-client) is not installed');
+    return;
+  }
+  const run = async (count: number): Promise<void> => {
+    const load = ['-c', '8', '-m', '16', '-n', String(count), `https://localhost:${port}/`];
+    const { stdout } = await promisify(execFile)(h2load, load);
+    if (!stdout.includes(`${count} succeeded`)) throw new Error(`${name}: ${stdout.slice(-1000)}`);
+  };
+  const count = durationMs * 5;
+  await run(Math.ceil(count / 5));
+  const before = cpuOf(pid);
+  await run(count);
+  context.note('proxied 1 KiB, HTTP/2', name, 'µs of CPU', (cpuOf(pid) - before) / count);
+}
+
+/** `download`: 200 MB in one response. */
+export async function download(context: BenchContext): Promise<void> {
+  const measure = async (gateway: BenchGateway, work: string, options: string[]): Promise<void> => {
+    const before = cpuOf(gateway.pid);
+    const rounds = context.amount(10);
+    for (let i = 0; i < rounds; i += 1) {
+      const scheme = gateway.caFile === null ? 'http' : 'https';
+      const url = `${scheme}://localhost:${gateway.port}/large`;
+      const trust = gateway.caFile === null ? [] : ['--cacert', gateway.caFile];
+      await promisify(execFile)('curl', ['-sSf', '-o', '/dev/null', ...trust, ...options, url]);
+    }
+    const spent = (cpuOf(gateway.pid) - before) / 1000;
+    context.note(work, gateway.name, 'ms of CPU per MB', spent / (rounds * LARGE_MB));
+  };
+  await eachGateway(context, { tls: false, cores: 1 }, (gateway) =>
+    measure(gateway, 'download', ['--http1.1']),
+  );
+  await eachGateway(context, { tls: true, cores: 1 }, async (gateway) => {
+    await measure(gateway, 'download, TLS', ['--http1.1']);
+    await measure(gateway, 'download, HTTP/2', ['--http2']);
+  });
+}
+
+function get(path: string, { port }: BenchGateway): string {
+  return `GET ${path} HTTP/1.1\r\nHost: localhost:${port}\r\nAccept: text/html\r\n\r\n`;
+}
+
+async function eachGateway(
+  context: BenchContext,
+  front: Omit<Front, 'appPort'>,
+  measure: (gateway: BenchGateway) => Promise<void>,
+): Promise<void> {
+  const app = await startApp();
+  try {
+    for (const start of GATEWAYS) {
+      const gateway = await start(context, { ...front, appPort: app.port });
+      if (gateway === null) continue;
+      try {
+        await measure(gateway);
+      } finally {
+        await gateway.stop();
+      }
+    }
+  } finally {
+    await app.stop();
+  }
+}

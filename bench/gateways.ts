@@ -1,0 +1,204 @@
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { BenchContext } from './context.ts';
+import { cli } from './hubs.ts';
+import { freePort, installed, type RunningProgram, startServer } from './processes.ts';
+
+/** A server in front of the app, as the bench speaks to it. */
+export interface BenchGateway {
+  readonly name: string;
+  readonly pid: number;
+  readonly port: number;
+  /** PEM file of the authority behind its certificate; null over plain TCP. */
+  readonly caFile: string | null;
+  stop(): Promise<void>;
+}
+
+export interface Front {
+  readonly tls: boolean;
+  readonly appPort: number;
+  /** Processes or threads; null for what the program does by itself. */
+  readonly cores: number | null;
+}
+
+type Start = (context: BenchContext, front: Front) => Promise<BenchGateway | null>;
+
+/** hubgate and its peers, in the order in which they are measured. */
+export const GATEWAYS: readonly Start[] = [startHubgate, startCaddy, startNginx, startHaproxy];
+
+/** The app, in a process of its own. */
+export async function startApp(): Promise<RunningProgram & { readonly port: number }> {
+  const port = await freePort();
+  const program = fileURLToPath(new URL('./load/origin.ts', import.meta.url));
+  const app = await startServer(process.execPath, ['--import', 'tsx', program, `${port}`], port);
+  return { ...app, port };
+}
+
+/** With a hub and discovery, as its users run it. */
+async function startHubgate(
+  context: BenchContext,
+  { tls, appPort, cores }: Front,
+): Promise<BenchGateway> {
+  const { cert, key } = certificate(context);
+  const port = await freePort();
+  const directory = context.directory();
+  const origin = `${tls ? 'https' : 'http'}://localhost:${port}`;
+  const hubfile = join(directory, 'Hubfile');
+  writeFileSync(
+    hubfile,
+    `{
+	storage ${directory}
+	admin off
+	${cores === null ? '' : `workers ${cores}`}
+	auto_https disable_redirects
+}
+${origin} {
+	${tls ? `tls ${cert} ${key}` : ''}
+	hub {
+		issuer https://issuer.example.com {
+			publisher {
+				jwt 0123456789abcdef0123456789abcdef
+			}
+			subscriber {
+				jwt 0123456789abcdef0123456789abcdef
+			}
+		}
+		anonymous
+		transport memory
+		cookie_name hub_token
+	}
+	discovery
+	reverse_proxy 127.0.0.1:${appPort}
+}
+`,
+  );
+  const program = await startServer(process.execPath, [cli, 'run', '--config', hubfile], port);
+  return { name: 'hubgate', port, caFile: tls ? cert : null, ...program };
+}
+
+async function startCaddy(
+  context: BenchContext,
+  { tls, appPort, cores }: Front,
+): Promise<BenchGateway | null> {
+  const caddy = installed('caddy');
+  if (caddy === null) return missing(context, 'caddy');
+  const { cert, key } = certificate(context);
+  const port = await freePort();
+  const directory = context.directory();
+  const config = join(directory, 'Caddyfile');
+  writeFileSync(
+    config,
+    `{
+	admin off
+	auto_https off
+}
+${tls ? 'https' : 'http'}://localhost:${port} {
+	${tls ? `tls ${cert} ${key}` : ''}
+	reverse_proxy 127.0.0.1:${appPort}
+}
+`,
+  );
+  const env = {
+    XDG_DATA_HOME: directory,
+    XDG_CONFIG_HOME: directory,
+    ...(cores === null ? {} : { GOMAXPROCS: String(cores) }),
+  };
+  const program = await startServer(
+    caddy,
+    ['run', '--config', config, '--adapter', 'caddyfile'],
+    port,
+    { env },
+  );
+  return { name: 'Caddy', port, caFile: tls ? cert : null, ...program };
+}
+
+async function startNginx(
+  context: BenchContext,
+  { tls, appPort, cores }: Front,
+): Promise<BenchGateway | null> {
+  const nginx = installed('nginx');
+  if (nginx === null) return missing(context, 'nginx');
+  const { cert, key } = certificate(context);
+  const port = await freePort();
+  const directory = context.directory();
+  const config = join(directory, 'nginx.conf');
+  writeFileSync(
+    config,
+    `daemon off;
+worker_processes ${cores ?? 'auto'};
+pid ${directory}/nginx.pid;
+error_log stderr error;
+events { worker_connections 4096; }
+http {
+	access_log off;
+	${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${directory};`).join('\n\t')}
+	keepalive_requests 1000000000;
+	upstream app { server 127.0.0.1:${appPort}; keepalive 128; keepalive_requests 1000000000; }
+	server {
+		listen 127.0.0.1:${port}${tls ? ' ssl http2' : ''};
+		${tls ? `ssl_certificate ${cert}; ssl_certificate_key ${key};` : ''}
+		location / { proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; }
+	}
+}
+`,
+  );
+  const program = await startServer(nginx, ['-c', config, '-e', 'stderr'], port);
+  return { name: 'nginx', port, caFile: tls ? cert : null, ...program };
+}
+
+async function startHaproxy(
+  context: BenchContext,
+  { tls, appPort, cores }: Front,
+): Promise<BenchGateway | null> {
+  const haproxy = installed('haproxy');
+  if (haproxy === null) return missing(context, 'haproxy');
+  const { both, cert } = certificate(context);
+  const port = await freePort();
+  const directory = context.directory();
+  const config = join(directory, 'haproxy.cfg');
+  writeFileSync(
+    config,
+    `global
+	${cores === null ? '' : `nbthread ${cores}`}
+defaults
+	mode http
+	timeout client 60s
+	timeout server 60s
+	timeout connect 5s
+frontend front
+	bind 127.0.0.1:${port}${tls ? ` ssl crt ${both} alpn h2,http/1.1` : ''}
+	default_backend app
+backend app
+	server app 127.0.0.1:${appPort}
+`,
+  );
+  const program = await startServer(haproxy, ['-f', config, '-db'], port);
+  return { name: 'HAProxy', port, caFile: tls ? cert : null, ...program };
+}
+
+function missing(context: BenchContext, name: string): null {
+  context.skip(name, `${name} is not installed`);
+  return null;
+}
+
+const certificates = new WeakMap<BenchContext, { cert: string; key: string; both: string }>();
+
+/** One self-signed ECDSA certificate for localhost, the same for all programs of a run. */
+function certificate(context: BenchContext): { cert: string; key: string; both: string } {
+  const present = certificates.get(context);
+  if (present !== undefined) return present;
+  const directory = context.directory();
+  const cert = join(directory, 'cert.pem');
+  const key = join(directory, 'key.pem');
+  const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1'];
+  const names = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost'];
+  const files = ['-keyout', key, '-out', cert, '-days', '2', '-nodes'];
+  execFileSync('openssl', ['req', '-x509', ...curve, ...names, ...files], { stdio: 'ignore' });
+  const both = join(directory, 'both.pem');
+  writeFileSync(both, execFileSync('cat', [cert, key]), { mode: 0o600 });
+  const made = { cert, key, both };
+  certificates.set(context, made);
+  return made;
+}

@@ -1,0 +1,224 @@
+import { setTimeout as after } from 'node:timers/promises';
+import { type BenchContext, percentile } from './context.ts';
+import { type Hub, type HubSettings, peerHub, startHubgate, startNchan } from './hubs.ts';
+import { makeRequests, Subscribers } from './load/generators.ts';
+import { cpuOf, residentOf } from './processes.ts';
+import { Publisher } from './publisher.ts';
+
+const TOPIC = 'https://example.com/books/1';
+const SUBSCRIBERS = 4000;
+/** Before what is measured, so that what is made for the first events is there. */
+const WARM_UP_ROUNDS = 10;
+/** Lets what was opened settle before memory is read. */
+const SETTLE_MS = 3000;
+/** A compiler that works while the program runs needs this long. */
+const WARM_UP_MS = 3000;
+
+/** `fanout`: one update at a time to 4,000 subscribers. */
+export function fanout(context: BenchContext): Promise<void> {
+  const updates = context.amount(100);
+  return eachHub(context, async (hub) => deliver(context, hub, 'event delivered', updates, 1));
+}
+
+/** `burst`: ten publishes in flight. */
+export function burst(context: BenchContext): Promise<void> {
+  const updates = context.amount(300);
+  return eachHub(context, async (hub) => deliver(context, hub, 'event in a burst', updates, 10));
+}
+
+async function deliver(
+  context: BenchContext,
+  hub: Hub,
+  work: string,
+  updates: number,
+  inFlight: number,
+): Promise<void> {
+  const count = context.amount(SUBSCRIBERS);
+  const subscribers = await openSubscribers(hub, count);
+  const publisher = await Publisher.open(hub);
+  for (let i = 0; i < WARM_UP_ROUNDS; i += 1) await round(publisher, subscribers, count, inFlight);
+  const before = cpuOf(hub.pid);
+  const last: number[] = [];
+  for (let done = 0; done < updates; done += inFlight) {
+    last.push(await round(publisher, subscribers, count, inFlight));
+  }
+  const spent = cpuOf(hub.pid) - before;
+  context.note(work, hub.name, 'µs of CPU', spent / (updates * count));
+  last.sort((a, b) => a - b);
+  context.note(
+    `${work}: to the last of ${count}, p50`,
+    hub.name,
+    'ms',
+    percentile(last, 0.5) / 1000,
+  );
+  context.note(
+    `${work}: to the last of ${count}, p99`,
+    hub.name,
+    'ms',
+    percentile(last, 0.99) / 1000,
+  );
+  publisher.close();
+  await subscribers.close();
+}
+
+/** Publishes, waits until all have everything, and returns the longest way, in microseconds. */
+async function round(
+  publisher: Publisher,
+  subscribers: Subscribers,
+  count: number,
+  inFlight: number,
+): Promise<number> {
+  const received = subscribers.expect(count * inFlight);
+  await publisher.publish(TOPIC, inFlight);
+  const delays = await received;
+  // Not Math.max(...delays): forty thousand are too many arguments.
+  return delays.reduce((most, one) => Math.max(most, one), 0);
+}
+
+/** `subscribe`: what opening a stream costs. */
+export function subscribe(context: BenchContext): Promise<void> {
+  return eachHub(context, async (hub) => {
+    const count = context.amount(SUBSCRIBERS);
+    const warm = await openSubscribers(hub, count);
+    await warm.close();
+    const before = cpuOf(hub.pid);
+    const subscribers = await openSubscribers(hub, count);
+    context.note('subscription opened', hub.name, 'µs of CPU', (cpuOf(hub.pid) - before) / count);
+    await subscribers.close();
+  });
+}
+
+/** `memory`: what an idle subscriber holds. */
+export async function memory(context: BenchContext): Promise<void> {
+  const measure = async (hub: Hub, count: number, work: string): Promise<void> => {
+    const warm = await openSubscribers(hub, 50);
+    await warm.close();
+    await after(SETTLE_MS);
+    const before = residentOf(hub.pid);
+    const subscribers = await openSubscribers(hub, count);
+    await after(SETTLE_MS);
+    context.note(work, hub.name, 'KB', (residentOf(hub.pid) - before) / count);
+    await subscribers.close();
+  };
+  await eachHub(context, (hub) =>
+    measure(hub, context.amount(SUBSCRIBERS), 'idle plain subscriber'),
+  );
+  const secure = await startHubgate(context, { tls: true });
+  try {
+    await measure(secure, context.amount(SUBSCRIBERS / 2), 'idle TLS subscriber');
+  } finally {
+    await secure.stop();
+  }
+}
+
+/** `publish`: 64 publishers, to memory and to a disk. */
+export async function publish(context: BenchContext): Promise<void> {
+  const measure = async (hub: Hub, work: string): Promise<void> => {
+    const durationMs = context.amount(5000);
+    const request = hub.publish(TOPIC, 'x'.repeat(200));
+    const order = { port: hub.port, connections: 64, request, caFile: hub.caFile };
+    await makeRequests({ ...order, durationMs: WARM_UP_MS });
+    const before = cpuOf(hub.pid);
+    const { answers, delaysUs, failures } = await makeRequests({ ...order, durationMs });
+    if (failures > 0) throw new Error(`${hub.name} refused ${failures} of ${answers} publishes`);
+    context.note(`${work}`, hub.name, 'µs of CPU', (cpuOf(hub.pid) - before) / answers);
+    context.note(`${work}: rate`, hub.name, '/s', answers / (durationMs / 1000));
+    context.note(`${work}: p99`, hub.name, 'ms', percentile(delaysUs, 0.99) / 1000);
+  };
+  await eachHub(context, (hub) => measure(hub, 'publish'));
+  const durable = await startHubgate(context, { transport: 'transport lmdb' });
+  try {
+    await measure(durable, 'publish, on disk when acknowledged');
+  } finally {
+    await durable.stop();
+  }
+}
+
+/** `replay`: a long history to one client, while another listens. */
+export async function replay(context: BenchContext): Promise<void> {
+  for (const transport of ['transport memory', 'transport lmdb']) {
+    const hub = await startHubgate(context, { transport });
+    try {
+      await replayOf(context, hub, transport.slice('transport '.length));
+    } finally {
+      await hub.stop();
+    }
+  }
+}
+
+async function replayOf(context: BenchContext, hub: Hub, log: string): Promise<void> {
+  const updates = context.amount(100_000);
+  const publisher = await Publisher.open(hub);
+  for (let done = 0; done < updates; done += 500) await publisher.publish(TOPIC, 500);
+  const listener = new Subscribers();
+  await listener.open({ count: 1, port: hub.port, request: hub.subscribe('live'), caFile: null });
+  const quiet = await livePercentile(publisher, listener, async () => after(2000));
+  const before = cpuOf(hub.pid);
+  const behind = new Subscribers();
+  const busy = await livePercentile(publisher, listener, async () => {
+    const all = behind.expect(updates);
+    const request = hub.subscribe(TOPIC, 'earliest');
+    await behind.open({ count: 1, port: hub.port, request, caFile: null });
+    await all;
+  });
+  const spent = cpuOf(hub.pid) - before;
+  context.note(`event replayed from ${log}`, hub.name, 'µs of CPU', spent / updates);
+  context.note(`live p99 without a replay, ${log}`, hub.name, 'ms', quiet / 1000);
+  context.note(`live p99 during a replay, ${log}`, hub.name, 'ms', busy / 1000);
+  publisher.close();
+  await behind.close();
+  await listener.close();
+}
+
+/** p99 from publication to arrival of updates that are published while `work` is done, microseconds. */
+async function livePercentile(
+  publisher: Publisher,
+  listener: Subscribers,
+  work: () => Promise<void>,
+): Promise<number> {
+  let over = false;
+  const done = work().then(() => {
+    over = true;
+  });
+  const delays: number[] = [];
+  while (!over) {
+    const received = listener.expect(1);
+    await publisher.publish('live');
+    delays.push(...(await received));
+    await after(2);
+  }
+  await done;
+  return percentile(
+    delays.sort((a, b) => a - b),
+    0.99,
+  );
+}
+
+async function openSubscribers(hub: Hub, count: number): Promise<Subscribers> {
+  const subscribers = new Subscribers();
+  const { port, caFile } = hub;
+  await subscribers.open({ count, port, request: hub.subscribe(TOPIC), caFile });
+  return subscribers;
+}
+
+/** Measures hubgate and every peer in turn, each alone on the machine. */
+async function eachHub(
+  context: BenchContext,
+  measure: (hub: Hub) => Promise<void>,
+  settings: HubSettings = {},
+): Promise<void> {
+  const starts: (() => Promise<Hub | null>)[] = [
+    () => startHubgate(context, settings),
+    () => startNchan(context),
+    ...context.peerHubs.map((url) => async () => peerHub(url)),
+  ];
+  for (const start of starts) {
+    const hub = await start();
+    if (hub === null) continue;
+    try {
+      await measure(hub);
+    } finally {
+      await hub.stop();
+    }
+  }
+}

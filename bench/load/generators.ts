@@ -1,0 +1,61 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type {
+  RequestsOrder,
+  RequestsReport,
+  SubscribersOrder,
+  SubscribersReport,
+} from './orders.ts';
+
+/** Subscribers in a process of their own. */
+export class Subscribers {
+  readonly #child: ChildProcess = generator('subscribers');
+
+  /** Opens so many streams and resolves when each has its head. */
+  async open(order: Omit<Extract<SubscribersOrder, { kind: 'open' }>, 'kind'>): Promise<void> {
+    await this.#ask({ kind: 'open', ...order });
+  }
+
+  /** Resolves to the delays, in microseconds, when so many events have come. */
+  expect(events: number): Promise<readonly number[]> {
+    this.#tell({ kind: 'expect', events });
+    return this.#answer().then((report) => (report.kind === 'received' ? report.delaysUs : []));
+  }
+
+  async close(): Promise<void> {
+    await this.#ask({ kind: 'close' });
+    this.#child.kill();
+  }
+
+  #ask(order: SubscribersOrder): Promise<SubscribersReport> {
+    this.#tell(order);
+    return this.#answer();
+  }
+
+  #tell(order: SubscribersOrder): void {
+    this.#child.send(order);
+  }
+
+  async #answer(): Promise<SubscribersReport> {
+    const [report]: SubscribersReport[] = await once(this.#child, 'message');
+    if (report === undefined) throw new Error('the subscribers said nothing');
+    if (report.kind === 'failed') throw new Error(`a subscriber was refused: ${report.error}`);
+    return report;
+  }
+}
+
+/** Makes requests from a process of its own, and resolves to what it has seen. */
+export async function makeRequests(order: RequestsOrder): Promise<RequestsReport> {
+  const child = generator('requests');
+  child.send(order);
+  const [report]: RequestsReport[] = await once(child, 'message');
+  if (report === undefined) throw new Error('the requests said nothing');
+  if (report.answers === 0) throw new Error(report.error ?? 'no request was answered');
+  return report;
+}
+
+function generator(name: 'subscribers' | 'requests'): ChildProcess {
+  const program = fileURLToPath(new URL(`./${name}.ts`, import.meta.url));
+  return fork(program, [], { execArgv: ['--import', 'tsx'] });
+}

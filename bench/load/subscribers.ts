@@ -1,0 +1,92 @@
+// A process of subscribers: raw sockets that count events and do nothing else with them.
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import type { SubscribersOrder, SubscribersReport } from './orders.ts';
+
+/** Sockets that are being opened at the same time. */
+const AT_ONCE = 64;
+/** Ends an event; the time of its publication stands before it in the data. */
+const EVENT_END = Buffer.from('\n\n');
+const STAMP = Buffer.from('stamp:');
+
+const sockets: Socket[] = [];
+let expected = 0;
+let received = 0;
+let delays: number[] = [];
+
+process.on('message', (order: SubscribersOrder) => {
+  switch (order.kind) {
+    case 'open':
+      open(order).then(
+        () => report({ kind: 'opened' }),
+        (error: unknown) => report({ kind: 'failed', error: String(error) }),
+      );
+      break;
+    case 'expect':
+      expected = order.events;
+      received = 0;
+      delays = [];
+      break;
+    case 'close':
+      for (const socket of sockets.splice(0)) socket.destroy();
+      report({ kind: 'closed' });
+      break;
+  }
+});
+process.on('disconnect', () => process.exit());
+
+async function open(order: Extract<SubscribersOrder, { kind: 'open' }>): Promise<void> {
+  const ca = order.caFile === null ? null : readFileSync(order.caFile);
+  let opened = 0;
+  const openNext = async (): Promise<void> => {
+    while (opened < order.count) {
+      opened += 1;
+      await openOne(order, ca);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, openNext));
+}
+
+function openOne(
+  { port, request }: Extract<SubscribersOrder, { kind: 'open' }>,
+  ca: Buffer | null,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const socket =
+      ca === null
+        ? connect(port, '127.0.0.1')
+        : connectTls({ port, host: '127.0.0.1', servername: 'localhost', ca });
+    sockets.push(socket);
+    socket.write(request);
+    socket.once('error', reject);
+    socket.once('data', (head: Buffer) => {
+      if (!head.subarray(0, 15).toString('latin1').startsWith('HTTP/1.1 200')) {
+        reject(new Error(head.toString('latin1').slice(0, 500)));
+        return;
+      }
+      socket.on('data', count);
+      resolve();
+    });
+  });
+}
+
+function count(chunk: Buffer): void {
+  for (let at = chunk.indexOf(EVENT_END); at !== -1; at = chunk.indexOf(EVENT_END, at + 2)) {
+    received += 1;
+    const stamp = chunk.lastIndexOf(STAMP, at);
+    if (stamp !== -1) {
+      const published = Number(
+        chunk.toString('latin1', stamp + STAMP.length, stamp + 20).split(' ')[0],
+      );
+      delays.push(Number(process.hrtime.bigint() / 1000n) - published);
+    }
+  }
+  if (expected === 0 || received < expected) return;
+  expected = 0;
+  report({ kind: 'received', delaysUs: delays });
+}
+
+function report(message: SubscribersReport): void {
+  process.send?.(message);
+}

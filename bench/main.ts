@@ -1,0 +1,74 @@
+// `npm run bench [names] [--quick] [--peer-hub URL]… [--json FILE]`: measures the built program
+// beside its peers, all in one run. docs/performance.md tells the method.
+import { writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { parseArgs } from 'node:util';
+import { BenchContext, type Figure, rounded } from './context.ts';
+import { download, proxy, throughput } from './gateway-work.ts';
+import { burst, fanout, memory, publish, replay, subscribe } from './hub-work.ts';
+import { match } from './match.ts';
+import { reload, start } from './start-work.ts';
+
+const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> = {
+  fanout,
+  burst,
+  subscribe,
+  publish,
+  match,
+  proxy,
+  download,
+  throughput,
+  replay,
+  memory,
+  start,
+  reload,
+};
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    quick: { type: 'boolean', default: false },
+    json: { type: 'string' },
+    'peer-hub': { type: 'string', multiple: true, default: [] },
+  },
+});
+const unknown = positionals.filter((name) => !(name in WORKS));
+if (unknown.length > 0) {
+  console.error(`There is no ${unknown.join(', ')}; there are ${Object.keys(WORKS).join(', ')}`);
+  process.exit(64);
+}
+
+const context = new BenchContext({ peerHubs: values['peer-hub'], quick: values.quick });
+try {
+  for (const [name, work] of Object.entries(WORKS)) {
+    if (positionals.length > 0 && !positionals.includes(name)) continue;
+    console.error(`— ${name}`);
+    await work(context);
+  }
+} finally {
+  context.close();
+}
+console.log(`${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}\n`);
+console.log(table(context.figures));
+if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(context.figures, null, 2));
+
+/** Work by program, with hubgate's ratio to each peer. */
+function table(figures: readonly Figure[]): string {
+  const programs = [...new Set(figures.map(({ program }) => program))];
+  const works = [...new Set(figures.map(({ work, unit }) => `${work} (${unit})`))];
+  const valueOf = (work: string, program: string): number | undefined =>
+    figures.find((one) => `${one.work} (${one.unit})` === work && one.program === program)?.value;
+  const rows = works.map((work) => {
+    const own = valueOf(work, 'hubgate');
+    const cells = programs.map((program) => {
+      const value = valueOf(work, program);
+      if (value === undefined) return '–';
+      const ratio =
+        own === undefined || program === 'hubgate' ? '' : ` (× ${rounded(own / value)})`;
+      return `${rounded(value)}${ratio}`;
+    });
+    return `| ${[work, ...cells].join(' | ')} |`;
+  });
+  const head = `| ${['work', ...programs].join(' | ')} |\n|${'---|'.repeat(programs.length + 1)}`;
+  return `${head}\n${rows.join('\n')}\n\n(× n): hubgate's figure divided by the peer's.`;
+}
