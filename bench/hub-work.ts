@@ -121,7 +121,7 @@ export async function publish(context: BenchContext): Promise<void> {
     const before = cpuOf(hub.pid);
     const { answers, delaysUs, failures } = await makeRequests({ ...order, durationMs });
     if (failures > 0) throw new Error(`${hub.name} refused ${failures} of ${answers} publishes`);
-    context.note(`${work}`, hub.name, 'µs of CPU', (cpuOf(hub.pid) - before) / answers);
+    context.note(work, hub.name, 'µs of CPU', (cpuOf(hub.pid) - before) / answers);
     context.note(`${work}: rate`, hub.name, '/s', answers / (durationMs / 1000));
     context.note(`${work}: p99`, hub.name, 'ms', percentile(delaysUs, 0.99) / 1000);
   };
@@ -176,12 +176,10 @@ async function livePercentile(
   listener: Subscribers,
   work: () => Promise<void>,
 ): Promise<number> {
-  let over = false;
-  const done = work().then(() => {
-    over = true;
-  });
+  const over = new AbortController();
+  const done = work().finally(() => over.abort());
   const delays: number[] = [];
-  while (!over) {
+  while (!over.signal.aborted) {
     const received = listener.expect(1);
     await publisher.publish('live');
     delays.push(...(await received));

@@ -146,7 +146,7 @@ function protocol(path: string, host: string, token: string): Pick<Hub, 'subscri
     subscribe(topic, cursor) {
       const query = new URLSearchParams({ match: topic });
       if (cursor !== undefined) query.set('last_event_id', cursor);
-      return `GET ${path}?${query} HTTP/1.1\r\nHost: ${host}\r\nAccept: text/event-stream\r\n\r\n`;
+      return `GET ${path}?${query.toString()} HTTP/1.1\r\nHost: ${host}\r\nAccept: text/event-stream\r\n\r\n`;
     },
     publish(topic, data) {
       const body = new URLSearchParams({ topic, data }).toString();

@@ -8,7 +8,7 @@ const HEAD_END = Buffer.from('\r\n\r\n');
 
 process.once('message', (order: RequestsOrder) => {
   const run = new Run(order);
-  run.start().then((report) => process.send?.(report, () => process.exit()));
+  void run.start().then((report) => process.send?.(report, () => process.exit()));
 });
 process.on('disconnect', () => process.exit());
 

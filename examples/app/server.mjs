@@ -34,7 +34,9 @@ async function route(request, response) {
   const session = /(?:^|;\s*)session=([^;]+)/.exec(request.headers.cookie ?? '')?.[1];
   const user = sessions.get(session);
   if (user !== undefined) response.setHeader('Hub-Access-Token', await subscriberToken(user));
-  switch (`${request.method} ${new URL(request.url, SITE).pathname}`) {
+  // Node leaves the body out of answers to HEAD by itself.
+  const method = request.method === 'HEAD' ? 'GET' : request.method;
+  switch (`${method} ${new URL(request.url, SITE).pathname}`) {
     case 'GET /':
       response.setHeader('Content-Type', 'text/html; charset=utf-8').end(page);
       return;

@@ -246,6 +246,8 @@ export interface TokenGrantsConfig {
   readonly publishUrlPattern: readonly string[];
   /** JSON text. */
   readonly payload: string | null;
+  /** Whether the fields of the response that these texts read go on to the client. */
+  readonly keepFields: boolean;
 }
 
 export interface TokenMintConfig extends TokenGrantsConfig {

@@ -144,6 +144,7 @@ const noGrants: TokenGrantsConfig = {
   publish: [],
   publishUrlPattern: [],
   payload: null,
+  keepFields: false,
 };
 
 export const defaultTokenMint: Omit<TokenMintConfig, 'issuer' | 'key'> = {

@@ -117,6 +117,7 @@ const grants = {
   publish: topics,
   publishUrlPattern: topics,
   payload: nullable(name('JSON text')),
+  keepFields: flag,
 };
 
 const tokenSource = byKind<NonNullable<DiscoveryConfig['tokenSource']>>({

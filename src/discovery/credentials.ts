@@ -73,6 +73,11 @@ export class Credentials {
     makePrivate(headers);
   }
 
+  /** Whether this browser was given a token before. */
+  isKnown(exchange: Exchange): boolean {
+    return sessionMark(exchange, this.#options.hub.cookieName) !== null;
+  }
+
   /** Deletes the cookie and ends the streams that the browser has opened. */
   end(exchange: Exchange, headers: HeaderList): void {
     const { hub } = this.#options;

@@ -3,7 +3,7 @@ import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
-import { addVary, expose, isPrivate } from './cache-control.ts';
+import { addVary, expose, isPrivate, makePrivate } from './cache-control.ts';
 import { Credentials } from './credentials.ts';
 import { announcesHub, hubLink, hubTiming, selfLink } from './link.ts';
 import type { TokenSource } from './token-source.ts';
@@ -40,6 +40,7 @@ const READ_DESTINATIONS = new Set(['document', 'iframe', 'empty']);
 export function createDiscovery(options: DiscoveryOptions): Handler {
   const { config, hub, matches, logsOut, isHubRequest, tokens } = options;
   const credentials = new Credentials(options);
+  const readFields = tokens?.responseFields ?? [];
   return (exchange, next) => {
     if (isHubRequest(exchange) || !matches(exchange)) return next();
     const destination = exchange.headers.get(DESTINATION);
@@ -51,9 +52,19 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
     if (tokens !== null && arrival.isRead) askForWhole(exchange);
     exchange.onHead((head) => {
       // 101 hands the connection over; nobody reads a head then.
-      if (head.source !== 'upstream' || head.status < 200) return undefined;
+      if (head.status < 200) return undefined;
+      if (head.source !== 'upstream') {
+        // A refusal of the gateway's own (`forward_auth`) is no page, but may end a session.
+        if (endsSession(head, config)) credentials.end(exchange, head.headers);
+        return undefined;
+      }
       if (isPage(head)) announce(exchange, head, options, arrival);
-      return handOutToken(exchange, head, options, arrival, credentials);
+      const handedOut = handOutToken(exchange, head, options, arrival, credentials);
+      const takeOff = (): void => {
+        for (const name of readFields) head.headers.delete(name);
+      };
+      if (handedOut === undefined) takeOff();
+      return handedOut?.then(takeOff);
     });
     return next();
   };
@@ -110,22 +121,34 @@ function handOutToken(
     credentials.fromApp(exchange, head, sent);
     return undefined;
   }
-  if ((arrival.logsOut && status < 400) || config.expire.statuses.includes(status)) {
+  if ((arrival.logsOut && status < 400) || endsSession(head, config)) {
     credentials.end(exchange, headers);
     return undefined;
   }
   if (tokens === null || status >= 400 || !isPage(head)) return undefined;
-  const sayWhy = (): void => {
-    if (!isPrivate(headers)) addVary(headers, [...tokens.requestFields, DESTINATION]);
-  };
+  const { dependence } = tokens;
   if (!arrival.isRead) {
-    sayWhy();
+    // Another destination would be given a token with it.
+    addVary(headers, isPrivate(headers) ? [] : [...dependence.onClientFields, DESTINATION]);
     return undefined;
   }
-  return tokens.tokenFor(exchange, headers).then((token) => {
-    if (token === null) sayWhy();
-    else credentials.handOut(exchange, headers, token);
+  return tokens.tokenFor(exchange, headers).then((outcome) => {
+    if (outcome.kind === 'token') {
+      credentials.handOut(exchange, headers, outcome.token);
+      return;
+    }
+    // Every request names its user, and this one has none: the session is over, whoever ended it.
+    const { onOwnFields, onResponse } = dependence;
+    const namesNobody = outcome.kind === 'guest' && onOwnFields && !onResponse;
+    if (namesNobody && credentials.isKnown(exchange)) {
+      credentials.end(exchange, headers);
+    } else if (onOwnFields) makePrivate(headers);
+    else if (!isPrivate(headers)) addVary(headers, [...dependence.onClientFields, DESTINATION]);
   });
+}
+
+function endsSession({ status }: ResponseHead, { expire }: DiscoveryConfig): boolean {
+  return expire.statuses.includes(status);
 }
 
 function hasType(headers: HeaderList, type: string): boolean {

@@ -47,13 +47,19 @@ export function announcesHub(headers: HeaderList, relation: string): boolean {
 /** Targets, quoted strings, separators, and what is between them; each character in one of them. */
 const LINK_TOKEN = /<[^>]*>?|"(?:[^"\\]|\\.?)*(?:"|$)|[;,=]|[^\s<";,=]+/g;
 
-/** The relation types of all links in a field, lower case (RFC 8288 §3.3). */
+/**
+ * The relation types of all links in a field, lower case. Of a link only the first `rel` counts;
+ * others are ignored (RFC 8288 §3.3).
+ */
 function relationsOf(field: string): string[] {
   const relations: string[] = [];
   const tokens = field.match(LINK_TOKEN) ?? [];
+  let known = false;
   tokens.forEach((token, index) => {
+    if (token.startsWith('<')) known = false;
     const isRelation = token.toLowerCase() === 'rel' && tokens[index - 1] === ';';
-    if (!isRelation || tokens[index + 1] !== '=') return;
+    if (!isRelation || tokens[index + 1] !== '=' || known) return;
+    known = true;
     const value = (tokens[index + 2] ?? '').replace(/^"|"$/g, '');
     relations.push(...value.toLowerCase().split(/\s+/));
   });

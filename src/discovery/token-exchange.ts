@@ -2,11 +2,11 @@ import { hash } from 'node:crypto';
 import { authorizationDetails } from '../auth/mint.ts';
 import { decodeTokenLifetime } from '../auth/token-lifetime.ts';
 import type { TokenExchangeConfig } from '../config/config.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { compileGrants, grantTemplates } from './grant-template.ts';
 import { type IssuedToken, TokenCache } from './token-cache.ts';
 import type { TokenPurpose } from './token-mint.ts';
-import { requestFieldsOf, type TokenSource } from './token-source.ts';
+import { dependenceOf, FAILED, GUEST, responseFieldsIn, type TokenSource } from './token-source.ts';
 
 /** Longest time that a page waits for the authorization server. */
 const TIMEOUT_MS = 5_000;
@@ -16,10 +16,18 @@ const MAX_ANSWER_BYTES = 128 * 1024;
 const MAX_SUBJECT = 64 * 1024;
 /** Questions under way at a time; the pages beyond them go without a cookie. */
 const MAX_IN_FLIGHT = 100;
-/** After a failure the same is not asked again for this long; nor anything of a server that is away. */
+/** After a failure the same is not asked again for this long; nor anything of a server that fails. */
 const PAUSE_MS = 10_000;
+/**
+ * Different questions in a row that the server does not answer as one should, until it counts as
+ * failing for all: one odd subject token must not keep everybody else from theirs.
+ */
+const FAILURES_OF_SERVER = 3;
 /** Failures that are remembered. */
 const MAX_FAILURES = 10_000;
+
+/** Nobody listens at the endpoint, or its name leads nowhere. */
+const UNREACHABLE = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
 
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
 const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
@@ -44,16 +52,16 @@ export function createTokenExchange(
   const fillGrants = compileGrants(config);
   const server = new AuthorizationServer(config, purpose);
   const cache = new TokenCache(clock);
-  const templates = grantTemplates(config);
+  const grants = grantTemplates(config);
+  const templates = subjectToken === null ? grants : [...grants, subjectToken];
   return {
-    requestFields: requestFieldsOf(
-      subjectToken === null ? templates : [...templates, subjectToken],
-    ),
+    dependence: dependenceOf(templates),
+    responseFields: config.keepFields ? [] : responseFieldsIn(templates),
     async tokenFor(exchange, response) {
       const subject = subjectToken === null ? null : expand(subjectToken, exchange, response);
-      if (subject === '' || (subject !== null && subject.length > MAX_SUBJECT)) return null;
+      if (subject === '' || (subject !== null && subject.length > MAX_SUBJECT)) return GUEST;
       const grants = fillGrants((template, encode) => expand(template, exchange, response, encode));
-      if (grants === null) return null;
+      if (grants === null) return GUEST;
       const details = authorizationDetails(grants, detailType);
       const form = new URLSearchParams({ resource: audienceFor(exchange) });
       if (details.length > 0) form.set('authorization_details', JSON.stringify(details));
@@ -68,14 +76,15 @@ export function createTokenExchange(
       // The form holds a secret of the user, so only its digest stays in memory.
       const key = hash('sha256', form.toString(), 'base64url');
       try {
-        return (await cache.get(key, () => server.ask(key, form))).token;
+        const { token } = await cache.get(key, () => server.ask(key, form));
+        return { kind: 'token', token };
       } catch (error) {
         const quiet = error instanceof HubgateError && error.code === 'exchange-paused';
         exchange.log[quiet ? 'debug' : 'warn']('No token was got for the page', {
           endpoint: config.endpoint,
           reason: messageOf(error),
         });
-        return null;
+        return FAILED;
       }
     },
   };
@@ -87,6 +96,8 @@ class AuthorizationServer {
   readonly #purpose: TokenExchangePurpose;
   /** Until when what failed is not asked again; the endpoint itself by the key ''. */
   readonly #pausedUntil = new Map<string, number>();
+  /** What has failed for the server's own sake since it last answered. */
+  readonly #failing = new Set<string>();
   #inFlight = 0;
 
   constructor(config: TokenExchangeConfig, purpose: TokenExchangePurpose) {
@@ -109,10 +120,12 @@ class AuthorizationServer {
       return await this.#post(key, form, timeout.signal);
     } catch (error) {
       if (error instanceof HubgateError) throw error;
-      this.#pause('');
+      // Nobody there is nobody there for all, whatever the question.
+      if (UNREACHABLE.has(codeOf(causeOf(error)) ?? '')) this.#pause('');
+      this.#fail(key);
       const reason = timeout.signal.aborted
         ? `no answer within ${TIMEOUT_MS} ms`
-        : `it cannot be reached: ${reasonOf(error)}`;
+        : `no usable answer: ${messageOf(causeOf(error))}`;
       throw new HubgateError('exchange-failed', reason, { cause: error });
     } finally {
       cancel();
@@ -134,20 +147,40 @@ class AuthorizationServer {
       redirect: 'error',
       signal,
     });
-    const answer = parseObject(await readBounded(response));
-    if (!response.ok) {
-      this.#pause(response.status >= 500 ? '' : key);
-      const code = typeof answer['error'] === 'string' ? answer['error'] : 'no error code';
-      throw new HubgateError('exchange-failed', `it answered ${response.status}: ${show(code)}`);
+    const text = await readBounded(response);
+    if (response.status >= 500) {
+      this.#fail(key);
+      throw refused(`it answered ${response.status}`);
     }
-    const { access_token: token, expires_in: lifetime } = answer;
+    this.#failing.clear();
+    const answer = parseObject(text);
+    if (!response.ok) {
+      this.#pause(key);
+      const code = typeof answer?.['error'] === 'string' ? show(answer['error']) : 'no error code';
+      throw refused(`it answered ${response.status}: ${code}`);
+    }
+    const { access_token: token, expires_in: lifetime } = answer ?? {};
     const decoded = typeof token === 'string' ? decodeTokenLifetime(token) : null;
     if (typeof token !== 'string' || decoded === null) {
       this.#pause(key);
-      throw new HubgateError('exchange-failed', 'it gave no access token that is a JWT');
+      if (answer === null) throw refused('its answer is no JSON object');
+      throw refused(
+        typeof token === 'string'
+          ? 'the access token that it gave is no JWT, which the hub needs'
+          : 'its answer has no access_token',
+      );
     }
     const stated = typeof lifetime === 'number' ? askedMs + lifetime * 1000 : null;
     return { token, expiresAtMs: decoded.expiresAtMs ?? stated };
+  }
+
+  /** The same is not asked again for a while; nor anything, once several have failed in a row. */
+  #fail(key: string): void {
+    this.#pause(key);
+    this.#failing.add(key);
+    if (this.#failing.size < FAILURES_OF_SERVER) return;
+    this.#failing.clear();
+    this.#pause('');
   }
 
   #isPaused(key: string): boolean {
@@ -182,15 +215,20 @@ async function readBounded(response: Response): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** The members of a JSON object; none for anything else. */
-function parseObject(text: string): Readonly<Record<string, unknown>> {
+/** The members of a JSON object; null for anything else. */
+function parseObject(text: string): Readonly<Record<string, unknown>> | null {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? { ...value } : {};
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? { ...value }
+      : null;
   } catch {
-    // Whoever answers something else has given no token either.
-    return {};
+    return null;
   }
+}
+
+function refused(reason: string): HubgateError {
+  return new HubgateError('exchange-failed', reason);
 }
 
 /** What another server wrote, as a log may show it. */
@@ -199,8 +237,6 @@ function show(text: string): string {
 }
 
 /** fetch says only "fetch failed"; the cause says why. */
-function reasonOf(error: unknown): string {
-  return error instanceof Error && error.cause !== undefined
-    ? messageOf(error.cause)
-    : messageOf(error);
+function causeOf(error: unknown): unknown {
+  return error instanceof Error && error.cause !== undefined ? error.cause : error;
 }

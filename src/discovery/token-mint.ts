@@ -7,7 +7,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import { compileGrants, grantTemplates } from './grant-template.ts';
 import { TokenCache } from './token-cache.ts';
-import { requestFieldsOf, type TokenSource } from './token-source.ts';
+import { dependenceOf, FAILED, GUEST, responseFieldsIn, type TokenSource } from './token-source.ts';
 
 /** What a source of tokens has to know of the hub that they are for. */
 export interface TokenPurpose {
@@ -29,11 +29,13 @@ export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose):
   const key = signingKey(config.key, config.algorithm);
   const fillGrants = compileGrants(config);
   const cache = new TokenCache(clock);
+  const templates = grantTemplates(config);
   return {
-    requestFields: requestFieldsOf(grantTemplates(config)),
+    dependence: dependenceOf(templates),
+    responseFields: config.keepFields ? [] : responseFieldsIn(templates),
     async tokenFor(exchange, response) {
       const grants = fillGrants((template, encode) => expand(template, exchange, response, encode));
-      if (grants === null) return null;
+      if (grants === null) return GUEST;
       const audience = audienceFor(exchange);
       const issue = async () => {
         const issuedAtMs = clock.now();
@@ -54,10 +56,11 @@ export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose):
         return { token, expiresAtMs };
       };
       try {
-        return (await cache.get(JSON.stringify([audience, grants]), issue)).token;
+        const { token } = await cache.get(JSON.stringify([audience, grants]), issue);
+        return { kind: 'token', token };
       } catch (error) {
         exchange.log.error('A token could not be minted', { error: messageOf(error) });
-        return null;
+        return FAILED;
       }
     },
   };

@@ -3,19 +3,70 @@ import type { HeaderList } from '../http/header-list.ts';
 
 /** Where tokens come from that the app does not send itself. */
 export interface TokenSource {
-  /** Fields of the request on which the outcome depends. */
-  readonly requestFields: readonly string[];
-  /** The token for whoever gets this response; null when none is due. Never rejects. */
-  tokenFor(exchange: Exchange, response: HeaderList): Promise<string | null>;
+  /** On what of the request the outcome depends. */
+  readonly dependence: Dependence;
+  /** Fields of the app's response that it reads, which no client is to see. */
+  readonly responseFields: readonly string[];
+  /** The token for whoever gets this response. Never rejects. */
+  tokenFor(exchange: Exchange, response: HeaderList): Promise<TokenOutcome>;
 }
 
-/** The fields of the request that the placeholders of some texts name. */
-export function requestFieldsOf(templates: readonly string[]): readonly string[] {
-  const fields = new Set<string>();
-  for (const template of templates) {
-    for (const [, family, name = ''] of template.matchAll(/\{(cookie|header)\.([^{}]+)\}/g)) {
-      fields.add(family === 'cookie' ? 'Cookie' : name);
-    }
+export type TokenOutcome =
+  | { readonly kind: 'token'; readonly token: string }
+  /** The texts name nobody: this is a guest, or no longer a user. */
+  | { readonly kind: 'guest' }
+  /** There should be one, and the log says why there is none. */
+  | { readonly kind: 'failed' };
+
+export const GUEST: TokenOutcome = { kind: 'guest' };
+export const FAILED: TokenOutcome = { kind: 'failed' };
+
+export interface Dependence {
+  /** Fields as clients send them: a cache can tell requests apart by them. */
+  readonly onClientFields: readonly string[];
+  /**
+   * Fields that the gateway has put in itself (`copy_headers`, `request_header`): no cache before it
+   * sees them, so none may share what depends on them.
+   */
+  readonly onOwnFields: boolean;
+  /** Also on what the app answers, which may name its user on some pages only. */
+  readonly onResponse: boolean;
+}
+
+/** What clients send and no one in between writes. */
+const CLIENT_FIELDS = new Set(['authorization']);
+
+/** What the placeholders of some texts read of the request. */
+export function dependenceOf(templates: readonly string[]): Dependence {
+  const onClientFields = new Set<string>();
+  let onOwnFields = false;
+  for (const { family, name } of placeholdersIn(templates)) {
+    if (family === 'cookie') onClientFields.add('Cookie');
+    else if (family === 'header' && CLIENT_FIELDS.has(name.toLowerCase())) onClientFields.add(name);
+    else if (family === 'header') onOwnFields = true;
   }
-  return [...fields];
+  const onResponse = responseFieldsIn(templates).length > 0;
+  return { onClientFields: [...onClientFields], onOwnFields, onResponse };
+}
+
+/** Fields of the request that the placeholders of some texts name. */
+export function requestFieldsIn(templates: readonly string[]): readonly string[] {
+  const named = placeholdersIn(templates).filter(({ family }) => family === 'header');
+  return [...new Set(named.map(({ name }) => name))];
+}
+
+/** Fields of the response that the placeholders of some texts name. */
+export function responseFieldsIn(templates: readonly string[]): readonly string[] {
+  const named = placeholdersIn(templates).filter(({ family }) => family === RESPONSE);
+  return [...new Set(named.map(({ name }) => name))];
+}
+
+const RESPONSE = 'http.response.header';
+
+function placeholdersIn(templates: readonly string[]): { family: string; name: string }[] {
+  return templates.flatMap((template) =>
+    [...template.matchAll(/\{(cookie|header|http\.response\.header)\.([^{}]+)\}/g)].map(
+      ([, family = '', name = '']) => ({ family, name }),
+    ),
+  );
 }

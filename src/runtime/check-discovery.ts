@@ -6,6 +6,7 @@ import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { registrableDomain } from '../http/registrable-domain.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { checkTokenMint } from './check-token-mint.ts';
+import { checkVouching } from './check-vouching.ts';
 import { type HubPlace, placeOfHub } from './hub-place.ts';
 
 /** Whether what sites announce exists, and whether their tokens get to the hub and are good there. */
@@ -25,6 +26,7 @@ export function checkDiscovery(config: Config, report: Report): void {
     }
     checkCookie(site, discovery, place, report);
     checkTokenSource(discovery, place, report);
+    checkVouching(site, discovery, report);
   }
 }
 

@@ -61,7 +61,7 @@ async function answerFailure(
 /** The body may be half read by then, so the routes see a request without one. */
 async function runErrorRoutes(exchange: Exchange, status: number, routes: Handler): Promise<void> {
   const { method, target } = exchange;
-  const sub = new SubExchange(exchange, { method, target, intercept: null });
+  const sub = new SubExchange(exchange, { method, target, source: null, intercept: null });
   setErrorStatus(sub, status);
   sub.variables.set('err.status_text', reasonPhrase(status));
   await routes(sub, () => Promise.resolve());

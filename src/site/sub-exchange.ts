@@ -6,6 +6,8 @@ import type { Logger } from '../kernel/log.ts';
 export interface SubRequest {
   readonly method: string;
   readonly target: string;
+  /** Whose answer it is, if it goes to the client; null leaves that to whoever answers. */
+  readonly source: ResponseHead['source'] | null;
   /** Takes the head; null leaves it to the client's own exchange. */
   readonly intercept: ((head: ResponseHead) => Writable | null) | null;
 }
@@ -33,12 +35,14 @@ export class SubExchange implements Exchange {
   readonly variables: Map<string, string>;
   readonly upgrade: UpgradeRequest | null = null;
   readonly #parent: Exchange;
+  readonly #source: SubRequest['source'];
   readonly #intercept: SubRequest['intercept'];
   readonly #transforms: HeadTransform[] = [];
   #intercepted = 0;
 
   constructor(parent: Exchange, request: SubRequest) {
     this.#parent = parent;
+    this.#source = request.source;
     this.#intercept = request.intercept;
     this.id = parent.id;
     this.log = parent.log;
@@ -72,7 +76,7 @@ export class SubExchange implements Exchange {
   }
 
   takeOver(head: ResponseHead): void {
-    this.#parent.takeOver(head);
+    this.#parent.takeOver(this.#owned(head));
   }
 
   onHead(transform: HeadTransform): void {
@@ -94,7 +98,7 @@ export class SubExchange implements Exchange {
       return taken;
     }
     for (const transform of this.#transforms.splice(0)) this.#parent.onHead(transform);
-    return this.#parent.begin(head);
+    return this.#parent.begin(this.#owned(head));
   }
 
   end(body: Writable, trailers: HeaderList): void {
@@ -104,5 +108,9 @@ export class SubExchange implements Exchange {
 
   abort(): void {
     if (this.#intercepted === 0) this.#parent.abort();
+  }
+
+  #owned(head: ResponseHead): ResponseHead {
+    return this.#source === null ? head : { ...head, source: this.#source };
   }
 }

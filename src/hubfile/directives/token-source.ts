@@ -92,6 +92,7 @@ const GRANTS: OptionTable<TokenGrantsConfig> = {
   publish: (option) => ({ publish: list(option, 'a topic') }),
   publish_urlpattern: (option) => ({ publishUrlPattern: list(option, 'a URL Pattern') }),
   payload: (option) => ({ payload: name(option, 'JSON') }),
+  keep_fields: () => ({ keepFields: true }),
 };
 
 function missing(cursor: Cursor, option: string): never {

@@ -16,7 +16,8 @@ const NO_MORE: Next = () => Promise.resolve();
 /**
  * `forward_auth [<matcher>] <upstream…> { uri <to>; copy_headers <field>[><as>]… }`: asks a service
  * with a GET. A 2xx lets the request pass, with the named fields of the answer; any other answer is
- * the client's.
+ * the client's, and the gateway's own: it is no page of the app. What the client itself sent in the
+ * named fields goes before anybody is asked, whatever comes of it.
  */
 export function forwardAuth(
   { proxy, uri, copyHeaders }: Extract<HandlerConfig, { kind: 'forward_auth' }>,
@@ -24,10 +25,12 @@ export function forwardAuth(
 ): Handler {
   const ask = makeReverseProxy({ ...proxy, headerUp: [...ABOUT_THE_REQUEST, ...proxy.headerUp] });
   return async (exchange, next) => {
+    for (const field of copyHeaders) exchange.headers.delete(field.to);
     const answer: { granted: HeaderList | null } = { granted: null };
     const sub = new SubExchange(exchange, {
       method: 'GET',
       target: uri,
+      source: 'gateway',
       intercept: ({ status, headers }) => {
         if (status < 200 || status > 299) return null;
         answer.granted = headers;
@@ -49,8 +52,6 @@ function copy(
   to: HeaderList,
   fields: readonly { readonly from: string; readonly to: string }[],
 ): void {
-  // First all of them go: the client must not name what the service left out.
-  for (const field of fields) to.delete(field.to);
   for (const field of fields) {
     for (const value of from.getAll(field.from)) to.append(field.to, value);
   }

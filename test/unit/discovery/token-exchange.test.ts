@@ -88,11 +88,12 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
   return {
     source,
     log,
-    ask(session = SESSION) {
+    async ask(session = SESSION) {
       const headers = new HeaderList();
       headers.append('X-Session', Buffer.from(session).toString('latin1'));
       const exchange = fakeExchange({ headers, log: logger });
-      return source.tokenFor(exchange, HeaderList.of({ 'X-User': 'a/b' }));
+      const outcome = await source.tokenFor(exchange, HeaderList.of({ 'X-User': 'a/b' }));
+      return outcome.kind === 'token' ? outcome.token : null;
     },
   };
 }
@@ -187,34 +188,38 @@ describe('discovery: token exchange (RFC 8693)', () => {
 });
 
 describe('discovery: token exchange that fails never fails the page', () => {
-  it('waits 5 s at most, and then spares the server for 10 s', async (test) => {
+  it('waits 5 s at most, and after three of them spares the server for 10 s', async (test) => {
     const clock = new TestClock();
-    const arrived = deferred();
-    const endpoint = await startEndpoint(test, () => arrived.resolve());
+    const endpoint = await startEndpoint(test, () => {});
     const { ask, log } = makeSource(endpoint.url, bySession, clock);
-    const waiting = ask();
-    await arrived.promise;
+    const asked = async (count: number): Promise<void> => {
+      while (endpoint.asked.length < count) {
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    };
+    const waiting = ['one', 'two', 'three'].map((session) => ask(session));
+    await asked(3);
     clock.advance(5_000);
-    assert.equal(await waiting, null);
+    assert.deepEqual(await Promise.all(waiting), [null, null, null]);
     assert.match(String(log[0]?.fields?.['reason']), /no answer within 5000 ms/);
     clock.advance(9_999);
     assert.equal(await ask('another'), null, 'nobody waits for a server that is away');
-    assert.equal(endpoint.asked.length, 1);
+    assert.equal(endpoint.asked.length, 3);
     clock.advance(1);
     const again = ask();
-    while (endpoint.asked.length < 2) await new Promise((resolve) => setImmediate(resolve));
+    await asked(4);
     clock.advance(5_000);
     assert.equal(await again, null);
   });
 
   const refusals: readonly [string, number, string, RegExp][] = [
     ['a refusal', 400, '{"error":"invalid_grant"}', /400: "invalid_grant"/],
-    ['a refusal of the client', 401, '', /401: "no error code"/],
+    ['a refusal of the client', 401, '', /401: no error code/],
     ['a server error', 503, 'down', /503/],
     ['a redirect', 302, '', /redirect/],
-    ['an answer without a token', 200, '{}', /no access token that is a JWT/],
-    ['an opaque token', 200, '{"access_token":"opaque"}', /no access token that is a JWT/],
-    ['no JSON', 200, '<html>', /no access token that is a JWT/],
+    ['an answer without a token', 200, '{}', /its answer has no access_token/],
+    ['an opaque token', 200, '{"access_token":"opaque"}', /no JWT, which the hub needs/],
+    ['no JSON', 200, '<html>', /no JSON object/],
     ['a flood', 200, 'x'.repeat(200_000), /more than 131072 bytes/],
   ];
   for (const [name, status, body, reason] of refusals) {
@@ -247,6 +252,32 @@ describe('discovery: token exchange that fails never fails the page', () => {
     const answers = await Promise.all(questions.slice(0, 100));
     assert.ok(answers.every((answer) => answer !== null));
   });
+
+  for (const [name, status, body] of [
+    ['with a redirect', 302, ''],
+    ['by an error of its own', 500, '{}'],
+    ['with too much', 200, 'x'.repeat(200_000)],
+  ] as const) {
+    it(`goes on for all others when it answers one subject ${name}, until several fail`, async (test) => {
+      const endpoint = await startEndpoint(test, async (asked, response) => {
+        if (asked.form.get('subject_token')?.startsWith('odd') !== true) {
+          await grant(systemClock)(asked, response);
+        } else response.writeHead(status, { location: '/elsewhere' }).end(body);
+      });
+      const { ask } = makeSource(endpoint.url, bySession, systemClock);
+      assert.equal(await ask('odd 1'), null);
+      assert.equal(await ask('odd 2'), null);
+      assert.ok(await ask('good 1'), 'the server answers as one should');
+      assert.equal(await ask('odd 3'), null);
+      assert.equal(await ask('odd 4'), null);
+      assert.ok(await ask('good 2'));
+      const before = endpoint.asked.length;
+      for (const odd of ['odd 5', 'odd 6', 'odd 7']) assert.equal(await ask(odd), null);
+      assert.equal(await ask('good 3'), null, 'three in a row: it is spared');
+      assert.ok(await ask('good 2'), 'what is remembered is still handed out');
+      assert.equal(endpoint.asked.length, before + 3);
+    });
+  }
 
   it('does not make those wait whose subject another was refused for', async (test) => {
     const endpoint = await startEndpoint(test, async (asked, response) => {

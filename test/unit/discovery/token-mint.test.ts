@@ -5,6 +5,7 @@ import { describe, it, type TestContext } from 'node:test';
 import fc from 'fast-check';
 import { compileGrants, grantValue } from '../../../src/discovery/grant-template.ts';
 import { createTokenMint } from '../../../src/discovery/token-mint.ts';
+import type { TokenOutcome } from '../../../src/discovery/token-source.ts';
 import type { TokenMintConfig } from '../../../src/config/config.ts';
 import { defaultTokenMint } from '../../../src/config/defaults.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
@@ -124,29 +125,37 @@ describe('discovery: token mint (hubfile §3)', () => {
     assert.equal((await site.get('/?user=1', image)).status, 304);
   });
 
-  it('varies by the request fields that decide, where a cache may keep what has no token', async (test) => {
+  it('varies by what clients send, where a cache may keep what has no token', async (test) => {
     const site = await startSite(test, app, {
       site: `discovery {
 		token mint {
 			issuer ${ISSUER}
 			key "${SUBSCRIBER_KEY}"
-			subscribe https://example.com/{cookie.session}/{header.X-Tenant} https://example.com/{path.0}
+			subscribe https://example.com/{cookie.session} https://example.com/{path.0}
 		}
 	}`,
     });
-    const decides = ['Cookie, X-Tenant, Sec-Fetch-Dest'];
+    const decides = ['Cookie, Sec-Fetch-Dest'];
     assert.deepEqual(fields(await site.get('/a'), 'vary'), decides);
     // What an image may be given must not be given to a document, which would get a cookie.
     const image = { headers: [['Sec-Fetch-Dest', 'image']] } as const;
     assert.deepEqual(fields(await site.get('/a', image), 'vary'), decides);
-    const due = await site.get('/a', {
-      headers: [
-        ['Cookie', 'session=1'],
-        ['X-Tenant', 't'],
-      ],
-    });
+    const due = await site.get('/a', { headers: [['Cookie', 'session=1']] });
     assert.ok(cookies(due).has(COOKIE));
     assert.deepEqual(fields(due, 'vary'), []);
+  });
+
+  it('keeps from clients the fields by which the app names its user', async (test) => {
+    const site = await mintSite(test);
+    for (const target of ['/?user=42', '/?user=42&status=404', '/?user=42&token=']) {
+      assert.deepEqual(fields(await site.get(target), 'x-user-id'), [], target);
+    }
+    const image = { headers: [['Sec-Fetch-Dest', 'image']] } as const;
+    assert.deepEqual(fields(await site.get('/?user=42', image), 'x-user-id'), []);
+    const keeping = await mintSite(test, 'keep_fields');
+    const answer = await keeping.get('/?user=42');
+    assert.deepEqual(fields(answer, 'x-user-id'), ['42']);
+    assert.ok(cookies(answer).has(COOKIE));
   });
 
   it('serves a sibling site, with the audience of its hub', async (test) => {
@@ -235,11 +244,15 @@ describe('discovery: tokens are reused until half of their life is over', () => 
       clock,
     });
   const user = (id: string): HeaderList => HeaderList.of({ 'X-User-Id': id });
+  const tokenOf = async (outcome: Promise<TokenOutcome>): Promise<string> => {
+    const given = await outcome;
+    return given.kind === 'token' ? given.token : assert.fail(given.kind);
+  };
 
   it('signs once per user and half-life', async () => {
     const clock = new TestClock();
     const mint = source(clock);
-    const at = (id: string, host = 'a') => mint.tokenFor(fakeExchange({ host }), user(id));
+    const at = (id: string, host = 'a') => tokenOf(mint.tokenFor(fakeExchange({ host }), user(id)));
     const [first, same] = await Promise.all([at('1'), at('1')]);
     assert.equal(first, same);
     assert.notEqual(await at('2'), first);
@@ -255,7 +268,7 @@ describe('discovery: tokens are reused until half of their life is over', () => 
   it('remembers 10,000 tokens and forgets the least recently used', async () => {
     const clock = new TestClock();
     const mint = source(clock);
-    const at = (id: string) => mint.tokenFor(fakeExchange({}), user(id));
+    const at = (id: string) => tokenOf(mint.tokenFor(fakeExchange({}), user(id)));
     const [first, second] = [await at('first'), await at('second')];
     for (let id = 0; id < 9_998; id += 1) await at(String(id));
     assert.equal(await at('first'), first);
