@@ -1,9 +1,8 @@
-import { mkdirSync, openSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { pino, type Logger as PinoLogger } from 'pino';
 import type { LogOptions } from '../config/config.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { systemClock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
+import { LogFile } from './log-file.ts';
 
 /** A logger whose level and target a reload can change. */
 export interface ConfigurableLogger extends Logger {
@@ -15,82 +14,131 @@ export interface ConfigurableLogger extends Logger {
   prepare(options: LogOptions): { commit(): void; discard(): void };
 }
 
-/** A log that is open. */
-interface OpenLog {
+/** A log that is open, until nobody needs it. */
+export interface OpenedLog {
+  readonly log: Logger;
+  close(): void;
+}
+
+interface OpenPino {
   readonly pino: PinoLogger;
   close(): void;
 }
 
+/** What waits for a reader of standard output or error; more is dropped. */
+const MAX_WAITING_BYTES = 1024 * 1024;
+
+interface SharedFile {
+  readonly file: LogFile;
+  users: number;
+}
+
 /**
- * The process's log: JSON lines, or text for a person at a terminal. Lines are written before the
- * call returns, so that the last ones before a crash are there.
+ * The logs of a process: JSON lines, or text for a person at a terminal. Lines are written before
+ * the call returns, so that the last ones before a crash are there; a file is open once, however
+ * many logs go to it, and no longer than one does.
  */
-export function createLogger(options: LogOptions): ConfigurableLogger {
-  let current = openLog(options);
-  const wrap = (fields: LogFields): Logger => ({
-    debug: (message, more) => current.pino.debug({ ...fields, ...more }, message),
-    info: (message, more) => current.pino.info({ ...fields, ...more }, message),
-    warn: (message, more) => current.pino.warn({ ...fields, ...more }, message),
-    error: (message, more) => current.pino.error({ ...fields, ...more }, message),
-    child: (more) => wrap({ ...fields, ...more }),
-  });
-  return {
-    ...wrap({}),
-    prepare(next) {
-      const prepared = openLog(next);
-      return {
-        commit() {
-          current.close();
-          current = prepared;
-        },
-        discard: () => prepared.close(),
-      };
-    },
-  };
-}
+export class Logs {
+  readonly #files = new Map<string, SharedFile>();
 
-/** Opens logs by what they are, each once: a reload goes on with the file that is open. */
-export function createLogOpener(): (options: LogOptions) => Logger {
-  const opened = new Map<string, Logger>();
-  return (options) => {
-    const key = JSON.stringify(options);
-    const present = opened.get(key) ?? createLogger(options);
-    opened.set(key, present);
-    return present;
-  };
-}
-
-function openLog({ level, format, output }: LogOptions): OpenLog {
-  const terminal = output === 'stdout' ? process.stdout : process.stderr;
-  const isFile = output !== 'stdout' && output !== 'stderr';
-  const asText = format === 'console' || (format === 'auto' && !isFile && terminal.isTTY);
-  const settings = {
-    level,
-    base: null,
-    timestamp: pino.stdTimeFunctions.isoTime,
-    formatters: { level: (label: string) => ({ level: label }) },
-  };
-  const destination = isFile ? openFile(output) : output === 'stdout' ? 1 : 2;
-  const stream = pino.destination({ dest: destination, sync: true });
-  return {
-    pino: asText
-      ? pino(settings, { write: (line) => void stream.write(asConsoleLine(line)) })
-      : pino(settings, stream),
-    close() {
-      if (isFile) stream.end();
-    },
-  };
-}
-
-function openFile(path: string): number {
-  try {
-    mkdirSync(dirname(path), { recursive: true });
-    return openSync(path, 'a', 0o600);
-  } catch (cause) {
-    throw new HubgateError('log-failed', `The log ${path} cannot be opened: ${messageOf(cause)}`, {
-      cause,
-    });
+  /**
+   * The process's own log.
+   *
+   * @throws HubgateError `log-failed`
+   */
+  createLogger(options: LogOptions): ConfigurableLogger {
+    let current = this.#openPino(options);
+    return {
+      ...loggerOn(() => current.pino),
+      prepare: (next) => {
+        const prepared = this.#openPino(next);
+        return {
+          commit: () => {
+            current.close();
+            current = prepared;
+          },
+          discard: () => prepared.close(),
+        };
+      },
+    };
   }
+
+  /**
+   * One that a site names.
+   *
+   * @throws HubgateError `log-failed`
+   */
+  readonly open = (options: LogOptions): OpenedLog => {
+    const { pino, close } = this.#openPino(options);
+    return { log: loggerOn(() => pino), close };
+  };
+
+  /** Begins files anew that somebody has moved away (`SIGUSR1`). */
+  reopen(): void {
+    for (const { file } of this.#files.values()) file.reopen();
+  }
+
+  #openPino(options: LogOptions): OpenPino {
+    const { level, format, output } = options;
+    const settings = {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label: string) => ({ level: label }) },
+    };
+    const isFile = output !== 'stdout' && output !== 'stderr';
+    const terminal = output === 'stdout' ? process.stdout : process.stderr;
+    const asText = format === 'console' || (format === 'auto' && !isFile && terminal.isTTY);
+    const { write, close } = isFile ? this.#openFile(options) : openStandard(output);
+    const log = pino(settings, {
+      write: asText ? (line) => write(asConsoleLine(line)) : write,
+    });
+    return { pino: log, close };
+  }
+
+  #openFile({ output: path, roll }: LogOptions): { write(line: string): void; close(): void } {
+    const key = JSON.stringify([path, roll]);
+    let shared = this.#files.get(key);
+    if (shared === undefined) {
+      const file = new LogFile({ path, roll, clock: systemClock, onTrouble: complain });
+      shared = { file, users: 0 };
+      this.#files.set(key, shared);
+    }
+    const held = shared;
+    held.users += 1;
+    return {
+      write: (line) => held.file.write(line),
+      close: () => {
+        held.users -= 1;
+        if (held.users > 0) return;
+        this.#files.delete(key);
+        held.file.close();
+      },
+    };
+  }
+}
+
+function loggerOn(pino: () => PinoLogger, fields: LogFields = {}): Logger {
+  return {
+    debug: (message, more) => pino().debug({ ...fields, ...more }, message),
+    info: (message, more) => pino().info({ ...fields, ...more }, message),
+    warn: (message, more) => pino().warn({ ...fields, ...more }, message),
+    error: (message, more) => pino().error({ ...fields, ...more }, message),
+    child: (more) => loggerOn(pino, { ...fields, ...more }),
+  };
+}
+
+/** The last resort of a log that cannot be written; that nobody reads it either harms nobody. */
+function complain(text: string): void {
+  process.stderr.write(`hubgate: ${text}\n`, () => {});
+}
+
+function openStandard(output: 'stdout' | 'stderr'): { write(line: string): void; close(): void } {
+  const dest = output === 'stdout' ? 1 : 2;
+  const stream = pino.destination({ dest, sync: true, maxLength: MAX_WAITING_BYTES });
+  // A reader that has gone, or a disk that is full behind it: what cannot be written is dropped.
+  stream.on('error', () => {});
+  return { write: (line) => void stream.write(line), close: () => {} };
 }
 
 /** `12:00:00.000 WARN message key=value`. */

@@ -1,6 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import type { Environment } from '../hubfile/source.ts';
-import { type ConfigurableLogger, createLogger } from './log-output.ts';
+import { type ConfigurableLogger, Logs } from './log-output.ts';
+import { obeyUserSignals } from './user-signals.ts';
 import { EXIT } from './output.ts';
 import { readText } from './read-config.ts';
 import { type ReadConfig, type Served, Supervisor } from './supervisor.ts';
@@ -22,14 +23,18 @@ export async function runGateway({
   watch,
   pidfile,
 }: RunOptions): Promise<void> {
+  const logs = new Logs();
+  const signals = obeyUserSignals();
   const first = read(() => {});
-  const log = createLogger(first.config.options.log);
+  const log = logs.createLogger(first.config.options.log);
+  signals.obey(log, logs);
   let stop: (reason: string) => void = () => {};
   const stopped = new Promise<string>((resolve) => {
     stop = resolve;
   });
   const supervisor = new Supervisor(first, {
     log,
+    logs,
     read,
     source,
     readPosted: ({ text, file, language }) =>
@@ -41,8 +46,8 @@ export async function runGateway({
   let started: () => void = () => {};
   const running = new Promise<void>((resolve) => (started = resolve));
   process.on('SIGHUP', () => void running.then(() => supervisor.reload()));
-  const signals = ['SIGINT', 'SIGTERM'] as const;
-  for (const name of signals) process.once(name, () => stop(name));
+  const ends = ['SIGINT', 'SIGTERM'] as const;
+  for (const name of ends) process.once(name, () => stop(name));
   await supervisor.start();
   started();
   announce(log, supervisor.gateway);
@@ -54,7 +59,7 @@ export async function runGateway({
   // The timers of the gateway keep no process alive; this one does until it is told to stop.
   const alive = setInterval(() => {}, 60_000);
   const reason = await stopped;
-  for (const name of signals) {
+  for (const name of ends) {
     process.on(name, () => {
       if (pidfile !== undefined) rmSync(pidfile, { force: true });
       process.exit(EXIT.forced);

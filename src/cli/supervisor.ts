@@ -12,8 +12,7 @@ import {
 } from '../runtime/admin.ts';
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
 import type { LoadCounts } from '../runtime/metrics.ts';
-import type { Logger } from '../kernel/log.ts';
-import { type ConfigurableLogger, createLogOpener } from './log-output.ts';
+import type { ConfigurableLogger, Logs } from './log-output.ts';
 import { fingerprint } from '../load-config.ts';
 import { type ReadyConfig, watchedFiles } from './read-config.ts';
 import { FileWatcher, type WatchedFiles } from './watch.ts';
@@ -27,6 +26,7 @@ export type Served = Omit<Gateway, 'prepare'>;
 
 export interface SupervisorOptions {
   readonly log: ConfigurableLogger;
+  readonly logs: Logs;
   readonly read: ReadConfig;
   /** The file that `read` begins with, absolute; null when it is none. */
   readonly source: string | null;
@@ -59,7 +59,7 @@ export class Supervisor {
     this.#current = first;
     this.#fingerprint = fingerprint(first.config);
     this.#options = options;
-    this.gateway = openGateway(first.config, options.log);
+    this.gateway = openGateway(first.config, options);
     this.#watcher = new FileWatcher({
       clock: systemClock,
       log: options.log,
@@ -218,9 +218,9 @@ export class Supervisor {
 }
 
 /** In this process, or with several workers in processes of their own. */
-function openGateway(config: Config, log: Logger): Served {
+function openGateway(config: Config, { log, logs }: SupervisorOptions): Served {
   if (workerCount(config.options) > 1) return new WorkerPool(config, { clock: systemClock, log });
-  return createGateway(config, { log, openLog: createLogOpener() });
+  return createGateway(config, { log, openLog: logs.open });
 }
 
 function unique(paths: readonly string[]): string[] {

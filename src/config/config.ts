@@ -50,6 +50,20 @@ export interface LogOptions {
   readonly format: 'auto' | 'console' | 'json';
   /** `stderr`, `stdout` or the path of a file. */
   readonly output: string;
+  /** When a file is begun anew; null: never. */
+  readonly roll: RollOptions | null;
+}
+
+/** When a log file is moved aside, and how long those that were are kept. */
+export interface RollOptions {
+  /** Bytes. */
+  readonly size: number;
+  /** Rolled files that are kept. */
+  readonly keep: number;
+  /** 0: however old they are. */
+  readonly keepForMs: number;
+  /** 0: whatever its age. */
+  readonly intervalMs: number;
 }
 
 export interface ServerOptions {
@@ -109,6 +123,7 @@ export interface SiteAddress {
 export interface AccessLogConfig {
   readonly output: string | null;
   readonly format: 'auto' | 'console' | 'json';
+  readonly roll: RollOptions | null;
 }
 
 export interface TlsConfig {

@@ -5,6 +5,7 @@ import type {
   HubConfig,
   JwksKeySource,
   ReverseProxyConfig,
+  RollOptions,
   SiteConfig,
   TlsConfig,
   TokenExchangeConfig,
@@ -15,9 +16,18 @@ import type {
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
+const DAY = 24 * 60 * MINUTE;
 
 /** Processes that share the listeners, at most. */
 export const MAX_WORKERS = 256;
+
+/** As Caddy's: a log that nobody looks after does not fill the disk. */
+export const defaultRoll: RollOptions = {
+  size: 100 * 1024 * 1024,
+  keep: 10,
+  keepForMs: 90 * DAY,
+  intervalMs: 0,
+};
 
 /** Global options of a configuration that sets none. */
 export const defaultOptions: GlobalOptions = {
@@ -36,7 +46,7 @@ export const defaultOptions: GlobalOptions = {
   storage: null,
   gracePeriodMs: 30 * SECOND,
   workers: 1,
-  log: { level: 'info', format: 'auto', output: 'stderr' },
+  log: { level: 'info', format: 'auto', output: 'stderr', roll: defaultRoll },
   servers: {
     trustedProxies: [],
     clientIpHeaders: ['x-forwarded-for'],
@@ -71,7 +81,11 @@ export const defaultSite: SiteConfig = {
   accessLog: null,
 };
 
-export const defaultAccessLog: AccessLogConfig = { output: null, format: 'auto' };
+export const defaultAccessLog: AccessLogConfig = {
+  output: null,
+  format: 'auto',
+  roll: defaultRoll,
+};
 
 export const defaultMemoryTransport: Extract<TransportConfig, { kind: 'memory' }> = {
   kind: 'memory',

@@ -15,7 +15,7 @@ import {
   defaultTls,
 } from './defaults.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
-import { optionsShape } from './shape-options.ts';
+import { optionsShape, rollShape } from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
 import { byKind, list, nullable, object, type Reading, refuse, type Shape } from './shape.ts';
 import { count, name, oneOf, text } from './shape-values.ts';
@@ -84,6 +84,7 @@ const site = object<SiteConfig>(
         {
           output: nullable(name('stderr, stdout or the path of a file')),
           format: oneOf('auto', 'console', 'json'),
+          roll: nullable(rollShape),
         },
         defaultAccessLog,
       ),

@@ -1,5 +1,5 @@
-import type { GlobalOptions, ListenAddress } from './config.ts';
-import { defaultOptions, MAX_WORKERS } from './defaults.ts';
+import type { GlobalOptions, ListenAddress, RollOptions } from './config.ts';
+import { defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
 import { isAddressRange, isHeaderName } from './well-formed.ts';
@@ -12,6 +12,17 @@ export const headerName = text('the name of a header field', isHeaderName);
 const listenAddress = object<ListenAddress>(
   { host: name('a host'), port: count({ min: 0, max: 65_535 }) },
   { host: 'localhost' },
+);
+
+/** When log files are moved aside. */
+export const rollShape = object<RollOptions>(
+  {
+    size: size({ min: 1 }),
+    keep: count({ min: 1 }),
+    keepForMs: duration(),
+    intervalMs: duration(),
+  },
+  defaultRoll,
 );
 
 const acme = object<GlobalOptions['acme']>(
@@ -64,6 +75,7 @@ export const optionsShape: Shape<GlobalOptions> = object(
         level: oneOf('debug', 'info', 'warn', 'error'),
         format: oneOf('auto', 'console', 'json'),
         output: name('stderr, stdout or the path of a file'),
+        roll: nullable(rollShape),
       },
       defaultOptions.log,
     ),

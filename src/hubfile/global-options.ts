@@ -91,7 +91,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
     log: cursor.options(known, {
       level: (option) => ({ level: logLevel(option) }),
       format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
-      output: (option) => ({ output: logOutput(option) }),
+      output: (option) => logOutput(option),
     }),
   }),
   servers: (cursor) => ({ servers: servers(cursor) }),

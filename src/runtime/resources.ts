@@ -20,8 +20,8 @@ import { HubSignals, type Siblings } from './siblings.ts';
 export interface GatewayOptions {
   /** @default a logger that says nothing */
   readonly log?: Logger;
-  /** Opens the log that a site's `log` names. @default the gateway's own */
-  readonly openLog?: (options: LogOptions) => Logger;
+  /** Opens the log that a site's `log` names, and closes it with the site. @default the gateway's own */
+  readonly openLog?: (options: LogOptions) => { readonly log: Logger; close(): void };
   /** @default the system's */
   readonly clock?: Clock;
   /** Other processes that serve the same. @default none */
@@ -33,7 +33,7 @@ export interface GatewayOptions {
 /** What outlives a configuration, leased by those that use it. */
 export interface Resources {
   readonly log: Logger;
-  readonly openLog: (options: LogOptions) => Logger;
+  readonly openLog: NonNullable<GatewayOptions['openLog']>;
   readonly clock: Clock;
   readonly random: () => number;
   /** Directory of certificates, keys and history, absolute. */
@@ -53,7 +53,7 @@ export interface Resources {
 /** Opens nothing yet but the storage directory. */
 export function openResources(config: Config, options: GatewayOptions): Resources {
   const { log = silentLogger, clock = systemClock, random = Math.random } = options;
-  const { openLog = () => log } = options;
+  const { openLog = () => ({ log, close: () => {} }) } = options;
   const storage = resolve(config.options.storage ?? defaultStorage());
   mkdirSync(storage, { recursive: true, mode: 0o700 });
   const listeners = new LeasePool<Listener>((listener) => listener.close());

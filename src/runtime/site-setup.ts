@@ -46,7 +46,7 @@ export function setUpSite(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,
   );
-  const accessLog = openAccessLog(site, config, resources);
+  const accessLog = openAccessLog(site, config, resources, scope);
   return accessLog === null ? handler : logAccess(handler, accessLog, clock);
 }
 
@@ -55,11 +55,15 @@ function openAccessLog(
   { accessLog }: SiteConfig,
   { options }: Config,
   { log, openLog }: Resources,
+  scope: Scope,
 ): Logger | null {
   if (accessLog === null) return null;
-  const { output, format } = accessLog;
+  const { output, format, roll } = accessLog;
   if (output === null && format === options.log.format) return log;
-  return openLog({ level: 'info', format, output: output ?? options.log.output });
+  const target = output === null ? options.log : { output, roll };
+  const opened = openLog({ ...target, level: 'info', format });
+  scope.defer(() => opened.close());
+  return opened.log;
 }
 
 const passOn: Handler = (_exchange, next) => next();

@@ -4,7 +4,8 @@ import type { Config } from '../../config/config.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
 import type { Siblings } from '../../runtime/siblings.ts';
-import { createLogger, createLogOpener, type ConfigurableLogger } from '../log-output.ts';
+import { type ConfigurableLogger, Logs } from '../log-output.ts';
+import { obeyUserSignals } from '../user-signals.ts';
 import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
 
 /** A configuration that has been built, and waits for the other workers. */
@@ -13,6 +14,8 @@ interface Prepared {
   readonly load: PreparedLoad;
 }
 
+const logs = new Logs();
+const signals = obeyUserSignals();
 let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;
 let prepared: Prepared | null = null;
 const listeners: Parameters<Siblings['receive']>[0][] = [];
@@ -98,8 +101,9 @@ function decode(text: string): Config {
 }
 
 function start(config: Config): NonNullable<typeof running> {
-  const log = createLogger(config.options.log);
-  return { log, gateway: createGateway(config, { log, openLog: createLogOpener(), siblings }) };
+  const log = logs.createLogger(config.options.log);
+  signals.obey(log, logs);
+  return { log, gateway: createGateway(config, { log, openLog: logs.open, siblings }) };
 }
 
 function started(): NonNullable<typeof running> {

@@ -46,6 +46,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#log = log;
     const exec = fileURLToPath(import.meta.resolve('#worker'));
     cluster.setupPrimary({ exec, args: [] });
+    process.on('SIGUSR1', () => {
+      for (const worker of this.#workers) worker.reopenLogs();
+    });
     // Whatever ends the main process ends its workers.
     process.once('exit', () => {
       for (const worker of this.#workers) worker.kill();

@@ -68,6 +68,11 @@ export class Worker {
     if (!this.#gone && this.#unsent === null) this.#send({ kind: 'signal', signal });
   }
 
+  /** Has it begin its log files anew; one that is only starting opens them later. */
+  reopenLogs(): void {
+    if (!this.#gone && this.#unsent === null) this.#process.process.kill('SIGUSR1');
+  }
+
   /** Ends the process at once. */
   kill(): void {
     this.#process.process.kill('SIGKILL');

@@ -1,0 +1,199 @@
+import {
+  closeSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
+import type { RollOptions } from '../config/config.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+
+/** How often it is looked whether the file is still the one of that name. */
+const LOOK_MS = 1000;
+
+export interface LogFileOptions {
+  readonly path: string;
+  /** null: it grows until somebody else moves it away. */
+  readonly roll: RollOptions | null;
+  readonly clock: Clock;
+  /** Told when lines begin to be dropped, and when they no longer are. */
+  readonly onTrouble: (text: string) => void;
+}
+
+/**
+ * A log that is written before the call returns, and that harms nobody: what cannot be written is
+ * dropped and counted. It is begun anew when it has grown too large or too old, and when somebody
+ * has moved it away; several processes may write to the same one.
+ */
+export class LogFile {
+  readonly #options: LogFileOptions;
+  #fd: number | null;
+  #inode = 0;
+  /** A pipe or a device has no size, and is nobody's to move. */
+  #isFile = false;
+  #size = 0;
+  #begunAt = 0;
+  #lookAt = 0;
+  #dropped = 0;
+  /** The last line was cut short: the next begins on a line of its own. */
+  #broken = false;
+
+  /** @throws HubgateError `log-failed` when the file cannot be opened */
+  constructor(options: LogFileOptions) {
+    this.#options = options;
+    const { path } = options;
+    try {
+      this.#fd = this.#open();
+    } catch (cause) {
+      throw new HubgateError(
+        'log-failed',
+        `The log ${path} cannot be opened: ${messageOf(cause)}`,
+        { cause },
+      );
+    }
+  }
+
+  /** Never throws. */
+  write(line: string): void {
+    try {
+      this.#renew();
+      this.#append(this.#broken ? `\n${line}` : line);
+    } catch (error) {
+      this.#drop(error);
+      return;
+    }
+    this.#broken = false;
+    if (this.#dropped === 0) return;
+    this.#options.onTrouble(
+      `The log ${this.#options.path} is written again; ${this.#dropped} lines were dropped`,
+    );
+    this.#dropped = 0;
+  }
+
+  /** Goes on in a file of its name: whoever has moved the old one away gets no more lines. */
+  reopen(): void {
+    this.#lookAt = 0;
+    try {
+      this.#renew();
+    } catch (error) {
+      this.#drop(error, 0);
+    }
+  }
+
+  close(): void {
+    if (this.#fd !== null) closeSync(this.#fd);
+    this.#fd = null;
+  }
+
+  #open(): number {
+    const { path, clock } = this.#options;
+    mkdirSync(dirname(path), { recursive: true });
+    const fd = openSync(path, 'a', 0o600);
+    const found = fstatSync(fd);
+    const { ino, size, birthtimeMs } = found;
+    this.#isFile = found.isFile();
+    this.#inode = ino;
+    this.#size = size;
+    this.#begunAt = size === 0 ? clock.now() : birthtimeMs;
+    this.#lookAt = clock.monotonic() + LOOK_MS;
+    return fd;
+  }
+
+  #renew(): void {
+    const { path, roll, clock } = this.#options;
+    if (this.#fd === null) {
+      this.#fd = this.#open();
+    } else if (clock.monotonic() >= this.#lookAt) {
+      this.#lookAt = clock.monotonic() + LOOK_MS;
+      if (inodeAt(path) !== this.#inode) this.#begin();
+    }
+    if (roll === null || !this.#isFile || this.#size === 0) return;
+    const isOld = roll.intervalMs > 0 && clock.now() - this.#begunAt >= roll.intervalMs;
+    if (this.#size >= roll.size || isOld) this.#roll(roll);
+  }
+
+  /** Moves the file aside, if no other process has done so, and removes what is too old. */
+  #roll(roll: RollOptions): void {
+    const { path, clock } = this.#options;
+    if (inodeAt(path) === this.#inode) renameSync(path, rolledName(path, clock.now()));
+    this.#begin();
+    const rolled = rolledFiles(path);
+    const expired = rolled.filter(
+      (file, index) =>
+        index < rolled.length - roll.keep ||
+        (roll.keepForMs > 0 && modifiedAt(file) < clock.now() - roll.keepForMs),
+    );
+    for (const file of expired) rmSync(file, { force: true });
+  }
+
+  #begin(): void {
+    this.close();
+    this.#fd = this.#open();
+  }
+
+  #append(text: string): void {
+    const bytes = Buffer.from(text);
+    let written = 0;
+    while (written < bytes.length && this.#fd !== null) {
+      written += writeSync(this.#fd, bytes, written);
+      this.#broken = true;
+    }
+    this.#size += bytes.length;
+  }
+
+  #drop(error: unknown, lines = 1): void {
+    if (this.#dropped === 0) {
+      const { path } = this.#options;
+      const why = codeOf(error) ?? messageOf(error);
+      this.#options.onTrouble(
+        `The log ${path} cannot be written (${why}); lines are dropped until it can`,
+      );
+    }
+    this.#dropped += Math.max(lines, this.#dropped === 0 ? 1 : 0);
+  }
+}
+
+/** `/var/log/access-2026-11-22T02-40-00.000.log` beside `/var/log/access.log`. */
+function rolledName(path: string, now: number): string {
+  const extension = extname(path);
+  const stamp = new Date(now).toISOString().replaceAll(':', '-').replace('Z', '');
+  return join(dirname(path), `${basename(path, extension)}-${stamp}${extension}`);
+}
+
+/** Oldest first. */
+function rolledFiles(path: string): string[] {
+  const extension = extname(path);
+  const begin = `${basename(path, extension)}-`;
+  return readdirSync(dirname(path))
+    .filter((name) => name.startsWith(begin) && name.endsWith(extension))
+    .filter((name) => STAMP.test(name.slice(begin.length, name.length - extension.length)))
+    .sort((a, b) => (a < b ? -1 : 1))
+    .map((name) => join(dirname(path), name));
+}
+
+const STAMP = /^\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}\.\d{3}$/;
+
+/** 0 when there is none. */
+function inodeAt(path: string): number {
+  try {
+    return statSync(path).ino;
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return 0;
+    throw error;
+  }
+}
+
+function modifiedAt(path: string): number {
+  try {
+    return statSync(path).mtimeMs;
+  } catch {
+    // Another process has removed it.
+    return 0;
+  }
+}

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync, renameSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { cli, TestProcess } from '../support/process.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+/** Where Node's debugger listens when SIGUSR1 opens it. */
+const INSPECTOR_PORT = 9229;
+
+describe('the log and the gateway', () => {
+  for (const workers of [1, 2]) {
+    it(`a full disk of the log harms no request, with workers ${workers}`, async (test) => {
+      const { process, get } = await start(test, workers, () => '/dev/full');
+      for (let i = 0; i < 20; i += 1) assert.equal(await get(), 'hello');
+      await process.says('lines are dropped until it can');
+      assert.equal(process.child.exitCode, null);
+    });
+
+    it(`SIGUSR1 begins log files anew and opens no debugger, with workers ${workers}`, async (test) => {
+      const { process, get, log } = await start(test, workers, (directory) =>
+        join(directory, 'access.log'),
+      );
+      await get();
+      renameSync(log, `${log}.1`);
+      process.child.kill('SIGUSR1');
+      await process.says('Log files were opened again');
+      while (!existsSync(log) || !readFileSync(log, 'utf8').includes('handled request'))
+        await get();
+      assert.equal(await listens(INSPECTOR_PORT), false);
+    });
+  }
+
+  it('SIGUSR2 ends nothing', async (test) => {
+    const { process, get } = await start(test, 1, () => 'stderr');
+    process.child.kill('SIGUSR2');
+    await process.says('SIGUSR2 means nothing here');
+    assert.equal(await get(), 'hello');
+  });
+});
+
+async function start(test: TestContext, workers: number, logIn: (directory: string) => string) {
+  const directory = await temporaryDirectory(test);
+  const port = await freePort();
+  const log = logIn(directory);
+  const output = log === 'stderr' ? log : `file ${log}`;
+  const hubfile = join(directory, 'Hubfile');
+  await writeFile(
+    hubfile,
+    `{
+	storage ${directory}
+	admin off
+	workers ${workers}
+}
+http://localhost:${port} {
+	log {
+		output ${output}
+	}
+	respond hello
+}
+`,
+  );
+  const process = new TestProcess([cli, 'run', '--config', hubfile]);
+  test.after(() => process.end());
+  await process.says('Listening on');
+  const get = async (): Promise<string> => (await fetch(`http://localhost:${port}/`)).text();
+  return { process, get, log };
+}
+
+async function listens(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1');
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { LogFile } from '../../../src/cli/log-file.ts';
+import type { RollOptions } from '../../../src/config/config.ts';
+import { temporaryDirectory } from '../../support/temporary-directory.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+const ROLL: RollOptions = { size: 100, keep: 2, keepForMs: 0, intervalMs: 0 };
+
+describe('a log file', () => {
+  it('is private, and goes on where it ended', async (test) => {
+    const { path, open } = await setUp(test);
+    open(null).write('one\n');
+    open(null).write('two\n');
+    assert.equal(readFileSync(path, 'utf8'), 'one\ntwo\n');
+    assert.equal(statSync(path).mode & 0o777, 0o600);
+  });
+
+  it('is moved aside when it has grown too large, and the oldest of those go', async (test) => {
+    const { directory, path, clock, open } = await setUp(test);
+    const file = open(ROLL);
+    for (const letter of ['a', 'b', 'c', 'd']) {
+      file.write(`${letter.repeat(120)}\n`);
+      clock.advance(1);
+    }
+    const rolled = readdirSync(directory).filter((name) => name !== 'access.log');
+    assert.deepEqual(
+      rolled.sort((a, b) => (a < b ? -1 : 1)).map((name) => firstOf(join(directory, name))),
+      ['b', 'c'],
+    );
+    assert.equal(firstOf(path), 'd');
+    for (const name of rolled) assert.match(name, /^access-\d{4}-\d\d-\d\dT[\d-]+\.\d{3}\.log$/);
+  });
+
+  it('is moved aside when it has grown too old, and what is older than wanted goes', async (test) => {
+    const { directory, path, clock, open } = await setUp(test, Date.now());
+    const file = open({ ...ROLL, keep: 9, intervalMs: 60_000, keepForMs: 90_000 });
+    file.write('first\n');
+    clock.advance(59_999);
+    file.write('still first\n');
+    clock.advance(1);
+    file.write('second\n');
+    assert.equal(readFileSync(path, 'utf8'), 'second\n');
+    assert.equal(readdirSync(directory).length, 2);
+    clock.advance(120_000);
+    file.write('third\n');
+    assert.equal(readFileSync(path, 'utf8'), 'third\n');
+    assert.equal(readdirSync(directory).length, 1, 'as old as the clock says');
+  });
+
+  it('of several processes is moved aside once', async (test) => {
+    const { directory, path, clock, open } = await setUp(test);
+    const [one, other] = [open(ROLL), open(ROLL)];
+    one.write(`${'a'.repeat(120)}\n`);
+    one.write('b\n');
+    other.write('c\n');
+    clock.advance(1000);
+    other.write('d\n');
+    assert.equal(readFileSync(path, 'utf8'), 'b\nd\n');
+    assert.equal(readdirSync(directory).length, 2);
+  });
+
+  it('that somebody has moved away is begun anew, at once when told so', async (test) => {
+    const { path, clock, open } = await setUp(test);
+    const file = open(null);
+    file.write('one\n');
+    renameSync(path, `${path}.1`);
+    file.write('two\n');
+    assert.equal(readFileSync(`${path}.1`, 'utf8'), 'one\ntwo\n');
+    file.reopen();
+    file.write('three\n');
+    assert.equal(readFileSync(path, 'utf8'), 'three\n');
+    renameSync(path, `${path}.2`);
+    clock.advance(1000);
+    file.write('four\n');
+    assert.equal(readFileSync(path, 'utf8'), 'four\n', 'without being told, a second later');
+  });
+
+  it('on a full disk drops lines, says so once, and counts them when it goes on', async (test) => {
+    const { path, clock, open, troubles } = await setUp(test);
+    symlinkSync('/dev/full', path);
+    const file = open(ROLL);
+    for (let i = 0; i < 3; i += 1) file.write('lost\n');
+    assert.equal(troubles.length, 1);
+    assert.match(troubles[0] ?? '', /cannot be written \(ENOSPC\); lines are dropped/);
+    rmSync(path);
+    clock.advance(1000);
+    file.write('kept\n');
+    assert.equal(readFileSync(path, 'utf8'), 'kept\n');
+    assert.match(troubles[1] ?? '', /written again; 3 lines were dropped/);
+    assert.equal(troubles.length, 2);
+  });
+
+  it('whose directory has gone drops lines too', async (test) => {
+    const { directory, path, clock, open, troubles } = await setUp(test);
+    const file = open(null);
+    rmSync(directory, { recursive: true });
+    symlinkSync('/proc/self/status', directory);
+    clock.advance(1000);
+    file.write('lost\n');
+    assert.equal(troubles.length, 1);
+    rmSync(directory);
+    clock.advance(1000);
+    file.write('kept\n');
+    assert.equal(readFileSync(path, 'utf8'), 'kept\n');
+  });
+});
+
+async function setUp(test: TestContext, now?: number) {
+  const directory = join(await temporaryDirectory(test), 'logs');
+  const path = join(directory, 'access.log');
+  const clock = new TestClock(now);
+  const troubles: string[] = [];
+  const { mkdirSync } = await import('node:fs');
+  mkdirSync(directory);
+  const open = (roll: RollOptions | null): LogFile => {
+    const onTrouble = (text: string) => troubles.push(text);
+    const file = new LogFile({ path, roll, clock, onTrouble });
+    test.after(() => file.close());
+    return file;
+  };
+  return { directory, path, clock, troubles, open };
+}
+
+function firstOf(file: string): string {
+  return readFileSync(file, 'utf8').slice(0, 1);
+}
