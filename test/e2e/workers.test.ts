@@ -11,7 +11,8 @@ import { cli, startProcess, type TestProcess } from '../support/process.ts';
 
 const KEY = 'the key of publishers and subscribers, long enough';
 const WORKERS = 3;
-const STREAMS = 12;
+/** Enough for every worker to have some, and to lack some. */
+const STREAMS = 30;
 
 interface Place {
   readonly gateway: TestProcess;
@@ -66,8 +67,8 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.ok(address !== null && typeof address === 'object');
     const answers = async (): Promise<ReadonlySet<string>> => {
       const bodies = new Set<string>();
-      // New connections are handed out in turn, so these reach every worker.
-      for (let i = 0; i < 3 * WORKERS; i += 1) bodies.add((await send(`${place.site}/x`)).body);
+      // Who takes a connection is chance: with so many, every worker has its share.
+      for (let i = 0; i < 10 * WORKERS; i += 1) bodies.add((await send(`${place.site}/x`)).body);
       return bodies;
     };
     assert.deepEqual(await answers(), new Set(['first']));
@@ -92,7 +93,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     await place.gateway.says('A worker has been replaced');
     assert.equal((await place.workers()).length, WORKERS);
     const alive = streams.filter(({ ended }) => !ended);
-    assert.equal(alive.length, STREAMS - STREAMS / WORKERS);
+    assert.ok(alive.length > 0 && alive.length < STREAMS, `${alive.length} of ${STREAMS}`);
     const next: Stream[] = [];
     for (let i = 0; i < WORKERS; i += 1) next.push(await place.open('a'));
     await place.publish('after');

@@ -22,8 +22,8 @@ export function workerCount({ workers }: GlobalOptions): number {
 }
 
 /**
- * A gateway of several processes that share its listeners: the main process accepts connections
- * and hands them out in turn. A reload is built by every worker before the first one serves it,
+ * A gateway of several processes that share its listeners: each takes the connections that it has
+ * time for. A reload is built by every worker before the first one serves it,
  * and given up by all if one of them cannot build it.
  */
 export class WorkerPool implements Omit<Gateway, 'prepare'> {
@@ -46,6 +46,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#log = log;
     const exec = fileURLToPath(import.meta.resolve('#worker'));
     cluster.setupPrimary({ exec, args: [] });
+    // Workers take connections from the listening socket themselves. One that this process hands
+    // over is lost, neither answered nor closed, when its worker dies on the way.
+    cluster.schedulingPolicy = cluster.SCHED_NONE;
     process.on('SIGUSR1', () => {
       for (const worker of this.#workers) worker.reopenLogs();
     });
