@@ -35,7 +35,14 @@ export interface Exchange {
   readonly hasBody: boolean;
   /** Trailer fields of the request; complete once `body` has ended. */
   trailers(): HeaderList;
-  /** Aborted when the client leaves before the response is complete. */
+  /** Whether the client has left before the response was complete. */
+  readonly abandoned: boolean;
+  /**
+   * Calls the listener once when the client leaves before the response is complete, soon if it has
+   * left. The returned function takes the listener back.
+   */
+  onAbandoned(listener: () => void): () => void;
+  /** Aborted when {@link onAbandoned} tells; it costs more. */
   readonly signal: AbortSignal;
   /** Values of `{…}` placeholders that handlers left for later ones. */
   readonly variables: Map<string, string>;

@@ -55,17 +55,22 @@ export function switchHttp2(
         );
         return;
       }
-      const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
-      head.headers.delete('sec-websocket-accept');
-      const client = exchange.begin({ ...head, status: 200 });
-      if (early.length > 0) upstream.unshift(early);
-      upstream.pipe(client);
-      stream.pipe(upstream);
-      upstream.on('error', () => exchange.abort());
-      upstream.once('close', () => stream.close());
-      joinEnds(stream, upstream);
-      resolve({ client: stream, upstream });
+      try {
+        const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
+        head.headers.delete('sec-websocket-accept');
+        const client = exchange.begin({ ...head, status: 200 });
+        if (early.length > 0) upstream.unshift(early);
+        upstream.pipe(client);
+        stream.pipe(upstream);
+        upstream.on('error', () => exchange.abort());
+        upstream.once('close', () => stream.close());
+        joinEnds(stream, upstream);
+        resolve({ client: stream, upstream });
+      } catch (error) {
+        upstream.destroy();
+        reject(error);
+      }
     });
-    awaitSwitch(upstreamRequest, target, exchange.signal, sink, resolve, reject);
+    awaitSwitch(upstreamRequest, target, exchange, sink, resolve, reject);
   });
 }

@@ -58,6 +58,7 @@ class LoneExchange {
   #timer: NodeJS.Timeout | undefined;
   #isBodyWanted = false;
   #stopWaiting: () => void = () => {};
+  #forgetClient: () => void = () => {};
   #settled = false;
 
   constructor(
@@ -75,12 +76,12 @@ class LoneExchange {
   }
 
   start(): void {
-    const { signal } = this.#request;
-    if (signal.aborted) {
+    const { client } = this.#request;
+    if (client.abandoned) {
       this.#onAbort();
       return;
     }
-    signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#forgetClient = client.onAbandoned(this.#onAbort);
     this.#limit(this.#target.settings.dialTimeoutMs, 'no connection');
     this.#guard(() => this.#open());
   }
@@ -239,7 +240,7 @@ class LoneExchange {
   #fail(error: Error): void {
     if (this.#settled) return;
     this.#settle();
-    this.#reject(exchangeFailure(error, this.#phase, this.#request.signal.aborted));
+    this.#reject(exchangeFailure(error, this.#phase, this.#request.client.abandoned));
   }
 
   readonly #onAbort = (): void => this.#fail(clientLeft());
@@ -249,7 +250,7 @@ class LoneExchange {
     this.#settled = true;
     clearTimeout(this.#timer);
     this.#stopWaiting();
-    this.#request.signal.removeEventListener('abort', this.#onAbort);
+    this.#forgetClient();
     this.#outgoing?.destroy();
   }
 }

@@ -2,6 +2,7 @@ import type { Readable, Writable } from 'node:stream';
 import { type Dispatcher, Pool, buildConnector } from 'undici';
 import type { ReverseProxyConfig } from '../config/config.ts';
 import { HttpError } from '../http/errors.ts';
+import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError, codeOf, messageOf } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
@@ -22,8 +23,11 @@ export interface ForwardRequest {
   readonly body: Readable | null;
   /** The length that the client declared; null sends a body in chunks. */
   readonly contentLength: string | null;
-  readonly signal: AbortSignal;
+  readonly client: RequestingClient;
 }
+
+/** Who waits for the response, as an exchange tells of it. */
+export type RequestingClient = Pick<Exchange, 'abandoned' | 'onAbandoned'>;
 
 /** Takes the response. */
 export interface ForwardSink {
@@ -89,7 +93,7 @@ export class ConnectionPool {
    */
   forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
     return new Promise((resolve, reject) => {
-      const handler = new ForwardHandler(request.signal, sink, resolve, reject);
+      const handler = new ForwardHandler(request.client, sink, resolve, reject);
       const options = {
         method: request.method,
         path: request.target,
@@ -200,7 +204,8 @@ function framedFields(request: ForwardRequest): string[] {
 }
 
 class ForwardHandler implements Dispatcher.DispatchHandler {
-  readonly #signal: AbortSignal;
+  readonly #client: RequestingClient;
+  readonly #forgetClient: () => void;
   readonly #sink: ForwardSink;
   readonly #resolve: () => void;
   readonly #reject: (error: unknown) => void;
@@ -214,21 +219,21 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   #settled = false;
 
   constructor(
-    signal: AbortSignal,
+    client: RequestingClient,
     sink: ForwardSink,
     resolve: () => void,
     reject: (error: unknown) => void,
   ) {
-    this.#signal = signal;
+    this.#client = client;
     this.#sink = sink;
     this.#resolve = resolve;
     this.#reject = reject;
-    signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#forgetClient = client.onAbandoned(this.#onAbort);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#signal.aborted) controller.abort(abortReason());
+    if (this.#client.abandoned) controller.abort(abortReason());
     else this.#phase = 'sent';
   }
 
@@ -272,13 +277,13 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
 
   onResponseError(controller: Dispatcher.DispatchController | undefined, error: Error): void {
     if (this.#settled) return;
-    const isComplete = isStrayLength(error, this.#framing) && !this.#signal.aborted;
+    const isComplete = isStrayLength(error, this.#framing) && !this.#client.abandoned;
     if (isComplete && controller !== undefined) this.onResponseEnd(controller);
     if (this.#settled) return;
     this.#settle();
     if (this.#thrown !== undefined) this.#reject(this.#thrown.error);
     else {
-      const left = this.#signal.aborted || this.#body?.destroyed === true;
+      const left = this.#client.abandoned || this.#body?.destroyed === true;
       this.#reject(exchangeFailure(error, this.#phase, left));
     }
   }
@@ -315,7 +320,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
 
   #settle(): void {
     this.#settled = true;
-    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#forgetClient();
   }
 }
 

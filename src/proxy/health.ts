@@ -3,7 +3,7 @@ import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { ConnectionPool, ForwardSink } from './forward.ts';
+import type { ConnectionPool, ForwardSink, RequestingClient } from './forward.ts';
 import { statusMatcher } from './status-class.ts';
 import type { Upstream } from './upstreams.ts';
 
@@ -67,11 +67,11 @@ export function startActiveChecks(
   let stopped = false;
 
   const run = async (target: ActiveCheckTarget): Promise<void> => {
-    const abort = new AbortController();
-    const breakOff = (): void => abort.abort();
+    const client = new Impatience();
+    const breakOff = (): void => client.leave();
     cancels.add(breakOff);
     const cancelTimeout = clock.after(check.timeoutMs, breakOff);
-    const fault = await probe(check, target, good, abort.signal);
+    const fault = await probe(check, target, good, client);
     cancelTimeout();
     cancels.delete(breakOff);
     if (stopped) return;
@@ -99,12 +99,30 @@ function report(upstream: Upstream, key: string, fault: string | null, log: Logg
   }
 }
 
+/** Waits for the answer to a check, until its time is up. */
+class Impatience implements RequestingClient {
+  abandoned = false;
+  #listener: () => void = () => {};
+
+  onAbandoned(listener: () => void): () => void {
+    this.#listener = listener;
+    return () => {
+      this.#listener = () => {};
+    };
+  }
+
+  leave(): void {
+    this.abandoned = true;
+    this.#listener();
+  }
+}
+
 /** Resolves to what is wrong, or null. Never rejects. */
 async function probe(
   check: ActiveHealth,
   target: ActiveCheckTarget,
   good: (status: number) => boolean,
-  signal: AbortSignal,
+  client: Impatience,
 ): Promise<string | null> {
   const headers = HeaderList.of({ Host: target.host, 'User-Agent': 'hubgate health check' });
   for (const { name, value } of check.headers) headers.set(name, value);
@@ -118,13 +136,13 @@ async function probe(
     onEnd: () => {},
   };
   const uri = check.uri === '' ? '/' : check.uri;
-  const request = { method: 'GET', target: uri, headers, body: null, contentLength: null, signal };
+  const request = { method: 'GET', target: uri, headers, body: null, contentLength: null, client };
   try {
     await target.pool.forward(request, sink);
   } catch (error) {
     // A body that does not end says nothing against the status before it.
     if (seen === 0) {
-      return signal.aborted ? `no answer within ${check.timeoutMs} ms` : messageOf(error);
+      return client.abandoned ? `no answer within ${check.timeoutMs} ms` : messageOf(error);
     }
   }
   return good(seen) ? null : `status ${seen}`;

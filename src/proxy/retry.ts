@@ -40,14 +40,14 @@ export function noneLeft(failure: ForwardError | null): HttpError {
 }
 
 /** Waits; at most until the client leaves. */
-export function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+export function pause(clock: Clock, ms: number, exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
       cancel();
-      signal.removeEventListener('abort', done);
+      forget();
       resolve();
     };
     const cancel = clock.after(ms, done);
-    signal.addEventListener('abort', done, { once: true });
+    const forget = exchange.onAbandoned(done);
   });
 }

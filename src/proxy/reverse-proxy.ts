@@ -120,11 +120,11 @@ export class ReverseProxy {
     let failure: ForwardError | null = null;
     let repeated = false;
     for (;;) {
-      if (exchange.signal.aborted) throw new HttpError(499, 'the client left');
+      if (exchange.abandoned) throw new HttpError(499, 'the client left');
       const choice = this.#choose(exchange, tried);
       if (choice === undefined) {
         if (this.#clock.monotonic() + tryIntervalMs >= deadline) throw noneLeft(failure);
-        await pause(this.#clock, tryIntervalMs, exchange.signal);
+        await pause(this.#clock, tryIntervalMs, exchange);
         tried.clear();
         continue;
       }
@@ -145,9 +145,10 @@ export class ReverseProxy {
   }
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
-    const candidates = [...this.#pools.keys()].filter(
-      (upstream) => !tried.has(upstream) && this.#isAvailable(upstream),
-    );
+    const candidates: Upstream[] = [];
+    for (const upstream of this.#pools.keys()) {
+      if (!tried.has(upstream) && this.#isAvailable(upstream)) candidates.push(upstream);
+    }
     return candidates.length === 0 ? undefined : this.#balance(exchange, candidates);
   }
 
@@ -195,8 +196,8 @@ export class ReverseProxy {
     const pool = this.#pools.get(upstream);
     if (pool === undefined) throw new TypeError('an upstream of another proxy was chosen');
     const contentLength = exchange.headers.get('content-length') ?? null;
-    const { method, target: path, signal } = exchange;
-    const request = { method, target: path, headers, body, contentLength, signal };
+    const { method, target: path } = exchange;
+    const request = { method, target: path, headers, body, contentLength, client: exchange };
     const trailers = (): HeaderList => {
       const list = exchange.trailers();
       // What is deleted from the head must not come in by the back door.

@@ -9,6 +9,7 @@ import {
   ForwardError,
   type ForwardPhase,
   type ForwardSink,
+  type RequestingClient,
   type TransportSettings,
 } from './forward.ts';
 
@@ -52,7 +53,7 @@ export function tlsOptions({ address, settings, trustPool }: DialTarget): {
 export function awaitSwitch(
   request: ClientRequest,
   { settings }: UpgradeTarget,
-  signal: AbortSignal,
+  client: RequestingClient,
   sink: ForwardSink,
   resolve: (refused: null) => void,
   reject: (error: unknown) => void,
@@ -74,11 +75,11 @@ export function awaitSwitch(
   const onAbort = (): void => fail('upstream-aborted', new Error('the client left'));
   const answered = (): void => {
     clearTimeout(timer);
-    signal.removeEventListener('abort', onAbort);
+    forgetClient();
   };
 
   limit(settings.dialTimeoutMs);
-  signal.addEventListener('abort', onAbort, { once: true });
+  const forgetClient = client.onAbandoned(onAbort);
   request.once('socket', (socket) => {
     const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
     socket.once(connected, () => {
@@ -89,7 +90,13 @@ export function awaitSwitch(
   request.on('error', (error) => fail('upstream-broken', error));
   request.once('upgrade', answered);
   request.on('information', ({ statusCode, rawHeaders }) => {
-    sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+    try {
+      sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+    } catch (error) {
+      answered();
+      reject(error);
+      request.destroy();
+    }
   });
   request.once('response', (response) => {
     clearTimeout(timer);

@@ -10,7 +10,12 @@ import type { Duplex } from 'node:stream';
 import type { ServerOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/error.ts';
-import type { OnRequest } from './on-request.ts';
+import type { UpgradeRequest } from '../http/exchange.ts';
+import { policyOf } from './connection-policy.ts';
+import { Http1Exchange, type LeaveConnection, leaveServer } from './http1-exchange.ts';
+import { giveConnection, watchLimits } from './node-internals.ts';
+import { peerOf } from './peers.ts';
+import type { Reception } from './reception.ts';
 import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
@@ -22,7 +27,7 @@ const LINGER_MS = 2000;
 /** HTTP/1.1 with one set of limits, fed with connections. */
 export class Http1 {
   readonly #server: Server;
-  readonly #onRequest: OnRequest;
+  readonly #reception: Reception;
   readonly #clock: Clock;
   /** The newest response of each connection. */
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
@@ -30,8 +35,8 @@ export class Http1 {
   readonly #refused = new WeakSet<Duplex>();
   #draining = false;
 
-  constructor(limits: ServerOptions, onRequest: OnRequest, clock: Clock) {
-    this.#onRequest = onRequest;
+  constructor(limits: ServerOptions, reception: Reception, clock: Clock) {
+    this.#reception = reception;
     this.#clock = clock;
     const { readHeaderMs, idleMs } = limits.timeouts;
     const server = createServer({
@@ -57,13 +62,12 @@ export class Http1 {
     server.on('upgrade', (request, socket, head) => this.#takeUpgrade(request, socket, head));
     server.on('connect', (_request, socket: Duplex) => this.#refuseInTurn(socket, 405));
     server.on('clientError', (error, socket) => this.#malformed(error, socket));
-    // Node watches the limits of connections only once it listens, which this server never does.
-    server.emit('listening');
+    watchLimits(server);
     this.#server = server;
   }
 
   accept(socket: Socket): void {
-    this.#server.emit('connection', socket);
+    giveConnection(this.#server, socket);
   }
 
   /** Lets what is in flight finish and closes each connection after it. */
@@ -84,7 +88,7 @@ export class Http1 {
     this.#responses.set(socket, response);
     if (this.#draining) response.shouldKeepAlive = false;
     const status = refusalOfHttp1(request);
-    if (status === null) this.#onRequest(request, response, null);
+    if (status === null) this.#deliver(request, response, null);
     else {
       // Through the response, so that earlier requests on the connection get their answers first.
       this.#refused.add(socket);
@@ -123,8 +127,39 @@ export class Http1 {
     // The socket of an HTTP/1.1 server is a net.Socket, which the type of the event does not say.
     response.assignSocket(socket as Socket);
     response.once('finish', () => socket.end());
-    this.#onRequest(request, response, { kind: 'http1', request, socket, head });
+    this.#deliver(request, response, { kind: 'http1', request, socket, head });
   }
+
+  #deliver(
+    request: IncomingMessage,
+    response: ServerResponse,
+    upgrade: UpgradeRequest | null,
+  ): void {
+    const { socket } = request;
+    const settings = this.#reception.settings();
+    if (settings === null) {
+      socket.destroy();
+      return;
+    }
+    const connection = {
+      secure: 'encrypted' in socket && socket.encrypted === true,
+      peer: peerOf(socket),
+      upgrade,
+    };
+    const leave = upgrade === null ? this.#leave : null;
+    this.#reception.take(
+      new Http1Exchange(request, response, settings, connection, leave),
+      policyOf(socket),
+    );
+  }
+
+  /** Lets the newest response have its connection, of which no other request is taken then. */
+  readonly #leave: LeaveConnection = (request, response) => {
+    const { socket } = request;
+    if (this.#responses.get(socket) !== response || this.#refused.has(socket)) return false;
+    this.#refused.add(socket);
+    return leaveServer(request, response);
+  };
 
   /** RFC 9112 §2.2: what cannot be parsed is refused, and the connection closed. */
   #malformed(error: Error, socket: Duplex): void {

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http1 } from './http1.ts';
 import { Http2 } from './http2.ts';
-import type { OnRequest } from './on-request.ts';
+import type { Reception } from './reception.ts';
 
 /** The two protocols with one set of limits, fed with connections that a listener has accepted. */
 export class Protocols {
@@ -12,10 +12,10 @@ export class Protocols {
   readonly #http1: Http1;
   readonly #http2: Http2;
 
-  constructor(limits: ServerOptions, onRequest: OnRequest, clock: Clock, log: Logger) {
+  constructor(limits: ServerOptions, reception: Reception, clock: Clock, log: Logger) {
     this.limits = limits;
-    this.#http1 = new Http1(limits, onRequest, clock);
-    this.#http2 = new Http2(limits, onRequest, clock, log);
+    this.#http1 = new Http1(limits, reception, clock);
+    this.#http2 = new Http2(limits, reception, clock, log);
   }
 
   /** Speaks HTTP/1.1 on a connection. */

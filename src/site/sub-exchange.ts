@@ -22,8 +22,6 @@ export interface SubRequest {
  * its own. Its answer goes to the client unless it is intercepted.
  */
 export class SubExchange implements Exchange {
-  readonly id: string;
-  readonly log: Logger;
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   readonly method: string;
@@ -36,7 +34,6 @@ export class SubExchange implements Exchange {
   readonly clientAddress: string;
   body: Readable = Readable.from([]);
   readonly hasBody = false;
-  readonly signal: AbortSignal;
   readonly variables: Map<string, string>;
   readonly upgrade: UpgradeRequest | null = null;
   readonly #parent: Exchange;
@@ -47,8 +44,6 @@ export class SubExchange implements Exchange {
   constructor(parent: Exchange, request: SubRequest) {
     this.#parent = parent;
     this.#intercept = request.intercept;
-    this.id = parent.id;
-    this.log = parent.log;
     this.scheme = parent.scheme;
     this.httpVersion = parent.httpVersion;
     this.method = request.method;
@@ -62,8 +57,27 @@ export class SubExchange implements Exchange {
     this.remoteAddress = parent.remoteAddress;
     this.remotePort = parent.remotePort;
     this.clientAddress = parent.clientAddress;
-    this.signal = parent.signal;
     this.variables = new Map(parent.variables);
+  }
+
+  get id(): string {
+    return this.#parent.id;
+  }
+
+  get log(): Logger {
+    return this.#parent.log;
+  }
+
+  get abandoned(): boolean {
+    return this.#parent.abandoned;
+  }
+
+  onAbandoned(listener: () => void): () => void {
+    return this.#parent.onAbandoned(listener);
+  }
+
+  get signal(): AbortSignal {
+    return this.#parent.signal;
   }
 
   get begun(): boolean {

@@ -22,6 +22,8 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     body: Readable.from([]),
     hasBody: false,
     trailers: () => new HeaderList(),
+    abandoned: false,
+    onAbandoned: () => () => {},
     signal: new AbortController().signal,
     variables: new Map(),
     upgrade: null,
