@@ -4,7 +4,7 @@ import { request as httpsRequest } from 'node:https';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { ForwardError } from './forward.ts';
+import { ForwardError } from './forward-error.ts';
 import {
   awaitSwitch,
   joinEnds,

@@ -2,10 +2,13 @@ import type { Readable, Writable } from 'node:stream';
 import { type Dispatcher, Pool, buildConnector } from 'undici';
 import type { ReverseProxyConfig } from '../config/config.ts';
 import { HttpError } from '../http/errors.ts';
-import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, codeOf, messageOf } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
+import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import { Places } from './places.ts';
+import type { RequestingClient } from './requesting-client.ts';
 
 export type TransportSettings = ReverseProxyConfig['transport'];
 
@@ -14,6 +17,12 @@ export const MAX_HEAD_BYTES = 80 * 1024;
 
 /** Bytes of an unwanted response body that are read to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
+
+/** Requests that wait for a connection to one upstream; those beyond are refused with 503. */
+export const MAX_WAITING_REQUESTS = 1_000;
+
+/** How long a client may take nothing of a response that waits for it. */
+export const MAX_STALL_MS = 120_000;
 
 /** A request as it goes to the upstream: `headers` hold no field that frames it. */
 export interface ForwardRequest {
@@ -24,10 +33,8 @@ export interface ForwardRequest {
   /** The length that the client declared; null sends a body in chunks. */
   readonly contentLength: string | null;
   readonly client: RequestingClient;
+  readonly clock: Clock;
 }
-
-/** Who waits for the response, as an exchange tells of it. */
-export type RequestingClient = Pick<Exchange, 'abandoned' | 'onAbandoned'>;
 
 /** Takes the response. */
 export interface ForwardSink {
@@ -37,23 +44,6 @@ export interface ForwardSink {
   onHead(status: number, headers: HeaderList): Writable | null;
   /** The complete body has been written to `body`, which is to be ended. */
   onEnd(body: Writable, trailers: HeaderList): void;
-}
-
-/** How far the exchange with an upstream had come when it failed. */
-export type ForwardPhase = 'unsent' | 'sent' | 'responding';
-
-/**
- * An exchange with an upstream that failed: `upstream-timeout`, `upstream-broken`,
- * `unsendable-request` when the request is at fault, `upstream-aborted` when the client left.
- */
-export class ForwardError extends HubgateError {
-  readonly phase: ForwardPhase;
-
-  constructor(code: string, phase: ForwardPhase, cause: unknown) {
-    super(code, `${phase}: ${messageOf(cause)}`, { cause });
-    this.name = 'ForwardError';
-    this.phase = phase;
-  }
 }
 
 const TIMEOUTS = new Set([
@@ -69,10 +59,12 @@ const TIMEOUTS = new Set([
 export class ConnectionPool {
   readonly #pool: Pool;
   readonly #serverName: string;
+  readonly #places: Places;
 
   /** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
   constructor(address: UpstreamAddress, settings: TransportSettings, trustPool: string | null) {
     this.#serverName = settings.tlsServerName ?? address.hostname;
+    this.#places = new Places(settings.maxConnectionsPerHost, MAX_WAITING_REQUESTS);
     this.#pool = new Pool(`${address.protocol}//${address.authority}`, {
       connect: dialer(address, settings, trustPool),
       connections: settings.maxConnectionsPerHost === 0 ? null : settings.maxConnectionsPerHost,
@@ -87,13 +79,24 @@ export class ConnectionPool {
 
   /**
    * Exchanges one request. Resolves when the response is complete; back-pressure holds both ways.
+   * Where connections are limited it waits for one, until the client leaves.
    *
-   * @throws ForwardError
+   * @throws ForwardError; `upstream-busy` when too many wait
    * @throws HttpError with which the body ended; whatever the sink throws
    */
-  forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    if (this.#places.areUnlimited) return this.#dispatch(request, sink);
+    await this.#places.take(request.client);
+    try {
+      await this.#dispatch(request, sink);
+    } finally {
+      this.#places.giveBack();
+    }
+  }
+
+  #dispatch(request: ForwardRequest, sink: ForwardSink): Promise<void> {
     return new Promise((resolve, reject) => {
-      const handler = new ForwardHandler(request.client, sink, resolve, reject);
+      const handler = new ForwardHandler(request, sink, resolve, reject);
       const options = {
         method: request.method,
         path: request.target,
@@ -205,6 +208,7 @@ function framedFields(request: ForwardRequest): string[] {
 
 class ForwardHandler implements Dispatcher.DispatchHandler {
   readonly #client: RequestingClient;
+  readonly #clock: Clock;
   readonly #forgetClient: () => void;
   readonly #sink: ForwardSink;
   readonly #resolve: () => void;
@@ -219,12 +223,13 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   #settled = false;
 
   constructor(
-    client: RequestingClient,
+    { client, clock }: ForwardRequest,
     sink: ForwardSink,
     resolve: () => void,
     reject: (error: unknown) => void,
   ) {
     this.#client = client;
+    this.#clock = clock;
     this.#sink = sink;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -263,7 +268,12 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
       controller.abort(abortReason());
     } else if (!body.write(chunk)) {
       controller.pause();
-      body.once('drain', () => controller.resume());
+      const cancel = this.#clock.after(MAX_STALL_MS, () => controller.abort(stalled()));
+      body.once('drain', () => {
+        cancel();
+        controller.resume();
+      });
+      body.once('close', cancel);
     }
   }
 
@@ -322,6 +332,10 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
     this.#settled = true;
     this.#forgetClient();
   }
+}
+
+function stalled(): Error {
+  return new HubgateError('client-left', `The client took nothing within ${MAX_STALL_MS} ms`);
 }
 
 function abortReason(): Error {

@@ -3,7 +3,8 @@ import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { ConnectionPool, ForwardSink, RequestingClient } from './forward.ts';
+import type { ConnectionPool, ForwardSink } from './forward.ts';
+import type { RequestingClient } from './requesting-client.ts';
 import { statusMatcher } from './status-class.ts';
 import type { Upstream } from './upstreams.ts';
 
@@ -71,7 +72,7 @@ export function startActiveChecks(
     const breakOff = (): void => client.leave();
     cancels.add(breakOff);
     const cancelTimeout = clock.after(check.timeoutMs, breakOff);
-    const fault = await probe(check, target, good, client);
+    const fault = await probe(check, target, good, client, clock);
     cancelTimeout();
     cancels.delete(breakOff);
     if (stopped) return;
@@ -123,6 +124,7 @@ async function probe(
   target: ActiveCheckTarget,
   good: (status: number) => boolean,
   client: Impatience,
+  clock: Clock,
 ): Promise<string | null> {
   const headers = HeaderList.of({ Host: target.host, 'User-Agent': 'hubgate health check' });
   for (const { name, value } of check.headers) headers.set(name, value);
@@ -136,7 +138,15 @@ async function probe(
     onEnd: () => {},
   };
   const uri = check.uri === '' ? '/' : check.uri;
-  const request = { method: 'GET', target: uri, headers, body: null, contentLength: null, client };
+  const request = {
+    method: 'GET',
+    target: uri,
+    headers,
+    body: null,
+    contentLength: null,
+    client,
+    clock,
+  };
   try {
     await target.pool.forward(request, sink);
   } catch (error) {

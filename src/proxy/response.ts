@@ -5,7 +5,7 @@ import { type ApplyOperations, compileOperations } from '../http/header-operatio
 import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Choice } from './balancing.ts';
-import { ForwardError } from './forward.ts';
+import { ForwardError } from './forward-error.ts';
 import { clientResponseFields } from './header-fields.ts';
 import { statusMatcher } from './status-class.ts';
 import { dropForbiddenTrailers } from './trailers.ts';

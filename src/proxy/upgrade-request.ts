@@ -5,13 +5,9 @@ import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
-import {
-  ForwardError,
-  type ForwardPhase,
-  type ForwardSink,
-  type RequestingClient,
-  type TransportSettings,
-} from './forward.ts';
+import { type ForwardSink, type TransportSettings } from './forward.ts';
+import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import type { RequestingClient } from './requesting-client.ts';
 
 /** Silence after which the system asks whether a peer still lives; a dead one is gone in 40 s. */
 const KEEP_ALIVE_PROBE_MS = 30_000;

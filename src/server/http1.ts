@@ -5,13 +5,14 @@ import {
   ServerResponse,
   STATUS_CODES,
 } from 'node:http';
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ServerOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/error.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { policyOf } from './connection-policy.ts';
+import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Exchange, type LeaveConnection, leaveServer } from './http1-exchange.ts';
 import { giveConnection, watchLimits } from './node-internals.ts';
 import { peerOf } from './peers.ts';
@@ -29,6 +30,7 @@ export class Http1 {
   readonly #server: Server;
   readonly #reception: Reception;
   readonly #clock: Clock;
+  readonly #sockets = new Set<Duplex>();
   /** The newest response of each connection. */
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
   /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
@@ -67,6 +69,9 @@ export class Http1 {
   }
 
   accept(socket: Socket): void {
+    onNoRequest(socket, () => this.#refuse(socket, 408));
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
     giveConnection(this.#server, socket);
   }
 
@@ -75,6 +80,11 @@ export class Http1 {
     this.#draining = true;
     this.#server.keepAliveTimeout = 1;
     this.#server.closeIdleConnections();
+    // The head of what is under way has promised to keep the connection: it ends all the same, or
+    // the next request would be answered on it that this gateway is no longer there for.
+    for (const socket of this.#sockets) {
+      this.#unanswered(socket)?.once('finish', () => endWhenWritten(socket));
+    }
   }
 
   /** Stops watching the limits. For when the last connection is gone. */
@@ -85,6 +95,7 @@ export class Http1 {
   #take(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request;
     if (this.#refused.has(socket)) return;
+    forgetDeadline(socket);
     this.#responses.set(socket, response);
     if (this.#draining) response.shouldKeepAlive = false;
     const status = refusalOfHttp1(request);
@@ -103,8 +114,9 @@ export class Http1 {
    */
   #takeUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     if (this.#refused.has(socket)) return;
-    // Node gives up its care of the socket here.
-    socket.on('error', () => socket.destroy());
+    forgetDeadline(request.socket);
+    // Node gives up its care of the socket here: once, however often a client asks.
+    socket.off('error', destroyItself).on('error', destroyItself);
     if (this.#unanswered(socket) !== undefined) {
       // Nobody speaks the other protocol before the answers in this one have come.
       this.#refuseInTurn(socket, 400);
@@ -205,6 +217,16 @@ export class Http1 {
     const cancel = this.#clock.after(LINGER_MS, () => socket.destroy());
     socket.once('close', cancel);
   }
+}
+
+function destroyItself(this: Duplex): void {
+  this.destroy();
+}
+
+/** An orderly end, of which the client's own need not be waited for. */
+function endWhenWritten(socket: Duplex): void {
+  if (socket instanceof Socket) socket.destroySoon();
+  else socket.end();
 }
 
 /** Whether a WebSocket handshake pretends to have content, which nobody reads the same way. */

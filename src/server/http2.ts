@@ -12,6 +12,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { policyOf } from './connection-policy.ts';
+import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http2Exchange } from './http2-exchange.ts';
 import { guardSession } from './http2-guards.ts';
 import { giveConnection } from './node-internals.ts';
@@ -29,6 +30,8 @@ export class Http2 {
   readonly #limits: ServerOptions;
   readonly #server: Http2Server;
   readonly #sessions = new Set<ServerHttp2Session>();
+  /** What the session that is being made is made of: of its socket it only shows a proxy. */
+  #accepting: Socket | null = null;
   readonly #reception: Reception;
   readonly #clock: Clock;
   readonly #log: Logger;
@@ -55,7 +58,9 @@ export class Http2 {
   }
 
   accept(socket: Socket): void {
+    this.#accepting = socket;
     giveConnection(this.#server, socket);
+    this.#accepting = null;
   }
 
   /** Tells clients to go (GOAWAY) once what is in flight has finished. */
@@ -67,9 +72,12 @@ export class Http2 {
     this.#sessions.add(session);
     session.once('close', () => this.#sessions.delete(session));
     guardSession(session, { idleMs: this.#limits.timeouts.idleMs, clock: this.#clock });
-    const { socket } = session;
+    const socket = this.#accepting;
+    if (socket === null) return;
+    onNoRequest(socket, () => session.close());
+    session.once('stream', () => forgetDeadline(socket));
     const carrier: Carrier = {
-      secure: 'encrypted' in socket && socket.encrypted,
+      secure: session.encrypted === true,
       peer: peerOf(socket),
       policyId: policyOf(socket),
     };

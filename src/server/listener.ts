@@ -11,6 +11,7 @@ import type { CertificateSource } from '../tls/certificates.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { bindServer } from './bound-server.ts';
 import type { ExchangeSettings } from './exchange-settings.ts';
+import { expectFirstRequest, forgetDeadline } from './first-request.ts';
 import { type Peer, Peers } from './peers.ts';
 import { Protocols } from './protocols.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
@@ -119,6 +120,7 @@ export class Listener {
     if (service.policies !== null) this.#tls?.serve(service.policies, fallback);
     const newest = this.#protocols.at(-1);
     if (JSON.stringify(newest?.limits) === JSON.stringify(limits)) return;
+    newest?.retire(() => this.#protocols.splice(this.#protocols.indexOf(newest), 1));
     this.#protocols.push(
       new Protocols(
         limits,
@@ -152,7 +154,10 @@ export class Listener {
 
   #accept(socket: Socket): void {
     this.#sockets.add(socket);
-    socket.once('close', () => this.#sockets.delete(socket));
+    socket.once('close', () => {
+      forgetDeadline(socket);
+      this.#sockets.delete(socket);
+    });
     socket.on('error', (error) => {
       this.#log.debug('A connection failed', { error: messageOf(error) });
     });
@@ -161,6 +166,7 @@ export class Listener {
       socket.destroy();
       return;
     }
+    expectFirstRequest(socket, service.limits.timeouts.readHeaderMs, this.#clock);
     if (!service.sendsProxyHeader(socket.remoteAddress ?? '')) {
       this.#admit(socket, null, service);
       return;

@@ -11,6 +11,8 @@ export class Protocols {
   readonly limits: ServerOptions;
   readonly #http1: Http1;
   readonly #http2: Http2;
+  #connections = 0;
+  #onIdle: (() => void) | null = null;
 
   constructor(limits: ServerOptions, reception: Reception, clock: Clock, log: Logger) {
     this.limits = limits;
@@ -20,12 +22,20 @@ export class Protocols {
 
   /** Speaks HTTP/1.1 on a connection. */
   acceptHttp1(socket: Socket): void {
+    this.#count(socket);
     this.#http1.accept(socket);
   }
 
   /** Speaks HTTP/2 on a connection whose TLS handshake has agreed on it. */
   acceptHttp2(socket: Socket): void {
+    this.#count(socket);
     this.#http2.accept(socket);
+  }
+
+  /** No more connections come: closes when the last one is gone, and says so. */
+  retire(onIdle: () => void): void {
+    this.#onIdle = onIdle;
+    this.#closeWhenIdle();
   }
 
   /** Lets what is in flight finish and closes each connection after it. */
@@ -37,5 +47,22 @@ export class Protocols {
   /** For when the last connection is gone. */
   close(): void {
     this.#http1.close();
+  }
+
+  #count(socket: Socket): void {
+    this.#connections += 1;
+    socket.once('close', this.#onClose);
+  }
+
+  readonly #onClose = (): void => {
+    this.#connections -= 1;
+    this.#closeWhenIdle();
+  };
+
+  #closeWhenIdle(): void {
+    if (this.#onIdle === null || this.#connections > 0) return;
+    this.close();
+    this.#onIdle();
+    this.#onIdle = null;
   }
 }
