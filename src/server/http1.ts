@@ -170,6 +170,8 @@ export class Http1 {
     const { socket } = request;
     if (this.#responses.get(socket) !== response || this.#refused.has(socket)) return false;
     this.#refused.add(socket);
+    // It would keep the response, and with it the request, as long as the connection lives.
+    this.#responses.delete(socket);
     return leaveServer(request, response);
   };
 
