@@ -8,7 +8,7 @@ import { ForwardError } from './forward-error.ts';
 import {
   awaitSwitch,
   joinEnds,
-  type Peers,
+  type TunnelEnds,
   tlsOptions,
   type UpgradeSink,
   type UpgradeTarget,
@@ -23,7 +23,7 @@ export function switchHttp2(
   stream: ServerHttp2Stream,
   target: UpgradeTarget,
   sink: UpgradeSink,
-): Promise<Peers | null> {
+): Promise<TunnelEnds | null> {
   const { address, settings } = target;
   const key = randomBytes(16).toString('base64');
   const fields = target.headers.clone();

@@ -31,7 +31,7 @@ export interface UpgradeTarget extends DialTarget {
 }
 
 /** The two ends of an upgraded connection. */
-export interface Peers {
+export interface TunnelEnds {
   readonly client: Duplex;
   readonly upstream: Duplex;
 }

@@ -4,7 +4,7 @@ import { fieldUtf8, HeaderList } from '../http/header-list.ts';
 import {
   awaitSwitch,
   joinEnds,
-  type Peers,
+  type TunnelEnds,
   tlsOptions,
   type UpgradeSink,
   type UpgradeTarget,
@@ -16,7 +16,7 @@ export function switchHttp1(
   { request, socket, head: early }: Extract<UpgradeRequest, { kind: 'http1' }>,
   target: UpgradeTarget,
   sink: UpgradeSink,
-): Promise<Peers | null> {
+): Promise<TunnelEnds | null> {
   const { address, settings } = target;
   const fields = target.headers.clone();
   fields.set('connection', 'Upgrade');
