@@ -27,7 +27,7 @@ const MAY_IMPORT = {
   ),
   client: [],
   cli: 'doors runtime hubfile auth config kernel tls hub'.split(' '),
-  doors: 'runtime hubfile auth config kernel hub hub-http transports http'.split(' '),
+  doors: 'runtime hubfile auth config kernel hub hub-http transports http server'.split(' '),
 };
 
 /** Library → the only files or folders that import it. */

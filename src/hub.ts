@@ -9,7 +9,6 @@ import {
 } from './config/defaults.ts';
 import type { HubConfig, IssuerConfig, KeySource } from './config/config.ts';
 import { ConfigError, type Problem } from './config/problem.ts';
-import { NodeExchange } from './http/node-exchange.ts';
 import { parsePublication } from './hub/publication.ts';
 import { hubBase } from './hub/topic.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
@@ -20,6 +19,7 @@ import { checkHubKeys } from './runtime/check-parts.ts';
 import { createHubCores } from './runtime/hub-core.ts';
 import { createKeySets, setUpHub } from './runtime/hub-setup.ts';
 import { HubSignals } from './runtime/siblings.ts';
+import { mountedExchange } from './server/mounted-exchange.ts';
 
 export { HubgateError } from './kernel/error.ts';
 export { ConfigError } from './config/problem.ts';
@@ -137,14 +137,7 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
   };
   return {
     handle(request, response, next) {
-      const exchange = new NodeExchange(request, response, {
-        id: randomUUID(),
-        log,
-        clientAddress: null,
-        peer: null,
-        silence: null,
-        upgrade: null,
-      });
+      const exchange = mountedExchange(request, response, log);
       const passOn = async (): Promise<void> => next();
       Promise.resolve(hub.handle(exchange, passOn)).catch(next);
     },

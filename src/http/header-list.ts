@@ -4,9 +4,9 @@
  * {@link utf8Field} to put text into a field and {@link fieldUtf8} to read text from one.
  */
 export class HeaderList implements Iterable<readonly [name: string, value: string]> {
-  readonly #names: string[] = [];
-  readonly #keys: string[] = [];
-  readonly #values: string[] = [];
+  #names: string[] = [];
+  #keys: string[] = [];
+  #values: string[] = [];
 
   /** From the alternating names and values of Node's `rawHeaders`. */
   static fromRaw(raw: readonly string[]): HeaderList {
@@ -82,8 +82,21 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     }
   }
 
+  /** Calls with each field's lower-case name and its value, in order. */
+  forEach(call: (key: string, value: string) => void): void {
+    for (let i = 0; i < this.#keys.length; i += 1) call(this.#keys[i] ?? '', this.#values[i] ?? '');
+  }
+
+  get isEmpty(): boolean {
+    return this.#keys.length === 0;
+  }
+
   clone(): HeaderList {
-    return HeaderList.fromRaw(this.toRaw());
+    const list = new HeaderList();
+    list.#names = this.#names.slice();
+    list.#keys = this.#keys.slice();
+    list.#values = this.#values.slice();
+    return list;
   }
 
   *[Symbol.iterator](): Iterator<readonly [string, string]> {

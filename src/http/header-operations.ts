@@ -1,6 +1,7 @@
 import type { HeaderOperation } from '../config/config.ts';
+import { edgeWildcard } from './edge-wildcard.ts';
 import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
-import { compilePattern } from './pattern.ts';
+import { compilePattern } from './linear-regexp.ts';
 
 /** Changes the fields of one message; `expand` replaces the placeholders of values. */
 export type ApplyOperations = (headers: HeaderList, expand: (template: string) => string) => void;
@@ -46,7 +47,7 @@ function compileOne(operation: HeaderOperation): ApplyOperations {
       return deletion(name.toLowerCase());
     case 'replace': {
       const replace = compilePattern(operation.pattern).replacer(operation.replacement);
-      const wanted = wildcard(name.toLowerCase());
+      const wanted = edgeWildcard(name.toLowerCase());
       return (headers, expand) => {
         headers.mapValues((key, value) => {
           if (!wanted(key)) return value;
@@ -59,16 +60,8 @@ function compileOne(operation: HeaderOperation): ApplyOperations {
 
 function deletion(name: string): ApplyOperations {
   if (!name.includes('*')) return (headers) => headers.delete(name);
-  const wanted = wildcard(name);
+  const wanted = edgeWildcard(name);
   return (headers) => headers.deleteWhere((key) => wanted(key) && !FRAMING.has(key));
-}
-
-function wildcard(name: string): (key: string) => boolean {
-  if (!name.includes('*')) return (key) => key === name;
-  const literal = name.replaceAll('*', '');
-  if (name.startsWith('*') && name.endsWith('*')) return (key) => key.includes(literal);
-  if (name.startsWith('*')) return (key) => key.endsWith(literal);
-  return (key) => key.startsWith(literal);
 }
 
 /** Text as a field value that can be sent whatever it holds. */

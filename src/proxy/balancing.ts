@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { BalancingPolicy } from '../config/config.ts';
+import { cookieValue } from '../http/cookie-value.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Upstream } from './upstreams.ts';
 
@@ -52,10 +53,16 @@ function roundRobin(): Balance {
 
 /** The cookie holds a keyed hash of the upstream's address, which would otherwise be disclosed. */
 function sticky(name: string, secret: string, fallback: Balance): Balance {
-  const mark = (upstream: Upstream): string =>
-    createHmac('sha256', secret).update(upstream.address.hostport).digest('hex');
+  const marks = new WeakMap<Upstream, string>();
+  const mark = (upstream: Upstream): string => {
+    const { hostport } = upstream.address;
+    const known =
+      marks.get(upstream) ?? createHmac('sha256', secret).update(hostport).digest('hex');
+    marks.set(upstream, known);
+    return known;
+  };
   return (exchange, candidates) => {
-    const wanted = readCookie(exchange, name);
+    const wanted = cookieValue(exchange.headers, name);
     const known = candidates.find((upstream) => mark(upstream) === wanted);
     if (known !== undefined) return { upstream: known };
     const choice = fallback(exchange, candidates);
@@ -64,16 +71,6 @@ function sticky(name: string, secret: string, fallback: Balance): Balance {
     const cookie = `${name}=${mark(choice.upstream)}; Path=/; HttpOnly; SameSite=Lax${secure}`;
     return { upstream: choice.upstream, cookie };
   };
-}
-
-function readCookie(exchange: Exchange, name: string): string | undefined {
-  for (const field of exchange.headers.getAll('cookie')) {
-    for (const pair of field.split(';')) {
-      const [key, value] = pair.split('=', 2);
-      if (key?.trim() === name) return value?.trim();
-    }
-  }
-  return undefined;
 }
 
 function leastBusy(candidates: readonly Upstream[]): Upstream[] {

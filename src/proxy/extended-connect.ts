@@ -4,11 +4,11 @@ import { request as httpsRequest } from 'node:https';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { ForwardError } from './forward.ts';
+import { ForwardError } from './forward-error.ts';
 import {
   awaitSwitch,
   joinEnds,
-  type Peers,
+  type TunnelEnds,
   tlsOptions,
   type UpgradeSink,
   type UpgradeTarget,
@@ -23,7 +23,7 @@ export function switchHttp2(
   stream: ServerHttp2Stream,
   target: UpgradeTarget,
   sink: UpgradeSink,
-): Promise<Peers | null> {
+): Promise<TunnelEnds | null> {
   const { address, settings } = target;
   const key = randomBytes(16).toString('base64');
   const fields = target.headers.clone();
@@ -55,17 +55,22 @@ export function switchHttp2(
         );
         return;
       }
-      const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
-      head.headers.delete('sec-websocket-accept');
-      const client = exchange.begin({ ...head, status: 200 });
-      if (early.length > 0) upstream.unshift(early);
-      upstream.pipe(client);
-      stream.pipe(upstream);
-      upstream.on('error', () => exchange.abort());
-      upstream.once('close', () => stream.close());
-      joinEnds(stream, upstream);
-      resolve({ client: stream, upstream });
+      try {
+        const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
+        head.headers.delete('sec-websocket-accept');
+        const client = exchange.begin({ ...head, status: 200 });
+        if (early.length > 0) upstream.unshift(early);
+        upstream.pipe(client);
+        stream.pipe(upstream);
+        upstream.on('error', () => exchange.abort());
+        upstream.once('close', () => stream.close());
+        joinEnds(stream, upstream);
+        resolve({ client: stream, upstream });
+      } catch (error) {
+        upstream.destroy();
+        reject(error);
+      }
     });
-    awaitSwitch(upstreamRequest, target, exchange.signal, sink, resolve, reject);
+    awaitSwitch(upstreamRequest, target, exchange, sink, resolve, reject);
   });
 }

@@ -2,16 +2,15 @@ import { type ClientRequest, type IncomingMessage, request as httpRequest } from
 import { request as httpsRequest } from 'node:https';
 import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
-import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import {
   exchangeFailure,
-  ForwardError,
-  type ForwardPhase,
   type ForwardRequest,
   type ForwardSink,
   MAX_HEAD_BYTES,
+  MAX_STALL_MS,
 } from './forward.ts';
+import { ForwardError, type ForwardPhase } from './forward-error.ts';
 import { permittedTrailers } from './trailers.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
 
@@ -25,7 +24,6 @@ const CONTINUE_WAIT_MS = 1000;
 export interface LoneRequest extends ForwardRequest {
   /** The fields that `Trailer` announces, complete once the body has ended. */
   trailers(): HeaderList;
-  readonly clock: Clock;
 }
 
 /**
@@ -58,6 +56,7 @@ class LoneExchange {
   #timer: NodeJS.Timeout | undefined;
   #isBodyWanted = false;
   #stopWaiting: () => void = () => {};
+  #forgetClient: () => void = () => {};
   #settled = false;
 
   constructor(
@@ -75,12 +74,12 @@ class LoneExchange {
   }
 
   start(): void {
-    const { signal } = this.#request;
-    if (signal.aborted) {
+    const { client } = this.#request;
+    if (client.abandoned) {
       this.#onAbort();
       return;
     }
-    signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#forgetClient = client.onAbandoned(this.#onAbort);
     this.#limit(this.#target.settings.dialTimeoutMs, 'no connection');
     this.#guard(() => this.#open());
   }
@@ -187,7 +186,10 @@ class LoneExchange {
         // The silence of an upstream that is not asked is no fault of its own.
         this.#limit(0);
         response.pause();
+        const cancel = this.#request.clock.after(MAX_STALL_MS, () => this.#fail(clientLeft()));
+        body.once('close', cancel);
         body.once('drain', () => {
+          cancel();
           this.#awaitBody();
           response.resume();
         });
@@ -239,7 +241,7 @@ class LoneExchange {
   #fail(error: Error): void {
     if (this.#settled) return;
     this.#settle();
-    this.#reject(exchangeFailure(error, this.#phase, this.#request.signal.aborted));
+    this.#reject(exchangeFailure(error, this.#phase, this.#request.client.abandoned));
   }
 
   readonly #onAbort = (): void => this.#fail(clientLeft());
@@ -249,7 +251,7 @@ class LoneExchange {
     this.#settled = true;
     clearTimeout(this.#timer);
     this.#stopWaiting();
-    this.#request.signal.removeEventListener('abort', this.#onAbort);
+    this.#forgetClient();
     this.#outgoing?.destroy();
   }
 }

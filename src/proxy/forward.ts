@@ -3,8 +3,12 @@ import { type Dispatcher, Pool, buildConnector } from 'undici';
 import type { ReverseProxyConfig } from '../config/config.ts';
 import { HttpError } from '../http/errors.ts';
 import { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, codeOf, messageOf } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
+import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import { Places } from './places.ts';
+import type { RequestingClient } from './requesting-client.ts';
 
 export type TransportSettings = ReverseProxyConfig['transport'];
 
@@ -14,6 +18,12 @@ export const MAX_HEAD_BYTES = 80 * 1024;
 /** Bytes of an unwanted response body that are read to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
 
+/** Requests that wait for a connection to one upstream; those beyond are refused with 503. */
+export const MAX_WAITING_REQUESTS = 1_000;
+
+/** How long a client may take nothing of a response that waits for it. */
+export const MAX_STALL_MS = 120_000;
+
 /** A request as it goes to the upstream: `headers` hold no field that frames it. */
 export interface ForwardRequest {
   readonly method: string;
@@ -22,7 +32,8 @@ export interface ForwardRequest {
   readonly body: Readable | null;
   /** The length that the client declared; null sends a body in chunks. */
   readonly contentLength: string | null;
-  readonly signal: AbortSignal;
+  readonly client: RequestingClient;
+  readonly clock: Clock;
 }
 
 /** Takes the response. */
@@ -33,23 +44,6 @@ export interface ForwardSink {
   onHead(status: number, headers: HeaderList): Writable | null;
   /** The complete body has been written to `body`, which is to be ended. */
   onEnd(body: Writable, trailers: HeaderList): void;
-}
-
-/** How far the exchange with an upstream had come when it failed. */
-export type ForwardPhase = 'unsent' | 'sent' | 'responding';
-
-/**
- * An exchange with an upstream that failed: `upstream-timeout`, `upstream-broken`,
- * `unsendable-request` when the request is at fault, `upstream-aborted` when the client left.
- */
-export class ForwardError extends HubgateError {
-  readonly phase: ForwardPhase;
-
-  constructor(code: string, phase: ForwardPhase, cause: unknown) {
-    super(code, `${phase}: ${messageOf(cause)}`, { cause });
-    this.name = 'ForwardError';
-    this.phase = phase;
-  }
 }
 
 const TIMEOUTS = new Set([
@@ -65,10 +59,12 @@ const TIMEOUTS = new Set([
 export class ConnectionPool {
   readonly #pool: Pool;
   readonly #serverName: string;
+  readonly #places: Places;
 
   /** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
   constructor(address: UpstreamAddress, settings: TransportSettings, trustPool: string | null) {
     this.#serverName = settings.tlsServerName ?? address.hostname;
+    this.#places = new Places(settings.maxConnectionsPerHost, MAX_WAITING_REQUESTS);
     this.#pool = new Pool(`${address.protocol}//${address.authority}`, {
       connect: dialer(address, settings, trustPool),
       connections: settings.maxConnectionsPerHost === 0 ? null : settings.maxConnectionsPerHost,
@@ -83,13 +79,24 @@ export class ConnectionPool {
 
   /**
    * Exchanges one request. Resolves when the response is complete; back-pressure holds both ways.
+   * Where connections are limited it waits for one, until the client leaves.
    *
-   * @throws ForwardError
+   * @throws ForwardError; `upstream-busy` when too many wait
    * @throws HttpError with which the body ended; whatever the sink throws
    */
-  forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    if (this.#places.areUnlimited) return this.#dispatch(request, sink);
+    await this.#places.take(request.client);
+    try {
+      await this.#dispatch(request, sink);
+    } finally {
+      this.#places.giveBack();
+    }
+  }
+
+  #dispatch(request: ForwardRequest, sink: ForwardSink): Promise<void> {
     return new Promise((resolve, reject) => {
-      const handler = new ForwardHandler(request.signal, sink, resolve, reject);
+      const handler = new ForwardHandler(request, sink, resolve, reject);
       const options = {
         method: request.method,
         path: request.target,
@@ -200,7 +207,9 @@ function framedFields(request: ForwardRequest): string[] {
 }
 
 class ForwardHandler implements Dispatcher.DispatchHandler {
-  readonly #signal: AbortSignal;
+  readonly #client: RequestingClient;
+  readonly #clock: Clock;
+  readonly #forgetClient: () => void;
   readonly #sink: ForwardSink;
   readonly #resolve: () => void;
   readonly #reject: (error: unknown) => void;
@@ -214,21 +223,22 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   #settled = false;
 
   constructor(
-    signal: AbortSignal,
+    { client, clock }: ForwardRequest,
     sink: ForwardSink,
     resolve: () => void,
     reject: (error: unknown) => void,
   ) {
-    this.#signal = signal;
+    this.#client = client;
+    this.#clock = clock;
     this.#sink = sink;
     this.#resolve = resolve;
     this.#reject = reject;
-    signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#forgetClient = client.onAbandoned(this.#onAbort);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#signal.aborted) controller.abort(abortReason());
+    if (this.#client.abandoned) controller.abort(abortReason());
     else this.#phase = 'sent';
   }
 
@@ -258,7 +268,12 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
       controller.abort(abortReason());
     } else if (!body.write(chunk)) {
       controller.pause();
-      body.once('drain', () => controller.resume());
+      const cancel = this.#clock.after(MAX_STALL_MS, () => controller.abort(stalled()));
+      body.once('drain', () => {
+        cancel();
+        controller.resume();
+      });
+      body.once('close', cancel);
     }
   }
 
@@ -272,13 +287,13 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
 
   onResponseError(controller: Dispatcher.DispatchController | undefined, error: Error): void {
     if (this.#settled) return;
-    const isComplete = isStrayLength(error, this.#framing) && !this.#signal.aborted;
+    const isComplete = isStrayLength(error, this.#framing) && !this.#client.abandoned;
     if (isComplete && controller !== undefined) this.onResponseEnd(controller);
     if (this.#settled) return;
     this.#settle();
     if (this.#thrown !== undefined) this.#reject(this.#thrown.error);
     else {
-      const left = this.#signal.aborted || this.#body?.destroyed === true;
+      const left = this.#client.abandoned || this.#body?.destroyed === true;
       this.#reject(exchangeFailure(error, this.#phase, left));
     }
   }
@@ -315,8 +330,12 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
 
   #settle(): void {
     this.#settled = true;
-    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#forgetClient();
   }
+}
+
+function stalled(): Error {
+  return new HubgateError('client-left', `The client took nothing within ${MAX_STALL_MS} ms`);
 }
 
 function abortReason(): Error {

@@ -3,6 +3,7 @@ import { expectsContinue } from '../http/expect.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { type AddressSet, dropForwardedFields } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { dropNominated } from '../http/nominated-fields.ts';
 import type { UpstreamAddress } from './address.ts';
 import { announcedTrailers } from './trailers.ts';
 
@@ -22,13 +23,11 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
-/** Removes the hop-by-hop fields, those that `Connection` nominates among them. */
-export function dropHopByHop(headers: HeaderList): void {
-  const nominated = new Set<string>();
-  for (const value of headers.getAll('connection')) {
-    for (const name of value.split(',')) nominated.add(name.trim().toLowerCase());
-  }
-  headers.deleteWhere((key) => HOP_BY_HOP.has(key) || nominated.has(key));
+/** What proxies say of the client: who else says so must not be read by servers that take `_` for `-` (RFC 3875 §4.1.18). */
+function isForwardedLookalike(key: string): boolean {
+  if (!key.includes('_')) return false;
+  const name = key.replaceAll('_', '-');
+  return name === 'forwarded' || name === 'x-real-ip' || name.startsWith('x-forwarded-');
 }
 
 /**
@@ -42,7 +41,8 @@ export function upstreamRequestFields(
 ): HeaderList {
   const headers = exchange.headers.clone();
   const wantsTrailers = headers.combined('te')?.toLowerCase().includes('trailers') ?? false;
-  dropHopByHop(headers);
+  // Those that `Connection` nominates are gone since the exchange began.
+  headers.deleteWhere((key) => HOP_BY_HOP.has(key) || isForwardedLookalike(key));
   // We frame the message ourselves, and know one expectation only.
   for (const name of ['content-length', 'expect', 'trailer']) headers.delete(name);
   const trailers = announcedTrailers(exchange);
@@ -62,7 +62,8 @@ export function upstreamRequestFields(
 export function clientResponseFields(headers: HeaderList): HeaderList {
   // RFC 9112 §6.3: with a transfer coding the length is not the body's.
   if (headers.has('transfer-encoding')) headers.delete('content-length');
-  dropHopByHop(headers);
+  dropNominated(headers);
+  headers.deleteWhere((key) => HOP_BY_HOP.has(key));
   headers.append('Via', `1.1 ${VIA_NAME}`);
   return headers;
 }

@@ -4,6 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { ConnectionPool, ForwardSink } from './forward.ts';
+import type { RequestingClient } from './requesting-client.ts';
 import { statusMatcher } from './status-class.ts';
 import type { Upstream } from './upstreams.ts';
 
@@ -67,11 +68,11 @@ export function startActiveChecks(
   let stopped = false;
 
   const run = async (target: ActiveCheckTarget): Promise<void> => {
-    const abort = new AbortController();
-    const breakOff = (): void => abort.abort();
+    const client = new Impatience();
+    const breakOff = (): void => client.leave();
     cancels.add(breakOff);
     const cancelTimeout = clock.after(check.timeoutMs, breakOff);
-    const fault = await probe(check, target, good, abort.signal);
+    const fault = await probe(check, target, good, client, clock);
     cancelTimeout();
     cancels.delete(breakOff);
     if (stopped) return;
@@ -99,12 +100,31 @@ function report(upstream: Upstream, key: string, fault: string | null, log: Logg
   }
 }
 
+/** Waits for the answer to a check, until its time is up. */
+class Impatience implements RequestingClient {
+  abandoned = false;
+  #listener: () => void = () => {};
+
+  onAbandoned(listener: () => void): () => void {
+    this.#listener = listener;
+    return () => {
+      this.#listener = () => {};
+    };
+  }
+
+  leave(): void {
+    this.abandoned = true;
+    this.#listener();
+  }
+}
+
 /** Resolves to what is wrong, or null. Never rejects. */
 async function probe(
   check: ActiveHealth,
   target: ActiveCheckTarget,
   good: (status: number) => boolean,
-  signal: AbortSignal,
+  client: Impatience,
+  clock: Clock,
 ): Promise<string | null> {
   const headers = HeaderList.of({ Host: target.host, 'User-Agent': 'hubgate health check' });
   for (const { name, value } of check.headers) headers.set(name, value);
@@ -118,13 +138,21 @@ async function probe(
     onEnd: () => {},
   };
   const uri = check.uri === '' ? '/' : check.uri;
-  const request = { method: 'GET', target: uri, headers, body: null, contentLength: null, signal };
+  const request = {
+    method: 'GET',
+    target: uri,
+    headers,
+    body: null,
+    contentLength: null,
+    client,
+    clock,
+  };
   try {
     await target.pool.forward(request, sink);
   } catch (error) {
     // A body that does not end says nothing against the status before it.
     if (seen === 0) {
-      return signal.aborted ? `no answer within ${check.timeoutMs} ms` : messageOf(error);
+      return client.abandoned ? `no answer within ${check.timeoutMs} ms` : messageOf(error);
     }
   }
   return good(seen) ? null : `status ${seen}`;

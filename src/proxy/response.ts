@@ -1,11 +1,12 @@
 import type { Writable } from 'node:stream';
 import type { ReverseProxyConfig, RouteConfig } from '../config/config.ts';
+import { edgeWildcard } from '../http/edge-wildcard.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Choice } from './balancing.ts';
-import { ForwardError } from './forward.ts';
+import { ForwardError } from './forward-error.ts';
 import { clientResponseFields } from './header-fields.ts';
 import { statusMatcher } from './status-class.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
@@ -27,8 +28,7 @@ export function compileResponseRules(
 ): ResponseRules {
   const interceptors = config.handleResponse.map(({ status, header, routes }) => ({
     matchesStatus: statusMatcher(status),
-    matchesHeader: (headers: HeaderList): boolean =>
-      header === null || headers.getAll(header.name).some((one) => matches(one, header.value)),
+    matchesHeader: headerMatcher(header),
     handler: compileRoutes(routes),
   }));
   return {
@@ -40,12 +40,12 @@ export function compileResponseRules(
   };
 }
 
-/** `*` alone, at the beginning or at the end stands for any text. */
-function matches(value: string, wanted: string): boolean {
-  const literal = wanted.replaceAll('*', '');
-  if (wanted.startsWith('*') && wanted.endsWith('*')) return value.includes(literal);
-  if (wanted.startsWith('*')) return value.endsWith(literal);
-  return wanted.endsWith('*') ? value.startsWith(literal) : value === wanted;
+function headerMatcher(
+  header: ReverseProxyConfig['handleResponse'][number]['header'],
+): (headers: HeaderList) => boolean {
+  if (header === null) return () => true;
+  const matches = edgeWildcard(header.value);
+  return (headers) => headers.getAll(header.name).some(matches);
 }
 
 /** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin with 100 */

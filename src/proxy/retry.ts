@@ -1,7 +1,7 @@
 import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { ForwardError } from './forward.ts';
+import type { ForwardError } from './forward-error.ts';
 
 /** RFC 9110 §9.2.1: a request with such a method may be repeated without asking the client. */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
@@ -28,6 +28,8 @@ export function toHttpError(failure: ForwardError): HttpError {
       return new HttpError(499, 'the client left', { cause: failure });
     case 'unsendable-request':
       return new HttpError(400, failure.message, { cause: failure });
+    case 'upstream-busy':
+      return new HttpError(503, failure.message, { cause: failure });
     case 'upstream-timeout':
       return new HttpError(504, failure.message, { cause: failure });
     default:
@@ -40,14 +42,14 @@ export function noneLeft(failure: ForwardError | null): HttpError {
 }
 
 /** Waits; at most until the client leaves. */
-export function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+export function pause(clock: Clock, ms: number, exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
       cancel();
-      signal.removeEventListener('abort', done);
+      forget();
       resolve();
     };
     const cancel = clock.after(ms, done);
-    signal.addEventListener('abort', done, { once: true });
+    const forget = exchange.onAbandoned(done);
   });
 }

@@ -10,7 +10,8 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
-import { type ConnectionPool, ForwardError, isUnaskedContinue } from './forward.ts';
+import { type ConnectionPool, isUnaskedContinue } from './forward.ts';
+import { ForwardError } from './forward-error.ts';
 import { forwardAlone } from './forward-alone.ts';
 import { upstreamRequestFields } from './header-fields.ts';
 import {
@@ -120,11 +121,11 @@ export class ReverseProxy {
     let failure: ForwardError | null = null;
     let repeated = false;
     for (;;) {
-      if (exchange.signal.aborted) throw new HttpError(499, 'the client left');
+      if (exchange.abandoned) throw new HttpError(499, 'the client left');
       const choice = this.#choose(exchange, tried);
       if (choice === undefined) {
         if (this.#clock.monotonic() + tryIntervalMs >= deadline) throw noneLeft(failure);
-        await pause(this.#clock, tryIntervalMs, exchange.signal);
+        await pause(this.#clock, tryIntervalMs, exchange);
         tried.clear();
         continue;
       }
@@ -145,9 +146,10 @@ export class ReverseProxy {
   }
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
-    const candidates = [...this.#pools.keys()].filter(
-      (upstream) => !tried.has(upstream) && this.#isAvailable(upstream),
-    );
+    const candidates: Upstream[] = [];
+    for (const upstream of this.#pools.keys()) {
+      if (!tried.has(upstream) && this.#isAvailable(upstream)) candidates.push(upstream);
+    }
     return candidates.length === 0 ? undefined : this.#balance(exchange, candidates);
   }
 
@@ -195,15 +197,23 @@ export class ReverseProxy {
     const pool = this.#pools.get(upstream);
     if (pool === undefined) throw new TypeError('an upstream of another proxy was chosen');
     const contentLength = exchange.headers.get('content-length') ?? null;
-    const { method, target: path, signal } = exchange;
-    const request = { method, target: path, headers, body, contentLength, signal };
+    const { method, target: path } = exchange;
+    const request = {
+      method,
+      target: path,
+      headers,
+      body,
+      contentLength,
+      client: exchange,
+      clock: this.#clock,
+    };
     const trailers = (): HeaderList => {
       const list = exchange.trailers();
       // What is deleted from the head must not come in by the back door.
       this.#headerUp(list, expand);
       return list;
     };
-    const alone = { ...request, trailers, clock: this.#clock };
+    const alone = { ...request, trailers };
     if (body !== null && (headers.has('trailer') || headers.has('expect'))) {
       await forwardAlone(target, alone, response);
       return;
@@ -229,6 +239,8 @@ export class ReverseProxy {
     const fields = { upstream: upstream.address.hostport, error: error.message };
     if (error.code === 'upstream-aborted') {
       exchange.log.debug('the client left', fields);
+    } else if (error.code === 'upstream-busy') {
+      exchange.log.warn('too many requests wait for the upstream', fields);
     } else if (error.code === 'unsendable-request') {
       exchange.log.warn('the request cannot be forwarded', fields);
     } else {

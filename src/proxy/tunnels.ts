@@ -2,7 +2,7 @@ import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { switchHttp2 } from './extended-connect.ts';
 import { switchHttp1 } from './upgrade.ts';
-import type { Peers, UpgradeSink, UpgradeTarget } from './upgrade-request.ts';
+import type { TunnelEnds, UpgradeSink, UpgradeTarget } from './upgrade-request.ts';
 
 /** Whether the exchange asks for a WebSocket, the one protocol that is switched to. */
 export function wantsWebSocket(exchange: Exchange): boolean {
@@ -56,7 +56,7 @@ export class Tunnels {
     if (peers !== null) await this.#watch(peers);
   }
 
-  #watch({ client, upstream }: Peers): Promise<void> {
+  #watch({ client, upstream }: TunnelEnds): Promise<void> {
     return new Promise((resolve) => {
       const end = (): void => {
         client.destroy();

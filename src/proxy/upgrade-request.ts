@@ -5,12 +5,9 @@ import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
-import {
-  ForwardError,
-  type ForwardPhase,
-  type ForwardSink,
-  type TransportSettings,
-} from './forward.ts';
+import { type ForwardSink, type TransportSettings } from './forward.ts';
+import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import type { RequestingClient } from './requesting-client.ts';
 
 /** Silence after which the system asks whether a peer still lives; a dead one is gone in 40 s. */
 const KEEP_ALIVE_PROBE_MS = 30_000;
@@ -34,7 +31,7 @@ export interface UpgradeTarget extends DialTarget {
 }
 
 /** The two ends of an upgraded connection. */
-export interface Peers {
+export interface TunnelEnds {
   readonly client: Duplex;
   readonly upstream: Duplex;
 }
@@ -52,7 +49,7 @@ export function tlsOptions({ address, settings, trustPool }: DialTarget): {
 export function awaitSwitch(
   request: ClientRequest,
   { settings }: UpgradeTarget,
-  signal: AbortSignal,
+  client: RequestingClient,
   sink: ForwardSink,
   resolve: (refused: null) => void,
   reject: (error: unknown) => void,
@@ -74,11 +71,11 @@ export function awaitSwitch(
   const onAbort = (): void => fail('upstream-aborted', new Error('the client left'));
   const answered = (): void => {
     clearTimeout(timer);
-    signal.removeEventListener('abort', onAbort);
+    forgetClient();
   };
 
   limit(settings.dialTimeoutMs);
-  signal.addEventListener('abort', onAbort, { once: true });
+  const forgetClient = client.onAbandoned(onAbort);
   request.once('socket', (socket) => {
     const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
     socket.once(connected, () => {
@@ -89,7 +86,13 @@ export function awaitSwitch(
   request.on('error', (error) => fail('upstream-broken', error));
   request.once('upgrade', answered);
   request.on('information', ({ statusCode, rawHeaders }) => {
-    sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+    try {
+      sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+    } catch (error) {
+      answered();
+      reject(error);
+      request.destroy();
+    }
   });
   request.once('response', (response) => {
     clearTimeout(timer);

@@ -4,7 +4,7 @@ import { fieldUtf8, HeaderList } from '../http/header-list.ts';
 import {
   awaitSwitch,
   joinEnds,
-  type Peers,
+  type TunnelEnds,
   tlsOptions,
   type UpgradeSink,
   type UpgradeTarget,
@@ -16,7 +16,7 @@ export function switchHttp1(
   { request, socket, head: early }: Extract<UpgradeRequest, { kind: 'http1' }>,
   target: UpgradeTarget,
   sink: UpgradeSink,
-): Promise<Peers | null> {
+): Promise<TunnelEnds | null> {
   const { address, settings } = target;
   const fields = target.headers.clone();
   fields.set('connection', 'Upgrade');
@@ -32,20 +32,29 @@ export function switchHttp1(
     proxy.once('proxyReqWs', (upstreamRequest) => {
       // Registered before http-proxy-3's own, which writes the head that is in `response.headers`.
       upstreamRequest.once('upgrade', (response, upstream) => {
-        const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
-        head.headers.set('Connection', 'Upgrade');
-        head.headers.set('Upgrade', 'websocket');
-        exchange.takeOver(head);
-        response.headers = utf8Record(head.headers);
-        if (early.length > 0) socket.unshift(early);
-        joinEnds(socket, upstream);
-        resolve({ client: socket, upstream });
+        try {
+          const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
+          head.headers.set('Connection', 'Upgrade');
+          head.headers.set('Upgrade', 'websocket');
+          exchange.takeOver(head);
+          response.headers = utf8Record(head.headers);
+          if (early.length > 0) socket.unshift(early);
+          joinEnds(socket, upstream);
+          resolve({ client: socket, upstream });
+        } catch (error) {
+          // Thrown here it would end the process. http-proxy-3 goes on with what then is closed.
+          response.headers = Object.create(null);
+          exchange.abort();
+          socket.destroy();
+          upstream.destroy();
+          reject(error);
+        }
       });
       queueMicrotask(() => {
         // http-proxy-3 would destroy the client's socket on errors and hang on broken refusals.
         upstreamRequest.removeAllListeners('response');
         upstreamRequest.removeAllListeners('error');
-        awaitSwitch(upstreamRequest, target, exchange.signal, sink, resolve, reject);
+        awaitSwitch(upstreamRequest, target, exchange, sink, resolve, reject);
       });
     });
     proxy.ws(request, socket, Buffer.alloc(0), {
@@ -67,7 +76,8 @@ export function switchHttp1(
 
 /** http-proxy-3 writes the head as UTF-8: text is handed over so that its bytes come out as they were. */
 function utf8Record(headers: HeaderList): Record<string, string | string[]> {
-  const record: Record<string, string | string[]> = {};
+  // The upstream chooses the names.
+  const record: Record<string, string | string[]> = Object.create(null);
   for (const [name, value] of headers) {
     const text = fieldUtf8(value) ?? value;
     const present = record[name];

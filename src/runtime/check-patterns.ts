@@ -7,7 +7,7 @@ import type {
 } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
 import { everyRoute } from '../config/routes.ts';
-import { compilePattern } from '../http/pattern.ts';
+import { compilePattern } from '../http/linear-regexp.ts';
 import { HubgateError } from '../kernel/error.ts';
 
 /** A part of the configuration that has a regular expression. */

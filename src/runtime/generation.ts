@@ -2,7 +2,6 @@ import type { Config, SiteConfig } from '../config/config.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
-import { HeaderList } from '../http/header-list.ts';
 import { messageOf } from '../kernel/error.ts';
 import { Scope } from '../kernel/scope.ts';
 import type { Service } from '../server/listener.ts';
@@ -149,15 +148,10 @@ function createService(
     policies,
     limits: servers,
     sendsProxyHeader: addressSet(servers.proxyProtocol),
-    clientAddress: (request, peer) =>
+    clientAddress:
       servers.trustedProxies.length === 0
         ? null
-        : clientAddress(
-            peer.address,
-            HeaderList.fromRaw(request.rawHeaders),
-            trusted,
-            servers.clientIpHeaders,
-          ),
+        : (headers, peer) => clientAddress(peer, headers, trusted, servers.clientIpHeaders),
     handle(exchange, policyId) {
       const site = handlerOf(exchange, policyId) ?? misdirected;
       const handler = planned.secure ? site : answerChallenges(site, challenges);

@@ -5,12 +5,18 @@ import {
   ServerResponse,
   STATUS_CODES,
 } from 'node:http';
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ServerOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/error.ts';
-import type { OnRequest } from './on-request.ts';
+import type { UpgradeRequest } from '../http/exchange.ts';
+import { policyOf } from './connection-policy.ts';
+import { forgetDeadline, onNoRequest } from './first-request.ts';
+import { Http1Exchange, type LeaveConnection, leaveServer } from './http1-exchange.ts';
+import { giveConnection, watchLimits } from './node-internals.ts';
+import { peerOf } from './peers.ts';
+import type { Reception } from './reception.ts';
 import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
@@ -22,16 +28,17 @@ const LINGER_MS = 2000;
 /** HTTP/1.1 with one set of limits, fed with connections. */
 export class Http1 {
   readonly #server: Server;
-  readonly #onRequest: OnRequest;
+  readonly #reception: Reception;
   readonly #clock: Clock;
+  readonly #sockets = new Set<Duplex>();
   /** The newest response of each connection. */
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
   /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
   readonly #refused = new WeakSet<Duplex>();
   #draining = false;
 
-  constructor(limits: ServerOptions, onRequest: OnRequest, clock: Clock) {
-    this.#onRequest = onRequest;
+  constructor(limits: ServerOptions, reception: Reception, clock: Clock) {
+    this.#reception = reception;
     this.#clock = clock;
     const { readHeaderMs, idleMs } = limits.timeouts;
     const server = createServer({
@@ -57,13 +64,15 @@ export class Http1 {
     server.on('upgrade', (request, socket, head) => this.#takeUpgrade(request, socket, head));
     server.on('connect', (_request, socket: Duplex) => this.#refuseInTurn(socket, 405));
     server.on('clientError', (error, socket) => this.#malformed(error, socket));
-    // Node watches the limits of connections only once it listens, which this server never does.
-    server.emit('listening');
+    watchLimits(server);
     this.#server = server;
   }
 
   accept(socket: Socket): void {
-    this.#server.emit('connection', socket);
+    onNoRequest(socket, () => this.#refuse(socket, 408));
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    giveConnection(this.#server, socket);
   }
 
   /** Lets what is in flight finish and closes each connection after it. */
@@ -71,6 +80,11 @@ export class Http1 {
     this.#draining = true;
     this.#server.keepAliveTimeout = 1;
     this.#server.closeIdleConnections();
+    // The head of what is under way has promised to keep the connection: it ends all the same, or
+    // the next request would be answered on it that this gateway is no longer there for.
+    for (const socket of this.#sockets) {
+      this.#unanswered(socket)?.once('finish', () => endWhenWritten(socket));
+    }
   }
 
   /** Stops watching the limits. For when the last connection is gone. */
@@ -81,10 +95,11 @@ export class Http1 {
   #take(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request;
     if (this.#refused.has(socket)) return;
+    forgetDeadline(socket);
     this.#responses.set(socket, response);
     if (this.#draining) response.shouldKeepAlive = false;
     const status = refusalOfHttp1(request);
-    if (status === null) this.#onRequest(request, response, null);
+    if (status === null) this.#deliver(request, response, null);
     else {
       // Through the response, so that earlier requests on the connection get their answers first.
       this.#refused.add(socket);
@@ -99,8 +114,9 @@ export class Http1 {
    */
   #takeUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     if (this.#refused.has(socket)) return;
-    // Node gives up its care of the socket here.
-    socket.on('error', () => socket.destroy());
+    forgetDeadline(request.socket);
+    // Node gives up its care of the socket here: once, however often a client asks.
+    socket.off('error', destroyItself).on('error', destroyItself);
     if (this.#unanswered(socket) !== undefined) {
       // Nobody speaks the other protocol before the answers in this one have come.
       this.#refuseInTurn(socket, 400);
@@ -123,8 +139,41 @@ export class Http1 {
     // The socket of an HTTP/1.1 server is a net.Socket, which the type of the event does not say.
     response.assignSocket(socket as Socket);
     response.once('finish', () => socket.end());
-    this.#onRequest(request, response, { kind: 'http1', request, socket, head });
+    this.#deliver(request, response, { kind: 'http1', request, socket, head });
   }
+
+  #deliver(
+    request: IncomingMessage,
+    response: ServerResponse,
+    upgrade: UpgradeRequest | null,
+  ): void {
+    const { socket } = request;
+    const settings = this.#reception.settings();
+    if (settings === null) {
+      socket.destroy();
+      return;
+    }
+    const connection = {
+      secure: 'encrypted' in socket && socket.encrypted === true,
+      peer: peerOf(socket),
+      upgrade,
+    };
+    const leave = upgrade === null ? this.#leave : null;
+    this.#reception.take(
+      new Http1Exchange(request, response, settings, connection, leave),
+      policyOf(socket),
+    );
+  }
+
+  /** Lets the newest response have its connection, of which no other request is taken then. */
+  readonly #leave: LeaveConnection = (request, response) => {
+    const { socket } = request;
+    if (this.#responses.get(socket) !== response || this.#refused.has(socket)) return false;
+    this.#refused.add(socket);
+    // It would keep the response, and with it the request, as long as the connection lives.
+    this.#responses.delete(socket);
+    return leaveServer(request, response);
+  };
 
   /** RFC 9112 §2.2: what cannot be parsed is refused, and the connection closed. */
   #malformed(error: Error, socket: Duplex): void {
@@ -170,6 +219,16 @@ export class Http1 {
     const cancel = this.#clock.after(LINGER_MS, () => socket.destroy());
     socket.once('close', cancel);
   }
+}
+
+function destroyItself(this: Duplex): void {
+  this.destroy();
+}
+
+/** An orderly end, of which the client's own need not be waited for. */
+function endWhenWritten(socket: Duplex): void {
+  if (socket instanceof Socket) socket.destroySoon();
+  else socket.end();
 }
 
 /** Whether a WebSocket handshake pretends to have content, which nobody reads the same way. */

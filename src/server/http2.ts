@@ -2,9 +2,8 @@ import {
   constants,
   createServer,
   type Http2Server,
-  type Http2ServerRequest,
-  type Http2ServerResponse,
   type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { ServerOptions } from '../config/config.ts';
@@ -12,9 +11,14 @@ import type { UpgradeRequest } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import { policyOf } from './connection-policy.ts';
+import { forgetDeadline, onNoRequest } from './first-request.ts';
+import { Http2Exchange } from './http2-exchange.ts';
 import { guardSession } from './http2-guards.ts';
-import type { OnRequest } from './on-request.ts';
-import { MAX_FIELDS, refusalOfHttp2 } from './strict-request.ts';
+import { giveConnection } from './node-internals.ts';
+import { type Peer, peerOf } from './peers.ts';
+import type { Reception } from './reception.ts';
+import { MAX_FIELDS, refusalOfHttp2, type RequestHead } from './strict-request.ts';
 
 /** Streams of one connection at once. */
 const MAX_CONCURRENT_STREAMS = 250;
@@ -26,13 +30,15 @@ export class Http2 {
   readonly #limits: ServerOptions;
   readonly #server: Http2Server;
   readonly #sessions = new Set<ServerHttp2Session>();
-  readonly #onRequest: OnRequest;
+  /** What the session that is being made is made of: of its socket it only shows a proxy. */
+  #accepting: Socket | null = null;
+  readonly #reception: Reception;
   readonly #clock: Clock;
   readonly #log: Logger;
 
-  constructor(limits: ServerOptions, onRequest: OnRequest, clock: Clock, log: Logger) {
+  constructor(limits: ServerOptions, reception: Reception, clock: Clock, log: Logger) {
     this.#limits = limits;
-    this.#onRequest = onRequest;
+    this.#reception = reception;
     this.#clock = clock;
     this.#log = log;
     const server = createServer({
@@ -48,20 +54,13 @@ export class Http2 {
     });
     server.on('session', (session) => this.#watch(session));
     server.on('sessionError', (error) => this.#failed('An HTTP/2 connection failed', error));
-    server.on('stream', (stream) => {
-      stream.on('error', (error) => this.#failed('An HTTP/2 stream failed', error));
-    });
-    // A client that waits for 100 gets it when somebody reads its body, not before.
-    for (const event of ['request', 'checkContinue', 'checkExpectation', 'connect']) {
-      server.on(event, (request: Http2ServerRequest, response: Http2ServerResponse) =>
-        this.#take(request, response),
-      );
-    }
     this.#server = server;
   }
 
   accept(socket: Socket): void {
-    this.#server.emit('connection', socket);
+    this.#accepting = socket;
+    giveConnection(this.#server, socket);
+    this.#accepting = null;
   }
 
   /** Tells clients to go (GOAWAY) once what is in flight has finished. */
@@ -69,37 +68,96 @@ export class Http2 {
     for (const session of this.#sessions) session.close();
   }
 
-  #take(request: Http2ServerRequest, response: Http2ServerResponse): void {
-    const { stream } = response;
-    const isConnect = request.method === 'CONNECT';
-    const upgrade = isConnect ? tunnelOf(request, response) : null;
-    const status = refusalOfHttp2(request) ?? (isConnect && upgrade === null ? 405 : null);
-    if (status === null) {
-      this.#onRequest(request, response, upgrade);
-      return;
-    }
-    if (stream.destroyed || stream.closed) return;
-    stream.respond({ ':status': status, 'content-length': '0' }, { endStream: true });
-    // RFC 9113 §8.1: what more of the request comes is not wanted.
-    stream.close(constants.NGHTTP2_NO_ERROR);
-  }
-
   #watch(session: ServerHttp2Session): void {
     this.#sessions.add(session);
     session.once('close', () => this.#sessions.delete(session));
     guardSession(session, { idleMs: this.#limits.timeouts.idleMs, clock: this.#clock });
+    const socket = this.#accepting;
+    if (socket === null) return;
+    onNoRequest(socket, () => session.close());
+    session.once('stream', () => forgetDeadline(socket));
+    const carrier: Carrier = {
+      secure: session.encrypted === true,
+      peer: peerOf(socket),
+      policyId: policyOf(socket),
+    };
+    // Node hands the fields over as they came beside the record of them.
+    session.on(
+      'stream',
+      (stream: ServerHttp2Stream, _record: unknown, _flags: unknown, raw: readonly string[]) => {
+        stream.on('error', this.#onStreamError);
+        this.#take(stream, raw, carrier);
+      },
+    );
   }
+
+  #take(
+    stream: ServerHttp2Stream,
+    rawHeaders: readonly string[],
+    { secure, peer, policyId }: Carrier,
+  ): void {
+    const head = requestHead(rawHeaders);
+    const isConnect = head.method === 'CONNECT';
+    const upgrade = isConnect ? tunnelOf(head, stream) : null;
+    const status = refusalOfHttp2(head) ?? (isConnect && upgrade === null ? 405 : null);
+    if (status !== null) {
+      refuse(stream, status);
+      return;
+    }
+    const settings = this.#reception.settings();
+    if (settings === null) {
+      stream.session?.destroy();
+      return;
+    }
+    const request = { stream, rawHeaders, body: stream };
+    this.#reception.take(new Http2Exchange(request, settings, { secure, peer, upgrade }), policyId);
+  }
+
+  readonly #onStreamError = (error: Error): void => {
+    this.#failed('An HTTP/2 stream failed', error);
+  };
 
   #failed(message: string, error: Error): void {
     this.#log.debug(message, { error: messageOf(error) });
   }
 }
 
+/** What is known of a connection once and for all. */
+interface Carrier {
+  readonly secure: boolean;
+  readonly peer: Peer;
+  readonly policyId: string | null;
+}
+
+interface Http2RequestHead extends RequestHead {
+  readonly protocol: string | undefined;
+}
+
+function requestHead(rawHeaders: readonly string[]): Http2RequestHead {
+  let method: string | undefined;
+  let url: string | undefined;
+  let protocol: string | undefined;
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i];
+    if (name?.startsWith(':') !== true) continue;
+    if (name === ':method') method = rawHeaders[i + 1];
+    else if (name === ':path') url = rawHeaders[i + 1];
+    else if (name === ':protocol') protocol = rawHeaders[i + 1];
+  }
+  return { httpVersion: '2.0', method, url, protocol, rawHeaders };
+}
+
 /** An extended CONNECT (RFC 8441 §4); null for one that asks for a TCP tunnel. */
 function tunnelOf(
-  { headers }: Http2ServerRequest,
-  { stream }: Http2ServerResponse,
+  { protocol }: Http2RequestHead,
+  stream: ServerHttp2Stream,
 ): UpgradeRequest | null {
-  const protocol = headers[':protocol'];
-  return typeof protocol === 'string' ? { kind: 'http2', protocol, stream } : null;
+  return protocol === undefined ? null : { kind: 'http2', protocol, stream };
+}
+
+function refuse(stream: ServerHttp2Stream, status: number): void {
+  if (stream.destroyed || stream.closed) return;
+  stream.respond({ ':status': status, 'content-length': '0' }, { endStream: true });
+  // RFC 9113 §8.1: what more of the request comes is not wanted.
+  stream.close(constants.NGHTTP2_NO_ERROR);
 }

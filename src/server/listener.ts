@@ -1,14 +1,8 @@
-import { randomUUID } from 'node:crypto';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { BindAddress, ServerOptions } from '../config/config.ts';
-import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
+import type { Exchange } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
-import {
-  NodeExchange,
-  type NodeRequest,
-  type NodeResponse,
-  type Peer,
-} from '../http/node-exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -16,8 +10,9 @@ import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { bindServer } from './bound-server.ts';
-import { policyOf } from './connection-policy.ts';
-import { peerOf, Peers } from './peers.ts';
+import type { ExchangeSettings } from './exchange-settings.ts';
+import { expectFirstRequest, forgetDeadline } from './first-request.ts';
+import { type Peer, Peers } from './peers.ts';
 import { Protocols } from './protocols.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
 import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
@@ -37,7 +32,7 @@ export interface Service {
   /** The peers whose connections begin with a PROXY protocol header. */
   readonly sendsProxyHeader: AddressSet;
   /** The client's address behind trusted proxies; null for the peer's own. */
-  readonly clientAddress: (request: NodeRequest, peer: Peer) => string | null;
+  readonly clientAddress: ((headers: HeaderList, peer: string) => string) | null;
 }
 
 export interface ListenerOptions {
@@ -51,8 +46,11 @@ export interface ListenerOptions {
   readonly log: Logger;
 }
 
-/** The system asks silent peers whether they still live; a dead one is gone in 40 s. */
-const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 30_000 };
+/**
+ * Small pieces leave at once (Nagle's algorithm would hold an event back until the one before it is
+ * acknowledged), and the system asks silent peers whether they still live; a dead one is gone in 40 s.
+ */
+const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 30_000 };
 
 /** An open port that speaks HTTP/1.1 and, with TLS, HTTP/2. */
 export class Listener {
@@ -68,6 +66,7 @@ export class Listener {
   /** The newest last; older ones serve the connections that they have. */
   readonly #protocols: Protocols[] = [];
   #service: Service | null = null;
+  #settings: ExchangeSettings | null = null;
 
   private constructor(options: ListenerOptions) {
     this.#log = options.log;
@@ -82,7 +81,7 @@ export class Listener {
           log: options.log,
         })
       : null;
-    this.#server = createServer(KEEP_ALIVE, (socket) => this.#accept(socket));
+    this.#server = createServer(SOCKET_OPTIONS, (socket) => this.#accept(socket));
   }
 
   /**
@@ -114,11 +113,24 @@ export class Listener {
    */
   serve(service: Service, fallback: Certificate | null): void {
     this.#service = service;
+    const { clientAddress, limits } = service;
+    const { readBodyMs } = limits.timeouts;
+    const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
+    this.#settings = { log: this.#log, clientAddress, silence };
     if (service.policies !== null) this.#tls?.serve(service.policies, fallback);
     const newest = this.#protocols.at(-1);
-    if (JSON.stringify(newest?.limits) === JSON.stringify(service.limits)) return;
+    if (JSON.stringify(newest?.limits) === JSON.stringify(limits)) return;
+    newest?.retire(() => this.#protocols.splice(this.#protocols.indexOf(newest), 1));
     this.#protocols.push(
-      new Protocols(service.limits, (...read) => this.#exchange(...read), this.#clock, this.#log),
+      new Protocols(
+        limits,
+        {
+          settings: () => this.#settings,
+          take: (exchange, policyId) => this.#service?.handle(exchange, policyId),
+        },
+        this.#clock,
+        this.#log,
+      ),
     );
   }
 
@@ -142,7 +154,10 @@ export class Listener {
 
   #accept(socket: Socket): void {
     this.#sockets.add(socket);
-    socket.once('close', () => this.#sockets.delete(socket));
+    socket.once('close', () => {
+      forgetDeadline(socket);
+      this.#sockets.delete(socket);
+    });
     socket.on('error', (error) => {
       this.#log.debug('A connection failed', { error: messageOf(error) });
     });
@@ -151,6 +166,7 @@ export class Listener {
       socket.destroy();
       return;
     }
+    expectFirstRequest(socket, service.limits.timeouts.readHeaderMs, this.#clock);
     if (!service.sendsProxyHeader(socket.remoteAddress ?? '')) {
       this.#admit(socket, null, service);
       return;
@@ -192,23 +208,5 @@ export class Listener {
     if (protocols === undefined || !this.#peers.mark(socket)) socket.destroy();
     else if (protocol === 'h2') protocols.acceptHttp2(socket);
     else protocols.acceptHttp1(socket);
-  }
-
-  #exchange(request: NodeRequest, response: NodeResponse, upgrade: UpgradeRequest | null): void {
-    const service = this.#service;
-    if (service === null) {
-      request.socket.destroy();
-      return;
-    }
-    const id = randomUUID();
-    const log = this.#log.child({ request: id });
-    const peer = peerOf(request.socket);
-    const clientAddress = service.clientAddress(request, peer);
-    const { readBodyMs } = service.limits.timeouts;
-    const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
-    service.handle(
-      new NodeExchange(request, response, { id, log, clientAddress, peer, silence, upgrade }),
-      policyOf(request.socket),
-    );
   }
 }

@@ -1,6 +1,12 @@
 import type { Socket } from 'node:net';
 import { plainAddress } from '../http/forwarded.ts';
-import type { Peer } from '../http/node-exchange.ts';
+
+/** The address of a connection's other end, or the one that a PROXY protocol header names for it. */
+export interface Peer {
+  /** Empty for a Unix socket. */
+  readonly address: string;
+  readonly port: number;
+}
 
 /** A property, like that of the handshake policy: the sockets of HTTP/2 requests are proxies of the real one. */
 const PEER = Symbol('who is at the other end');

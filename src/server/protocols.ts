@@ -4,28 +4,38 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http1 } from './http1.ts';
 import { Http2 } from './http2.ts';
-import type { OnRequest } from './on-request.ts';
+import type { Reception } from './reception.ts';
 
 /** The two protocols with one set of limits, fed with connections that a listener has accepted. */
 export class Protocols {
   readonly limits: ServerOptions;
   readonly #http1: Http1;
   readonly #http2: Http2;
+  #connections = 0;
+  #onIdle: (() => void) | null = null;
 
-  constructor(limits: ServerOptions, onRequest: OnRequest, clock: Clock, log: Logger) {
+  constructor(limits: ServerOptions, reception: Reception, clock: Clock, log: Logger) {
     this.limits = limits;
-    this.#http1 = new Http1(limits, onRequest, clock);
-    this.#http2 = new Http2(limits, onRequest, clock, log);
+    this.#http1 = new Http1(limits, reception, clock);
+    this.#http2 = new Http2(limits, reception, clock, log);
   }
 
   /** Speaks HTTP/1.1 on a connection. */
   acceptHttp1(socket: Socket): void {
+    this.#count(socket);
     this.#http1.accept(socket);
   }
 
   /** Speaks HTTP/2 on a connection whose TLS handshake has agreed on it. */
   acceptHttp2(socket: Socket): void {
+    this.#count(socket);
     this.#http2.accept(socket);
+  }
+
+  /** No more connections come: closes when the last one is gone, and says so. */
+  retire(onIdle: () => void): void {
+    this.#onIdle = onIdle;
+    this.#closeWhenIdle();
   }
 
   /** Lets what is in flight finish and closes each connection after it. */
@@ -37,5 +47,22 @@ export class Protocols {
   /** For when the last connection is gone. */
   close(): void {
     this.#http1.close();
+  }
+
+  #count(socket: Socket): void {
+    this.#connections += 1;
+    socket.once('close', this.#onClose);
+  }
+
+  readonly #onClose = (): void => {
+    this.#connections -= 1;
+    this.#closeWhenIdle();
+  };
+
+  #closeWhenIdle(): void {
+    if (this.#onIdle === null || this.#connections > 0) return;
+    this.close();
+    this.#onIdle();
+    this.#onIdle = null;
   }
 }

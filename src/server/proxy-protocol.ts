@@ -1,7 +1,7 @@
 import { isIP, type Socket, SocketAddress } from 'node:net';
-import type { Peer } from '../http/node-exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
+import type { Peer } from './peers.ts';
 
 /**
  * The PROXY protocol, versions 1 and 2, by which a proxy says on whose behalf it connects.

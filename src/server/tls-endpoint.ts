@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { createSecureContext, createServer, type Server, type TLSSocket } from 'node:tls';
+import { createServer, type Server, type TLSSocket } from 'node:tls';
 import { plainAddress } from '../http/forwarded.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
@@ -12,6 +12,8 @@ import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { ChallengeHandshakes } from './challenge-handshakes.ts';
 import { readClientHello } from './client-hello.ts';
 import { rememberPolicy } from './connection-policy.ts';
+import { giveConnection } from './node-internals.ts';
+import { SecureContexts } from './secure-contexts.ts';
 
 /** What is spoken on a connection, as ALPN names it (RFC 7301). */
 export type Protocol = 'h2' | 'http/1.1';
@@ -110,6 +112,7 @@ export class TlsEndpoint {
     const choose = (socket: TLSSocket, offered: readonly string[]) => this.#choose(socket, offered);
     const certificate = (socket: TLSSocket, serverName: string) =>
       this.#certificate(socket, serverName);
+    const contexts = new SecureContexts(policy.options);
     const server = createServer({
       ...policy.options,
       ...fallback,
@@ -125,7 +128,7 @@ export class TlsEndpoint {
       },
       SNICallback: function (this: TLSSocket, serverName, done) {
         certificate(this, serverName).then(
-          (certificate) => done(null, createSecureContext({ ...policy.options, ...certificate })),
+          (certificate) => done(null, contexts.contextFor(serverName, certificate)),
           (error: unknown) => done(error instanceof Error ? error : new Error(String(error))),
         );
       },
@@ -189,5 +192,5 @@ export class TlsEndpoint {
 /** Without a server there is no configuration in force. */
 function handOver(socket: Socket, server: Server | undefined): void {
   if (server === undefined) socket.destroy();
-  else server.emit('connection', socket);
+  else giveConnection(server, socket);
 }

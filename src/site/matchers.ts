@@ -1,8 +1,9 @@
 import type { MatchCondition, RequestMatcher } from '../config/config.ts';
 import type { Exchange } from '../http/exchange.ts';
+import { edgeWildcard } from '../http/edge-wildcard.ts';
 import { addressSet } from '../http/forwarded.ts';
 import { fieldUtf8 } from '../http/header-list.ts';
-import { compilePattern } from '../http/pattern.ts';
+import { compilePattern } from '../http/linear-regexp.ts';
 import { hostname, queryOf } from './placeholders.ts';
 import { decodePath, matchedPath } from './request-path.ts';
 
@@ -90,7 +91,7 @@ function compileHeader(name: string, values: readonly string[]): Predicate {
     return (exchange) => hosts.some((matches) => matches(exchange.host.toLowerCase()));
   }
   if (values.length === 0) return (exchange) => exchange.headers.has(name);
-  const wanted = values.map(edgeGlob);
+  const wanted = values.map(edgeWildcard);
   return (exchange) =>
     exchange.headers
       .getAll(name)
@@ -138,7 +139,7 @@ function hostPattern(pattern: string): (host: string) => boolean {
 /** `*` at an edge stands for any text, elsewhere for any text without a slash. */
 function glob(pattern: string): (text: string) => boolean {
   const lower = pattern.toLowerCase();
-  if (!lower.slice(1, -1).includes('*')) return edgeGlob(lower);
+  if (!lower.slice(1, -1).includes('*')) return edgeWildcard(lower);
   const middle = lower
     .replace(/^\*|\*$/g, '')
     .split('*')
@@ -152,13 +153,4 @@ function glob(pattern: string): (text: string) => boolean {
 
 function escape(literal: string): string {
   return literal.replace(/[\\^$.|?*+()[\]{}]/g, '\\$&');
-}
-
-function edgeGlob(pattern: string): (text: string) => boolean {
-  if (pattern === '*') return () => true;
-  const open = pattern.startsWith('*');
-  const literal = pattern.slice(open ? 1 : 0, pattern.endsWith('*') ? -1 : undefined);
-  if (open && pattern.endsWith('*')) return (text) => text.includes(literal);
-  if (open) return (text) => text.endsWith(literal);
-  return pattern.endsWith('*') ? (text) => text.startsWith(literal) : (text) => text === literal;
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { cookieValue } from '../http/cookie-value.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 
@@ -37,7 +38,7 @@ function lookUp(
     case 'query':
       return queryOf(exchange).get(rest) ?? '';
     case 'cookie':
-      return text(cookie(exchange, rest));
+      return text(cookieValue(exchange.headers, rest));
     case 'path':
       return pathPart(exchange, rest);
     case 'http':
@@ -124,18 +125,6 @@ function port(exchange: Exchange): string {
 function pathPart(exchange: Exchange, index: string): string | undefined {
   if (!/^\d{1,3}$/.test(index)) return undefined;
   return pathOf(exchange).slice(1).split('/', MAX_PATH_PARTS)[Number(index)] ?? '';
-}
-
-function cookie(exchange: Exchange, name: string): string | undefined {
-  for (const field of exchange.headers.getAll('cookie')) {
-    for (const pair of field.split(';')) {
-      const equals = pair.indexOf('=');
-      if (equals !== -1 && pair.slice(0, equals).trim() === name) {
-        return pair.slice(equals + 1).trim();
-      }
-    }
-  }
-  return undefined;
 }
 
 function responseField(

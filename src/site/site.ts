@@ -29,8 +29,7 @@ export function compileSite(
   return async (exchange) => {
     try {
       await routes(exchange, unanswered);
-      if (!exchange.begun && !exchange.signal.aborted)
-        throw new HttpError(404, 'no route answered');
+      if (!exchange.begun && !exchange.abandoned) throw new HttpError(404, 'no route answered');
     } catch (error) {
       await answerFailure(exchange, error, errorRoutes);
     }

@@ -1,6 +1,13 @@
 import { Readable, type Writable } from 'node:stream';
-import type { Exchange, HeadTransform, ResponseHead, UpgradeRequest } from '../http/exchange.ts';
+import type {
+  Exchange,
+  HeadTransform,
+  ResponseHead,
+  ResponseStream,
+  UpgradeRequest,
+} from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { WritableStream } from '../http/writable-stream.ts';
 import type { Logger } from '../kernel/log.ts';
 
 export interface SubRequest {
@@ -17,8 +24,6 @@ export interface SubRequest {
  * its own. Its answer goes to the client unless it is intercepted.
  */
 export class SubExchange implements Exchange {
-  readonly id: string;
-  readonly log: Logger;
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   readonly method: string;
@@ -31,7 +36,6 @@ export class SubExchange implements Exchange {
   readonly clientAddress: string;
   body: Readable = Readable.from([]);
   readonly hasBody = false;
-  readonly signal: AbortSignal;
   readonly variables: Map<string, string>;
   readonly upgrade: UpgradeRequest | null = null;
   readonly #parent: Exchange;
@@ -44,8 +48,6 @@ export class SubExchange implements Exchange {
     this.#parent = parent;
     this.#source = request.source;
     this.#intercept = request.intercept;
-    this.id = parent.id;
-    this.log = parent.log;
     this.scheme = parent.scheme;
     this.httpVersion = parent.httpVersion;
     this.method = request.method;
@@ -59,8 +61,27 @@ export class SubExchange implements Exchange {
     this.remoteAddress = parent.remoteAddress;
     this.remotePort = parent.remotePort;
     this.clientAddress = parent.clientAddress;
-    this.signal = parent.signal;
     this.variables = new Map(parent.variables);
+  }
+
+  get id(): string {
+    return this.#parent.id;
+  }
+
+  get log(): Logger {
+    return this.#parent.log;
+  }
+
+  get abandoned(): boolean {
+    return this.#parent.abandoned;
+  }
+
+  onAbandoned(listener: () => void): () => void {
+    return this.#parent.onAbandoned(listener);
+  }
+
+  get signal(): AbortSignal {
+    return this.#parent.signal;
   }
 
   get begun(): boolean {
@@ -92,13 +113,22 @@ export class SubExchange implements Exchange {
   }
 
   begin(head: ResponseHead): Writable {
+    return this.#taken(head) ?? this.#parent.begin(this.#owned(head));
+  }
+
+  stream(head: ResponseHead): ResponseStream {
+    const taken = this.#taken(head);
+    return taken === null
+      ? this.#parent.stream(this.#owned(head))
+      : new WritableStream(taken, this);
+  }
+
+  /** Where an intercepted body goes; null where the answer is the client's. */
+  #taken(head: ResponseHead): Writable | null {
     const taken = this.#intercept?.(head) ?? null;
-    if (taken !== null) {
-      this.#intercepted = head.status;
-      return taken;
-    }
-    for (const transform of this.#transforms.splice(0)) this.#parent.onHead(transform);
-    return this.#parent.begin(this.#owned(head));
+    if (taken !== null) this.#intercepted = head.status;
+    else for (const transform of this.#transforms.splice(0)) this.#parent.onHead(transform);
+    return taken;
   }
 
   end(body: Writable, trailers: HeaderList): void {

@@ -10,7 +10,7 @@ const EXCHANGES = Number(process.env['HUBGATE_ABORTS'] ?? 10_000);
 const AT_ONCE = 50;
 
 /** Node ends a session whose client resets more streams than that in a burst. */
-const RESETS_PER_SESSION = 500;
+const RESETS_PER_SESSION = 200;
 
 /** Descriptors that come and go with the runtime, not with exchanges. */
 const SLACK = 20;

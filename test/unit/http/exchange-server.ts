@@ -1,17 +1,16 @@
 import { once } from 'node:events';
-import http, { ServerResponse } from 'node:http';
+import http from 'node:http';
 import http2 from 'node:http2';
 import net from 'node:net';
-import type { Duplex } from 'node:stream';
+import { defaultOptions } from '../../../src/config/defaults.ts';
 import { answerError } from '../../../src/http/answer.ts';
 import { HttpError } from '../../../src/http/errors.ts';
-import type { Exchange, Handler, UpgradeRequest } from '../../../src/http/exchange.ts';
-import {
-  NodeExchange,
-  type NodeRequest,
-  type NodeResponse,
-} from '../../../src/http/node-exchange.ts';
+import type { Exchange, Handler } from '../../../src/http/exchange.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
+import { Http1 } from '../../../src/server/http1.ts';
+import { Http2 } from '../../../src/server/http2.ts';
+import { Peers } from '../../../src/server/peers.ts';
 
 export interface ExchangeServer {
   /** Port of the HTTP/1.1 listener. */
@@ -30,21 +29,7 @@ export interface ExchangeServer {
 export async function serveExchanges(handler: Handler): Promise<ExchangeServer> {
   const faults: unknown[] = [];
   const statuses: number[] = [];
-  let count = 0;
 
-  const run = (request: NodeRequest, response: NodeResponse, upgrade: UpgradeRequest | null) => {
-    count += 1;
-    const origin = {
-      id: `r${count}`,
-      log: silentLogger,
-      clientAddress: null,
-      peer: null,
-      silence: null,
-      upgrade,
-    };
-    const exchange = new NodeExchange(request, response, origin);
-    void answer(exchange);
-  };
   const answer = async (exchange: Exchange): Promise<void> => {
     try {
       await handler(exchange, () => Promise.resolve());
@@ -57,39 +42,35 @@ export async function serveExchanges(handler: Handler): Promise<ExchangeServer> 
   };
 
   const sockets = new Set<net.Socket>();
-  const h1 = http.createServer({ maxHeaderSize: 80 * 1024 }, (request, response) => {
-    run(request, response, null);
-  });
-  h1.on('checkContinue', (request, response) => run(request, response, null));
-  h1.on('upgrade', (request, socket: Duplex, head) => {
-    const response = new ServerResponse(request);
-    response.shouldKeepAlive = false;
-    if (socket instanceof net.Socket) response.assignSocket(socket);
-    response.on('finish', () => socket.end());
-    run(request, response, { kind: 'http1', request, socket, head });
-  });
-  const h2 = http2.createServer(
-    { settings: { enableConnectProtocol: true } },
-    (request, response) => {
-      run(request, response, null);
-    },
-  );
-  h2.on('checkContinue', (request, response) => run(request, response, null));
-  h2.on('connect', (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => {
-    const protocol = request.headers[':protocol'] ?? '';
-    run(request, response, { kind: 'http2', protocol, stream: response.stream });
-  });
-  for (const server of [h1, h2]) {
-    server.on('connection', (socket: net.Socket) => {
+  const settings = { log: silentLogger, clientAddress: null, silence: null };
+  const reception = {
+    settings: () => settings,
+    take: (exchange: Exchange) => void answer(exchange),
+  };
+  const limits = { ...defaultOptions.servers, maxHeaderSize: 80 * 1024 };
+  const first = new Http1(limits, reception, systemClock);
+  const second = new Http2(limits, reception, systemClock, silentLogger);
+  const peers = new Peers();
+  const server = (protocol: Http1 | Http2): net.Server =>
+    net.createServer({ noDelay: true }, (socket) => {
+      peers.add(socket, null);
+      peers.mark(socket);
+      protocol.accept(socket);
+    });
+  const [h1, h2] = [server(first), server(second)];
+  for (const one of [h1, h2]) {
+    one.on('connection', (socket: net.Socket) => {
       sockets.add(socket);
+      socket.on('error', () => {});
       socket.once('close', () => sockets.delete(socket));
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
+    one.listen(0, '127.0.0.1');
+    await once(one, 'listening');
   }
   const close = async (): Promise<void> => {
     for (const socket of sockets) socket.destroy();
-    await Promise.all([h1, h2].map((server) => new Promise((done) => server.close(done))));
+    first.close();
+    await Promise.all([h1, h2].map((one) => new Promise((done) => one.close(done))));
   };
   return {
     http1: portOf(h1),

@@ -22,6 +22,8 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     body: Readable.from([]),
     hasBody: false,
     trailers: () => new HeaderList(),
+    abandoned: false,
+    onAbandoned: () => () => {},
     signal: new AbortController().signal,
     variables: new Map(),
     upgrade: null,
@@ -32,6 +34,9 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     withhold: () => {},
     inform: () => {},
     begin: () => new Writable({ write: (_chunk, _encoding, done) => done() }),
+    stream: () => {
+      throw new TypeError('a fake exchange has no stream');
+    },
     end: (body) => body.end(),
     abort: () => {},
     ...fields,

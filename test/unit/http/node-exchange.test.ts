@@ -275,14 +275,6 @@ describe('the request', () => {
     assert.ok([...exchange.headers].every(([name]) => !name.startsWith(':')));
   });
 
-  it('takes the authority over a differing Host over HTTP/2 (RFC 9113 §8.3.1)', async () => {
-    const exchange = await seen(({ http2: port }) =>
-      ask2(port, { headers: { ':authority': 'right.example', host: 'wrong.example' } }),
-    );
-    assert.equal(exchange.host, 'right.example');
-    assert.deepEqual(exchange.headers.getAll('host'), ['right.example']);
-  });
-
   it('takes authority and path of an absolute-form target (RFC 9112 §3.2.2)', async () => {
     const exchange = await seen(({ http1: port }) =>
       ask1(port, { path: 'http://right.example?x=1', headers: { Host: 'wrong.example' } }),

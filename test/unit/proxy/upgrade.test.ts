@@ -277,7 +277,7 @@ describe('an upgrade', () => {
     await using gateway = await proxyTo([upstream.url]);
     const socket = net.connect(gateway.http1, '127.0.0.1');
     socket.write(
-      'POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 4\r\n\r\nbody',
+      'GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 4\r\n\r\nbody',
     );
     let text = '';
     for await (const chunk of socket) text += String(chunk);

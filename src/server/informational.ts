@@ -1,5 +1,6 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
-import type { HeaderList } from './header-list.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { writeAhead } from './node-internals.ts';
 
 /** Bytes that may wait for a client to read them before it gets no more informational responses. */
 const MAX_WAITING_BYTES = 64 * 1024;
@@ -8,11 +9,6 @@ const MAX_WAITING_BYTES = 64 * 1024;
 const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
 /** RFC 9110 §5.5: bytes, of the control characters the tab only. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-
-/** How Node itself writes such heads: behind the answers to earlier requests of the connection. */
-interface WritesInTurn {
-  _writeRaw(data: string, encoding: 'latin1'): boolean;
-}
 
 /**
  * Sends a 1xx response before the head of `response` over HTTP/1.1; names keep their case. Node's
@@ -30,6 +26,5 @@ export function informHttp1(response: ServerResponse, status: number, headers: H
     // What could end the line would begin another response.
     if (NAME.test(name) && VALUE.test(value)) head += `${name}: ${value}\r\n`;
   }
-  // Node's types leave it out; the documented writes are for the head and the body only.
-  (response as ServerResponse & WritesInTurn)._writeRaw(`${head}\r\n`, 'latin1');
+  writeAhead(response, `${head}\r\n`);
 }

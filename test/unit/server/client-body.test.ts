@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { describe, it } from 'node:test';
-import { ClientBody } from '../../../src/http/client-body.ts';
+import { ClientBody } from '../../../src/server/client-body.ts';
 import { HttpError } from '../../../src/http/errors.ts';
 import { TestClock } from '../../support/test-clock.ts';
 

@@ -1,5 +1,5 @@
 import { Writable } from 'node:stream';
-import { HeaderList } from './header-list.ts';
+import { HeaderList } from '../http/header-list.ts';
 
 export interface HeldBodyOptions {
   /** Sends the head, and resolves to where the body goes. */

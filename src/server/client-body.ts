@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { HttpError } from './errors.ts';
+import { HttpError } from '../http/errors.ts';
 
 /** Bytes that have come and nobody has taken yet, beside those that the connection holds. */
 const MAX_BUFFERED_BYTES = 64 * 1024;

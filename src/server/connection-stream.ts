@@ -1,0 +1,77 @@
+import type { Socket } from 'node:net';
+import type { ResponseStream, StreamListener } from '../http/exchange.ts';
+
+/** Whose stream a socket carries: found so, no stream needs functions of its own. */
+const STREAM = Symbol('stream on this connection');
+
+interface Carrier {
+  [STREAM]?: ConnectionStream;
+}
+
+const LAST_CHUNK = Buffer.from('0\r\n\r\n');
+
+/**
+ * The chunked body of the last response of an HTTP/1.1 connection (RFC 9112 §7.1), which it has for
+ * itself: nothing else is read from or written to it.
+ */
+export class ConnectionStream implements ResponseStream {
+  readonly framing = 'chunked';
+  readonly #socket: Socket & Carrier;
+  readonly #onLeave: (() => void) | null;
+  #listener: StreamListener | null = null;
+  #isOver = false;
+  #isClosed = false;
+
+  /** `onLeave` is told when the connection closes before the end. */
+  constructor(socket: Socket, onLeave: (() => void) | null) {
+    this.#socket = socket;
+    this.#onLeave = onLeave;
+    this.#socket[STREAM] = this;
+    socket.on('drain', onDrain);
+    socket.once('close', onClose);
+  }
+
+  write(framed: Buffer): boolean {
+    return this.#isOver || this.#socket.write(framed);
+  }
+
+  get bufferedBytes(): number {
+    return this.#isClosed ? 0 : this.#socket.writableLength;
+  }
+
+  listen(listener: StreamListener): void {
+    this.#listener = listener;
+    if (this.#isClosed) queueMicrotask(() => listener.closed());
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#socket.write(LAST_CHUNK);
+    this.#socket.destroySoon();
+  }
+
+  destroy(): void {
+    this.#isOver = true;
+    this.#socket.destroy();
+  }
+
+  drained(): void {
+    if (!this.#isOver) this.#listener?.drained();
+  }
+
+  closed(): void {
+    if (!this.#isOver) this.#onLeave?.();
+    this.#isOver = true;
+    this.#isClosed = true;
+    this.#listener?.closed();
+  }
+}
+
+function onDrain(this: Carrier): void {
+  this[STREAM]?.drained();
+}
+
+function onClose(this: Carrier): void {
+  this[STREAM]?.closed();
+}

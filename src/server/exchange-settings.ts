@@ -1,0 +1,21 @@
+import type { UpgradeRequest } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { SilenceLimit } from './client-body.ts';
+import type { Peer } from './peers.ts';
+
+/** What all exchanges of a service have in common. */
+export interface ExchangeSettings {
+  readonly log: Logger;
+  /** The address of the client behind trusted proxies; null takes the connection's. */
+  readonly clientAddress: ((headers: HeaderList, peer: string) => string) | null;
+  /** How long a client may be silent in the middle of a body; null for as long as it likes. */
+  readonly silence: SilenceLimit | null;
+}
+
+/** What is known of a connection beside the request. */
+export interface ExchangeConnection {
+  readonly secure: boolean;
+  readonly peer: Peer;
+  readonly upgrade: UpgradeRequest | null;
+}

@@ -1,0 +1,56 @@
+import { HeaderList } from '../http/header-list.ts';
+
+/** RFC 9113 §8.2.2: connection-specific fields make an HTTP/2 message malformed. */
+const FORBIDDEN = new Set([
+  'connection',
+  'http2-settings',
+  'keep-alive',
+  'proxy-connection',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+export interface Http2Head {
+  readonly method: string;
+  readonly authority: string | null;
+  readonly path: string;
+  /** Without pseudo and connection-specific fields; cookie crumbs joined (RFC 9113 §8.2.3). */
+  readonly headers: HeaderList;
+}
+
+/** Reads the fields of a request, pseudo-header fields among them. */
+export function readHttp2Head(raw: readonly string[]): Http2Head {
+  const headers = new HeaderList();
+  let method = 'GET';
+  let authority: string | null = null;
+  let path = '/';
+  let cookie = '';
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i] ?? '';
+    const value = raw[i + 1] ?? '';
+    if (name === ':method') method = value;
+    else if (name === ':authority') authority = value;
+    else if (name === ':path') path = value;
+    else if (name === 'cookie') cookie += cookie === '' ? value : `; ${value}`;
+    else if (!name.startsWith(':') && !FORBIDDEN.has(name)) headers.append(name, value);
+  }
+  if (cookie !== '') headers.append('cookie', cookie);
+  return { method, authority, path, headers };
+}
+
+/**
+ * The fields of a response or its trailers as Node's HTTP/2 takes them; it throws where some field
+ * occurs twice, so lists are joined.
+ */
+export function http2Fields(headers: HeaderList): Record<string, string | string[]> {
+  const record: Record<string, string | string[]> = Object.create(null);
+  headers.forEach((key, value) => {
+    if (FORBIDDEN.has(key) || key.startsWith(':') || (key === 'te' && value !== 'trailers')) return;
+    const present = record[key];
+    if (present === undefined) record[key] = value;
+    else if (typeof present !== 'string') present.push(value);
+    else if (key === 'set-cookie') record[key] = [present, value];
+    else record[key] = `${present}${key === 'cookie' ? '; ' : ', '}${value}`;
+  });
+  return record;
+}

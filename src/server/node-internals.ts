@@ -1,0 +1,84 @@
+import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
+import type { Http2Server } from 'node:http2';
+import { Socket } from 'node:net';
+import type { Server as TlsServer } from 'node:tls';
+
+/**
+ * What is used of Node beyond its documentation: here and nowhere else. The test of this file fails
+ * on a version of Node where any of it has changed.
+ */
+
+/** Gives a server that never listens a connection as if it had accepted it. */
+export function giveConnection(server: HttpServer | Http2Server | TlsServer, socket: Socket): void {
+  server.emit('connection', socket);
+}
+
+/** Makes a server that never listens watch the time limits of its connections. */
+export function watchLimits(server: HttpServer): void {
+  server.emit('listening');
+}
+
+/** What carries the bytes of a connection: for TLS the socket beneath. */
+export function carrierOf(socket: Socket): Socket {
+  const parent = '_parent' in socket ? socket._parent : null;
+  return parent instanceof Socket ? parent : socket;
+}
+
+/** How Node itself writes heads of its own: behind the answers to earlier requests of the connection. */
+interface WritesInTurn {
+  _writeRaw(data: string, encoding: 'latin1'): boolean;
+}
+
+/** Writes bytes ahead of the head of a response, in its turn. */
+export function writeAhead(response: ServerResponse, bytes: string): void {
+  // Node's types leave it out; the documented writes are for the head and the body only.
+  (response as ServerResponse & WritesInTurn)._writeRaw(bytes, 'latin1');
+}
+
+/** Events for which an HTTP server listens on its sockets. */
+const HTTP_EVENTS = ['data', 'end', 'drain', 'error', 'timeout', 'pause', 'resume'] as const;
+/** Its functions that listen; what others have added stays. */
+const HTTP_LISTENERS = new Set([
+  'bound socketOnData',
+  'bound socketOnEnd',
+  'bound socketOnDrain',
+  'bound socketOnTimeout',
+  'socketOnTimeout',
+  'socketOnError',
+  'onSocketPause',
+  'onSocketResume',
+]);
+const HTTP_CLOSE = new Set(['bound socketOnClose']);
+
+/**
+ * Takes the connection of a response whose head has been written away from its HTTP server, which
+ * forgets it with its parser and both messages, as it does for an upgrade. What the client sends
+ * from now on is for the caller. Not to be called while the parser runs. False, and nothing has
+ * changed, when the connection is not as it is known.
+ */
+export function releaseConnection(request: IncomingMessage, response: ServerResponse): boolean {
+  const { socket } = response;
+  if (socket === null || socket.destroyed) return false;
+  const closeListeners: readonly unknown[] = socket.listeners('close');
+  const onClose = closeListeners.find((one) => isOneOf(HTTP_CLOSE, one));
+  if (onClose === undefined) return false;
+  response.detachSocket(socket);
+  for (const event of HTTP_EVENTS) {
+    for (const listener of socket.listeners(event)) {
+      if (isOneOf(HTTP_LISTENERS, listener)) socket.off(event, listener);
+    }
+  }
+  socket.off('close', onClose);
+  // It frees the parser and destroys the requests that are under way: this one without its socket.
+  Reflect.set(request, 'socket', null);
+  onClose.call(socket);
+  // Whatever protocol comes next reads by itself.
+  socket.setTimeout(0);
+  return true;
+}
+
+type Listener = (...args: unknown[]) => void;
+
+function isOneOf(names: ReadonlySet<string>, listener: unknown): listener is Listener {
+  return typeof listener === 'function' && names.has(listener.name);
+}

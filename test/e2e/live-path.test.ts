@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type RequestListener, type ServerResponse } from 'node:http';
+import net from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import { EventSource } from 'eventsource';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { TurnedClock } from '../support/turned-clock.ts';
+import { silentLogger } from '../../src/index.ts';
+
+async function origin(test: TestContext, answer: RequestListener): Promise<number> {
+  const server = createServer(answer).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  test.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = server.address();
+  assert.ok(address !== null && typeof address !== 'string');
+  return address.port;
+}
+
+/** Everything that a connection says until it closes. */
+async function talk(port: number, text: string): Promise<string> {
+  const socket = net.connect(port, '127.0.0.1').setEncoding('latin1');
+  socket.on('error', () => {});
+  let answer = '';
+  socket.on('data', (chunk: string) => {
+    answer += chunk;
+  });
+  socket.write(text);
+  await new Promise((resolve) => socket.once('close', resolve));
+  return answer;
+}
+
+describe('the live path', { timeout: 30_000 }, () => {
+  it('turns Nagle’s algorithm off on each connection that it accepts', async (test) => {
+    const listen = test.mock.method(net.Server.prototype, 'listen');
+    const port = await freePort();
+    await startGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
+    const servers = listen.mock.calls.flatMap(({ this: server }) =>
+      server instanceof net.Server && server.listening ? [server] : [],
+    );
+    assert.ok(servers.length > 0);
+    // With it Node sets TCP_NODELAY on what the server accepts.
+    for (const server of servers) assert.equal(Reflect.get(server, 'noDelay'), true);
+  });
+
+  it('closes a client that sends nothing, with and without TLS', async (test) => {
+    const clock = new TurnedClock();
+    const [plain, secure] = [await freePort(), await freePort()];
+    await startGateway(
+      test,
+      `http://localhost:${plain} {\n\trespond ok\n}\nhttps://localhost:${secure} {\n\ttls internal\n\trespond ok\n}\n`,
+      '\tauto_https disable_redirects\n\tservers {\n\t\ttimeouts {\n\t\t\tread_header 1h\n\t\t}\n\t}\n',
+      silentLogger,
+      clock,
+    );
+    for (const port of [plain, secure]) {
+      const socket = net.connect(port, '127.0.0.1');
+      await once(socket, 'connect');
+      let isClosed = false;
+      const closed = new Promise<void>((resolve) => {
+        socket.once('close', () => {
+          isClosed = true;
+          resolve();
+        });
+      });
+      socket.resume();
+      // The gateway has accepted once it answers another.
+      await talk(plain, `GET / HTTP/1.1\r\nHost: localhost:${plain}\r\nConnection: close\r\n\r\n`);
+      clock.turn(59 * 60_000);
+      await talk(plain, `GET / HTTP/1.1\r\nHost: localhost:${plain}\r\nConnection: close\r\n\r\n`);
+      assert.equal(isClosed, false);
+      clock.turn(61 * 60_000);
+      await closed;
+    }
+  });
+
+  it('leaves nothing on a connection that asks for h2c again and again (RFC 9110 §7.8)', async (test) => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on('warning', onWarning);
+    test.after(() => process.off('warning', onWarning));
+    const port = await freePort();
+    await startGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
+    const socket = net.connect(port, '127.0.0.1').setEncoding('latin1');
+    for (let i = 0; i < 40; i += 1) {
+      socket.write(
+        `GET / HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n`,
+      );
+      let answer = '';
+      while (!answer.endsWith('ok')) answer += (await once(socket, 'data')).join();
+    }
+    socket.destroy();
+    assert.deepEqual(warnings, []);
+  });
+
+  it('keeps what the gateway adds, whatever a client nominates (RFC 9110 §7.6.1)', async (test) => {
+    let seen: Record<string, unknown> = {};
+    const app = await origin(test, (request, response) => {
+      seen = request.headers;
+      response.end();
+    });
+    const port = await freePort();
+    await startGateway(
+      test,
+      `http://localhost:${port} {\n\trequest_header X-User alice\n\treverse_proxy 127.0.0.1:${app}\n}\n`,
+    );
+    await talk(
+      port,
+      `GET / HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: close, X-User, X-Own\r\nX-User: mallory\r\nX-Own: 1\r\nX_Forwarded_For: 9.9.9.9\r\nX_Kept: 1\r\n\r\n`,
+    );
+    assert.equal(seen['x-user'], 'alice');
+    assert.equal(seen['x-own'], undefined);
+    assert.equal(seen['x_forwarded_for'], undefined);
+    assert.equal(seen['x-forwarded-for'], '127.0.0.1');
+    assert.equal(seen['x_kept'], '1');
+  });
+
+  it('survives any field name in an upstream’s 101', async (test) => {
+    const app = net.createServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', () => {
+        socket.write(
+          'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nconstructor: x\r\n__proto__: y\r\ntoString: z\r\n\r\n',
+        );
+        socket.end('bytes');
+      });
+    });
+    app.listen(0, '127.0.0.1');
+    await once(app, 'listening');
+    test.after(() => void app.close());
+    const address = app.address();
+    assert.ok(address !== null && typeof address !== 'string');
+    const port = await freePort();
+    await startGateway(
+      test,
+      `http://localhost:${port} {\n\treverse_proxy 127.0.0.1:${address.port}\n}\n`,
+    );
+    const answer = await talk(
+      port,
+      `GET / HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n`,
+    );
+    assert.match(answer, /^HTTP\/1\.1 101 .*\r\nconstructor: x\r\n.*bytes$/is);
+  });
+
+  it('lets the connection end with its response while it drains', async (test) => {
+    const answers: ServerResponse[] = [];
+    const asked = new Promise<void>((resolve) => {
+      void origin(test, (_request, response) => {
+        answers.push(response);
+        response.write('begun;');
+        resolve();
+      }).then((port) => started(port));
+    });
+    let started: (port: number) => void = () => {};
+    const app = await new Promise<number>((resolve) => {
+      started = resolve;
+    });
+    const port = await freePort();
+    const { gateway } = await startGateway(
+      test,
+      `http://localhost:${port} {\n\treverse_proxy 127.0.0.1:${app}\n}\n`,
+    );
+    const socket = net.connect(port, '127.0.0.1').setEncoding('latin1');
+    let text = '';
+    socket.on('data', (chunk: string) => {
+      text += chunk;
+      // A browser asks again on the connection that it was promised.
+      if (text.endsWith('0\r\n\r\n')) socket.write(`GET /again HTTP/1.1\r\nHost: a\r\n\r\n`);
+    });
+    socket.on('error', () => {});
+    socket.write(`GET / HTTP/1.1\r\nHost: localhost:${port}\r\n\r\n`);
+    await asked;
+    while (!text.includes('begun;')) await once(socket, 'data');
+    const stopped = gateway.stop();
+    answers[0]?.end('done');
+    await new Promise((resolve) => socket.once('close', resolve));
+    await stopped;
+    assert.match(text, /begun;.*done/s);
+    assert.doesNotMatch(text, /503|421/);
+  });
+
+  it('brings an EventSource back after a graceful stop over HTTP/1.1', async (test) => {
+    const port = await freePort();
+    const site = `http://localhost:${port} {\n\thub {\n\t\tanonymous\n\t\ttransport memory\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt 0123456789abcdef0123456789abcdef\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt 0123456789abcdef0123456789abcdef\n\t\t\t}\n\t\t}\n\t}\n}\n`;
+    const first = await startGateway(test, site);
+    const source = new EventSource(`http://localhost:${port}/.well-known/hub?match=a`);
+    test.after(() => source.close());
+    await new Promise((resolve) => source.addEventListener('open', resolve, { once: true }));
+    const codes: (number | undefined)[] = [];
+    source.addEventListener('error', ({ code }) => void codes.push(code));
+    const reopened = new Promise((resolve) => source.addEventListener('open', resolve));
+    await first.gateway.stop();
+    await startGateway(test, site);
+    await reopened;
+    assert.ok(!codes.includes(503), String(codes));
+  });
+});

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, ServerResponse } from 'node:http';
+import { createServer as createHttp2Server } from 'node:http2';
+import net from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import {
+  carrierOf,
+  giveConnection,
+  releaseConnection,
+  watchLimits,
+  writeAhead,
+} from '../../../src/server/node-internals.ts';
+import { portOf } from '../http/exchange-server.ts';
+
+/** A port whose connections go to a server that never listens, as the listeners do it. */
+async function serve(
+  test: TestContext,
+  onRequest: (request: IncomingMessage, response: ServerResponse) => void,
+): Promise<net.Socket> {
+  const http = createServer(onRequest);
+  watchLimits(http);
+  const port = net.createServer((socket) => giveConnection(http, socket));
+  port.listen(0, '127.0.0.1');
+  await once(port, 'listening');
+  const client = net.connect(portOf(port), '127.0.0.1').setEncoding('latin1');
+  client.on('error', () => {});
+  test.after(() => {
+    client.destroy();
+    http.close();
+    port.close();
+  });
+  return client;
+}
+
+const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+
+describe(`what is used of Node ${process.versions.node} beyond its documentation`, () => {
+  it('a server takes a connection that somebody else has accepted', async (test) => {
+    const client = await serve(test, (_request, response) => response.end('ok'));
+    client.write(GET);
+    assert.match((await once(client, 'data')).join(), /^HTTP\/1\.1 200 OK\r\n/);
+  });
+
+  it('so does an HTTP/2 server, and makes its session in that turn', () => {
+    const server = createHttp2Server();
+    let sessions = 0;
+    server.on('session', (session) => {
+      sessions += 1;
+      session.on('error', () => {});
+      session.destroy();
+    });
+    giveConnection(server, new net.Socket());
+    assert.equal(sessions, 1);
+  });
+
+  it('bytes are written ahead of a head, in their turn', async (test) => {
+    const client = await serve(test, (_request, response) => {
+      writeAhead(response, 'HTTP/1.1 103 Early Hints\r\n\r\n');
+      response.end('ok');
+    });
+    client.write(GET);
+    let text = '';
+    while (!text.endsWith('ok')) text += (await once(client, 'data')).join();
+    assert.match(text, /^HTTP\/1\.1 103 Early Hints\r\n\r\nHTTP\/1\.1 200 OK\r\n/);
+  });
+
+  it('a socket without TLS carries itself', () => {
+    const socket = new net.Socket();
+    assert.equal(carrierOf(socket), socket);
+  });
+
+  it('a released connection keeps no listener, parser or message of its server', async (test) => {
+    let resolve: (released: net.Socket) => void = () => {};
+    const releasing = new Promise<net.Socket>((done) => {
+      resolve = done;
+    });
+    let closes = 0;
+    const client = await serve(test, (request, response) => {
+      const { socket } = response;
+      assert.ok(socket);
+      socket.on('close', () => {
+        closes += 1;
+      });
+      response.writeHead(200, { connection: 'close' });
+      response.write('begun');
+      setImmediate(() => {
+        assert.equal(releaseConnection(request, response), true);
+        assert.equal(releaseConnection(request, response), false);
+        resolve(socket);
+      });
+    });
+    client.write(GET);
+    const socket = await releasing;
+    for (const event of ['data', 'drain', 'error', 'timeout', 'pause', 'resume']) {
+      assert.deepEqual(socket.listeners(event), [], event);
+    }
+    assert.equal(socket.listenerCount('end'), 1, 'that of the socket itself');
+    assert.equal(socket.listenerCount('close'), 1, 'that of the test');
+    for (const key of Reflect.ownKeys(socket)) {
+      const value: unknown = Reflect.get(socket, key);
+      assert.ok(!(value instanceof ServerResponse), String(key));
+      if (key === 'parser') assert.equal(value ?? null, null);
+    }
+    // It can still be written to, and its end is noticed.
+    socket.resume();
+    socket.write('raw');
+    let text = '';
+    while (!text.endsWith('raw')) text += (await once(client, 'data')).join();
+    client.destroy();
+    await once(socket, 'close');
+    assert.equal(closes, 1);
+  });
+});
