@@ -67,10 +67,45 @@ export interface Exchange {
    * @throws HubgateError `response-begun` when the head has been sent before
    */
   begin(head: ResponseHead): Writable;
+  /**
+   * Sends the head of a response that is written piece by piece over a long time, and returns what
+   * costs least to keep open: below it may be the connection itself. For HEAD, 204 and 304 what is
+   * written is discarded. The request is not to be read any more.
+   *
+   * @throws HubgateError `response-begun` when the head has been sent before
+   */
+  stream(head: ResponseHead): ResponseStream;
   /** Trailer fields, to be called before the body ends. Dropped where the protocol cannot carry them. */
   end(body: Writable, trailers: HeaderList): void;
   /** Breaks the response off, so that the client cannot take it for complete. */
   abort(): void;
+}
+
+/** Where a response goes that is written piece by piece over a long time. */
+export interface ResponseStream {
+  /** How the caller frames what it writes: HTTP/1.1 chunks (RFC 9112 §7.1), or nothing. */
+  readonly framing: 'chunked' | 'plain';
+  /**
+   * Takes bytes framed so, none of them empty: an empty chunk is the last one. False: wait for
+   * `drained`. The same Buffer may be handed to many streams; it must not change. After the end
+   * nothing is taken.
+   */
+  write(framed: Buffer): boolean;
+  /** Bytes accepted but not yet taken by the operating system. */
+  readonly bufferedBytes: number;
+  /** The one who is told; called once. */
+  listen(listener: StreamListener): void;
+  /** Ends cleanly after what was written; it writes the last chunk itself. */
+  end(): void;
+  /** Breaks off, so that the client cannot take the response for complete. */
+  destroy(): void;
+}
+
+export interface StreamListener {
+  /** What `write` had refused to take more of is gone. */
+  drained(): void;
+  /** Nothing more is taken: exactly once, however it ended, never before `listen` has returned. */
+  closed(): void;
 }
 
 /** An HTTP/1.1 `Upgrade`, or an HTTP/2 extended CONNECT (RFC 8441). */

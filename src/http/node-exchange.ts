@@ -14,14 +14,17 @@ import type {
   Exchange,
   HeadTransform,
   ResponseHead,
+  ResponseStream,
   UpgradeRequest,
 } from './exchange.ts';
+import { ChunkedStream } from './chunked-stream.ts';
 import { ClientBody, type SilenceLimit } from './client-body.ts';
 import { expectsContinue } from './expect.ts';
 import { plainAddress } from './forwarded.ts';
 import { HeaderList } from './header-list.ts';
 import { HeldBody } from './held-body.ts';
 import { informHttp1 } from './informational.ts';
+import { WritableStream } from './writable-stream.ts';
 
 /** The address of a connection's other end, or the one that a PROXY protocol header names for it. */
 export interface Peer {
@@ -199,6 +202,16 @@ export class NodeExchange implements Exchange {
       },
     });
     return this.#held.body;
+  }
+
+  stream(head: ResponseHead): ResponseStream {
+    const body = this.begin(head);
+    const response = this.#response;
+    // Not one whose turn has not come yet: earlier answers of the connection go before it.
+    if (body === response && !isHttp2(response) && response.chunkedEncoding && response.socket) {
+      return new ChunkedStream(response, response.socket);
+    }
+    return new WritableStream(body, this);
   }
 
   #send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {

@@ -1,6 +1,13 @@
 import { Readable, type Writable } from 'node:stream';
-import type { Exchange, HeadTransform, ResponseHead, UpgradeRequest } from '../http/exchange.ts';
+import type {
+  Exchange,
+  HeadTransform,
+  ResponseHead,
+  ResponseStream,
+  UpgradeRequest,
+} from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { WritableStream } from '../http/writable-stream.ts';
 import type { Logger } from '../kernel/log.ts';
 
 export interface SubRequest {
@@ -88,13 +95,20 @@ export class SubExchange implements Exchange {
   }
 
   begin(head: ResponseHead): Writable {
+    return this.#taken(head) ?? this.#parent.begin(head);
+  }
+
+  stream(head: ResponseHead): ResponseStream {
+    const taken = this.#taken(head);
+    return taken === null ? this.#parent.stream(head) : new WritableStream(taken, this);
+  }
+
+  /** Where an intercepted body goes; null where the answer is the client's. */
+  #taken(head: ResponseHead): Writable | null {
     const taken = this.#intercept?.(head) ?? null;
-    if (taken !== null) {
-      this.#intercepted = head.status;
-      return taken;
-    }
-    for (const transform of this.#transforms.splice(0)) this.#parent.onHead(transform);
-    return this.#parent.begin(head);
+    if (taken !== null) this.#intercepted = head.status;
+    else for (const transform of this.#transforms.splice(0)) this.#parent.onHead(transform);
+    return taken;
   }
 
   end(body: Writable, trailers: HeaderList): void {

@@ -32,6 +32,9 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     withhold: () => {},
     inform: () => {},
     begin: () => new Writable({ write: (_chunk, _encoding, done) => done() }),
+    stream: () => {
+      throw new TypeError('a fake exchange has no stream');
+    },
     end: (body) => body.end(),
     abort: () => {},
     ...fields,

@@ -1,0 +1,49 @@
+import type { Writable } from 'node:stream';
+import type { Exchange, ResponseStream, StreamListener } from './exchange.ts';
+
+/** A {@link ResponseStream} over any body: one that is encoded, held back, or discarded. */
+export class WritableStream implements ResponseStream {
+  readonly framing = 'plain';
+  readonly #body: Writable;
+  readonly #exchange: Pick<Exchange, 'signal' | 'abort'>;
+  #closed = false;
+
+  /** `exchange` tells when the client leaves, of which such a body need not hear. */
+  constructor(body: Writable, exchange: Pick<Exchange, 'signal' | 'abort'>) {
+    this.#body = body;
+    this.#exchange = exchange;
+  }
+
+  write(framed: Buffer): boolean {
+    return this.#closed || this.#body.writableEnded || this.#body.write(framed);
+  }
+
+  get bufferedBytes(): number {
+    return this.#body.writableLength;
+  }
+
+  listen(listener: StreamListener): void {
+    const body = this.#body;
+    const { signal } = this.#exchange;
+    const onClose = (): void => {
+      if (this.#closed) return;
+      this.#closed = true;
+      signal.removeEventListener('abort', onClose);
+      listener.closed();
+    };
+    body.on('drain', () => {
+      if (!this.#closed) listener.drained();
+    });
+    body.once('close', onClose);
+    signal.addEventListener('abort', onClose);
+    if (signal.aborted || body.closed || body.destroyed) queueMicrotask(onClose);
+  }
+
+  end(): void {
+    if (!this.#body.writableEnded) this.#body.end();
+  }
+
+  destroy(): void {
+    if (!this.#closed) this.#exchange.abort();
+  }
+}
