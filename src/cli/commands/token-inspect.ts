@@ -7,6 +7,7 @@ import { systemClock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { silentLogger } from '../../kernel/log.ts';
 import { Scope } from '../../kernel/scope.ts';
+import { Slices } from '../../kernel/slices.ts';
 import { createKeySets, openVerification } from '../../runtime/hub-setup.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import { EXIT, type Output } from '../output.ts';
@@ -57,7 +58,12 @@ async function inspect(token: string, flags: InspectFlags): Promise<readonly Che
   const hub = chooseHub(configuredHubs(config), flags.url);
   const scope = new Scope();
   try {
-    const around = { keySets: createKeySets(), clock: systemClock, log: silentLogger };
+    const around = {
+      keySets: createKeySets(),
+      clock: systemClock,
+      slices: new Slices(),
+      log: silentLogger,
+    };
     const verification = await openVerification(hub.config, around, scope);
     return await inspectToken(token, verification, {
       action: flags.action,
