@@ -32,8 +32,11 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
       const [first] = chunks;
       resolve(chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks, length));
     });
-    body.once('error', () => reject(badRequest()));
-    body.once('close', () => reject(badRequest()));
+    const brokenOff = (): void => {
+      if (!body.readableEnded) reject(badRequest());
+    };
+    body.once('error', brokenOff);
+    body.once('close', brokenOff);
   });
 }
 
