@@ -260,8 +260,7 @@ export class Hub {
   #deliver(subscriber: Subscriber, event: Buffer): void {
     const { outlet } = subscriber;
     // What waited before counts: an event of any size reaches whoever has kept up.
-    const waiting = outlet.bufferedBytes;
-    if (waiting > subscriber.options.settings.maxBufferBytes) {
+    if (outlet.waitingBytes > subscriber.options.settings.maxBufferBytes) {
       // Ended, not lost: the client resumes by the cursor of the last event it received.
       this.#endSlow(subscriber, 'more waits for it than max_subscriber_buffer');
       return;

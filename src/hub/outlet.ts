@@ -69,6 +69,14 @@ export class Outlet {
     return (this.#queue?.bytes ?? 0) + rest + (this.#sink?.bufferedBytes ?? 0);
   }
 
+  /**
+   * Bytes that wait behind what the connection is being handed, because it takes no more: none while
+   * it takes everything, however much has come in this turn.
+   */
+  get waitingBytes(): number {
+    return this.#isFull || this.#sink === null ? (this.#queue?.bytes ?? 0) : 0;
+  }
+
   /** Whether nothing waits any more but what the connection has accepted. */
   get isIdle(): boolean {
     return this.#queue === null && this.#piece === null && !this.#isFull;

@@ -20,7 +20,7 @@ export interface StreamSettings {
   readonly heartbeatMs: number;
   /** Longest wait for a client that takes nothing. */
   readonly dispatchTimeoutMs: number;
-  /** Bytes that may wait for a connection before something is added. */
+  /** Bytes that may wait behind what a connection is being handed, before something is added. */
   readonly maxBufferBytes: number;
   /** Whether subscriptions are reported to presence listeners. */
   readonly announced: boolean;

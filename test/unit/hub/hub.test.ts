@@ -61,7 +61,11 @@ describe('hub: delivery', () => {
     const { hub, connect } = setUp(test);
     const slow = await connect({ maxBufferBytes: 100 }, { blocked: true });
     const quick = await connect({});
-    for (let id = 0; id < 20; id += 1) await hub.publish(update(String(id)));
+    for (let id = 0; id < 20; id += 1) {
+      await hub.publish(update(String(id)));
+      await turn();
+    }
+    slow.drain();
     await turn();
     assert.ok(slow.ended);
     assert.ok(slow.ids().length > 0 && slow.ids().length < 20);
