@@ -5,6 +5,8 @@ import { compileMatcher, type MatcherSpec } from '../src/hub/matcher.ts';
 import { profiles } from '../src/hub/profile.ts';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLogger } from '../src/kernel/log.ts';
+import { Slices } from '../src/kernel/slices.ts';
+import { TimerWheel } from '../src/kernel/timer-wheel.ts';
 import { createMemoryTransport } from '../src/transports/memory.ts';
 import type { BenchContext } from './context.ts';
 
@@ -53,7 +55,14 @@ async function compare(
 async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promise<Hub> {
   const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base: BASE };
   const transport = createMemoryTransport({ size: 1000 });
-  const hub = new Hub({ transport, names, clock: systemClock, log: silentLogger });
+  const hub = new Hub({
+    transport,
+    names,
+    clock: systemClock,
+    wheel: new TimerWheel(systemClock, 50),
+    slices: new Slices(),
+    log: silentLogger,
+  });
   for (let i = 0; i < count; i += 1) {
     await hub.subscribe({
       matchers: [compileMatcher(specOf(i), BASE, null)],
@@ -62,11 +71,15 @@ async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promi
       vouchedBy: null,
       tokenId: null,
       session: null,
-      heartbeatMs: 0,
       lifetimeMs: null,
-      dispatchTimeoutMs: 5000,
-      maxBufferBytes: 1 << 20,
-      announced: false,
+      settings: {
+        heartbeatMs: 0,
+        dispatchTimeoutMs: 5000,
+        maxBufferBytes: 1 << 20,
+        announced: false,
+      },
+      place: null,
+      asOf: hub.revision,
     });
   }
   return hub;

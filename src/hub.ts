@@ -15,6 +15,8 @@ import { type Clock, systemClock } from './kernel/clock.ts';
 import { type Logger, silentLogger } from './kernel/log.ts';
 import { Scope } from './kernel/scope.ts';
 import { Secret } from './kernel/secret.ts';
+import { Slices } from './kernel/slices.ts';
+import { TimerWheel } from './kernel/timer-wheel.ts';
 import { checkHubKeys } from './runtime/check-parts.ts';
 import { createHubCores } from './runtime/hub-core.ts';
 import { createKeySets, setUpHub } from './runtime/hub-setup.ts';
@@ -53,6 +55,7 @@ export interface HubOptions
       | 'maxConnections'
       | 'maxConnectionsPerClient'
       | 'maxSubscriberBuffer'
+      | 'maxPatternSize'
       | 'protocolVersionCompatibility'
     >
   > {
@@ -124,6 +127,8 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     hubCores: createHubCores(() => 0, log),
     keySets: createKeySets(),
     signals: new HubSignals(null),
+    wheel: new TimerWheel(clock),
+    slices: new Slices(),
     clock,
     random: Math.random,
     log,
@@ -143,8 +148,8 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     },
     async publish({ topics, data, private: isPrivate = false, id, type }) {
       const fields = { topics, data, private: isPrivate, id, type, retry: undefined };
-      const update = parsePublication(fields, rules);
-      await hub.core.hub.publish(update);
+      const { update, topics: read } = parsePublication(fields, rules);
+      await hub.core.hub.publish(update, read);
       return update.id;
     },
     get lastEventId() {

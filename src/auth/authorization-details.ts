@@ -1,6 +1,7 @@
 import type { Grants, JsonValue, SubscribeGrant } from '../hub/grants.ts';
 import { compileMatcher, type Matcher, type MatcherCache, type MatchType } from '../hub/matcher.ts';
 import { messageOf } from '../kernel/error.ts';
+import { type Meter, unmetered } from '../kernel/slices.ts';
 import { InvalidTokenError, show } from './diagnosis.ts';
 import { isJsonObject, type JsonObject } from './strict-json.ts';
 
@@ -19,8 +20,8 @@ export interface GrantContext {
 }
 
 /**
- * The grants of the claim `authorization_details` (RFC 9396). One bad entry of this hub refuses the
- * token; entries for others are not looked at.
+ * The grants of the claim `authorization_details` (RFC 9396), in one go; see
+ * {@link authorizationDetails}.
  *
  * @throws InvalidTokenError
  */
@@ -28,6 +29,22 @@ export function readAuthorizationDetails(
   claim: JsonValue | undefined,
   context: GrantContext,
 ): Grants {
+  const { value } = authorizationDetails(claim, context, unmetered()).next();
+  if (value === undefined) throw new TypeError('an unmetered reading did not end');
+  return value;
+}
+
+/**
+ * The grants of the claim `authorization_details`. One bad entry of this hub refuses the token;
+ * entries for others are not looked at. Yields when nothing is left of the meter.
+ *
+ * @throws InvalidTokenError
+ */
+export function* authorizationDetails(
+  claim: JsonValue | undefined,
+  context: GrantContext,
+  meter: Meter,
+): Generator<void, Grants, void> {
   if (claim === undefined || claim === null) return { publish: [], subscribe: [] };
   if (!Array.isArray(claim)) throw malformed('authorization_details', 'an array', claim);
   const details = claim.flatMap((entry, index) => ownDetail(entry, index, context.detailType));
@@ -44,9 +61,11 @@ export function readAuthorizationDetails(
     if (total > MAX_MATCHERS) {
       throw malformed('authorization_details', `at most ${MAX_MATCHERS} topics in all`, total);
     }
-    const matchers = topics.map((topic, at) =>
-      readMatcher(topic, `${where}.topics[${at}]`, context),
-    );
+    const matchers: Matcher[] = [];
+    for (const [at, topic] of topics.entries()) {
+      if (meter.left <= 0) yield;
+      matchers.push(readMatcher(topic, `${where}.topics[${at}]`, context, meter));
+    }
     if (actions.includes('publish')) publish.push(...matchers);
     if (actions.includes('subscribe')) {
       const payload = detail['payload'];
@@ -86,14 +105,19 @@ function readTopics(value: JsonValue | undefined, where: string): readonly JsonV
   return value;
 }
 
-function readMatcher(value: JsonValue, where: string, context: GrantContext): Matcher {
+function readMatcher(
+  value: JsonValue,
+  where: string,
+  context: GrantContext,
+  meter: Meter,
+): Matcher {
   if (!isJsonObject(value)) throw malformed(where, 'an object {"match": …}', value);
   const { match, match_type: type } = value;
   if (typeof match !== 'string' || match === '') {
     throw malformed(`${where}.match`, 'a non-empty string', match);
   }
   const matchType = readMatchType(type, `${where}.match_type`);
-  return grantMatcher({ match, matchType }, where, context);
+  return grantMatcher({ match, matchType }, where, context, meter);
 }
 
 function readMatchType(value: JsonValue | undefined, where: string): MatchType {
@@ -107,9 +131,10 @@ export function grantMatcher(
   spec: { readonly match: string; readonly matchType: MatchType },
   where: string,
   { base, cache }: Pick<GrantContext, 'base' | 'cache'>,
+  meter: Meter,
 ): Matcher {
   try {
-    return compileMatcher(spec, base, cache);
+    return compileMatcher(spec, base, cache, meter);
   } catch (error) {
     throw new InvalidTokenError(
       {

@@ -1,5 +1,6 @@
 import { type Grants, mayPublish, mayReceive } from '../hub/grants.ts';
 import { parseTopic } from '../hub/topic.ts';
+import { unmetered } from '../kernel/slices.ts';
 import {
   checkAudience,
   checkClaimTypes,
@@ -37,7 +38,7 @@ export async function inspectToken(
   if (token === null) return [parsed.check];
   const legacy = isLegacy(token, options);
   const grants = attempt('authorization_details', 'valid entries', () =>
-    readGrants(token, options, legacy),
+    readAll(readGrants(token, options, legacy, unmetered())),
   );
   const now = options.clock.now();
   const readable = checkReadable(token, options);
@@ -91,6 +92,13 @@ function checkGrant(
       cure: `add an authorization detail with the action "${action}" and a matcher for the topic`,
     },
   ];
+}
+
+/** The result of a reading that nothing interrupts. */
+function readAll(reading: Generator<void, Grants, void>): Grants {
+  const { value } = reading.next();
+  if (value === undefined) throw new TypeError('an unmetered reading did not end');
+  return value;
 }
 
 function attempt<T>(

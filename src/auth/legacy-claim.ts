@@ -1,6 +1,7 @@
 import { RE2JS } from 're2js';
 import type { JsonValue, SubscribeGrant } from '../hub/grants.ts';
 import { type GrantMatcher, MAX_MATCHER_BYTES } from '../hub/matcher.ts';
+import type { Meter } from '../kernel/slices.ts';
 import { hasForbiddenCharacters } from '../hub/topic.ts';
 import { grantMatcher, malformed } from './authorization-details.ts';
 import type { LegacyClaimReader } from './legacy-reader.ts';
@@ -8,6 +9,10 @@ import { isJsonObject } from './strict-json.ts';
 
 /** Entries of each list. */
 const MAX_ENTRIES = 1000;
+
+/** What compiling a regular expression costs, and each of its characters, in steps. */
+const COMPILE_STEPS = 5_000;
+const COMPILE_STEPS_PER_CHARACTER = 100;
 
 type Context = Parameters<LegacyClaimReader>[2];
 type LegacyMatchType = 'exact' | 'urlpattern' | 'regexp';
@@ -25,32 +30,43 @@ const MATCH_TYPES: ReadonlyMap<JsonValue, LegacyMatchType> = new Map([
  * The claim of a 0.x token: `{publish: […], subscribe: […], payload}` with entries
  * `{match, matchType, payload}`. Loaded only under `--conditions=deprecated_claim`.
  */
-export const readLegacyClaim: LegacyClaimReader | null = (claim, name, context) => {
+export const readLegacyClaim: LegacyClaimReader | null = function* (claim, name, context, meter) {
   if (claim === undefined || claim === null) return { publish: [], subscribe: [] };
   if (!isJsonObject(claim)) throw malformed(name, 'an object', claim);
-  const publish = readEntries(claim['publish'], `${name}.publish`, context);
+  const publish = yield* readEntries(claim['publish'], `${name}.publish`, context, meter);
   const { payload } = claim;
   const grants = {
     publish: publish.flatMap(({ matchers }) => matchers),
-    subscribe: readEntries(claim['subscribe'], `${name}.subscribe`, context),
+    subscribe: yield* readEntries(claim['subscribe'], `${name}.subscribe`, context, meter),
   };
   return payload === undefined ? grants : { ...grants, fallbackPayload: payload };
 };
 
-function readEntries(
+function* readEntries(
   list: JsonValue | undefined,
   where: string,
   context: Context,
-): readonly SubscribeGrant[] {
+  meter: Meter,
+): Generator<void, readonly SubscribeGrant[], void> {
   if (list === undefined || list === null) return [];
   if (!Array.isArray(list)) throw malformed(where, 'an array', list);
   if (list.length > MAX_ENTRIES) {
     throw malformed(where, `at most ${MAX_ENTRIES} entries`, list.length);
   }
-  return list.map((entry, index) => readEntry(entry, `${where}[${index}]`, context));
+  const grants: SubscribeGrant[] = [];
+  for (const [index, entry] of list.entries()) {
+    if (meter.left <= 0) yield;
+    grants.push(readEntry(entry, `${where}[${index}]`, context, meter));
+  }
+  return grants;
 }
 
-function readEntry(entry: JsonValue, where: string, context: Context): SubscribeGrant {
+function readEntry(
+  entry: JsonValue,
+  where: string,
+  context: Context,
+  meter: Meter,
+): SubscribeGrant {
   if (!isJsonObject(entry)) throw malformed(where, 'an object {"match": …}', entry);
   const { match, matchType, match_type: modernType, payload } = entry;
   if (typeof match !== 'string' || match === '') {
@@ -63,13 +79,19 @@ function readEntry(entry: JsonValue, where: string, context: Context): Subscribe
   }
   const matcher =
     type === 'regexp' && match !== '*'
-      ? regexpMatcher(match, where)
-      : grantMatcher({ match, matchType: type === 'regexp' ? 'exact' : type }, where, context);
+      ? regexpMatcher(match, where, meter)
+      : grantMatcher(
+          { match, matchType: type === 'regexp' ? 'exact' : type },
+          where,
+          context,
+          meter,
+        );
   return payload === undefined ? { matchers: [matcher] } : { matchers: [matcher], payload };
 }
 
 /** Matches the whole topic, in linear time. */
-function regexpMatcher(text: string, where: string): GrantMatcher {
+function regexpMatcher(text: string, where: string, meter: Meter): GrantMatcher {
+  meter.left -= COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER;
   if (hasForbiddenCharacters(text) || Buffer.byteLength(text) > MAX_MATCHER_BYTES) {
     const limit = `at most ${MAX_MATCHER_BYTES} bytes without control characters`;
     throw malformed(`${where}.match`, limit, text);

@@ -1,8 +1,9 @@
 import type { Grants, JsonValue } from '../hub/grants.ts';
+import type { Meter } from '../kernel/slices.ts';
 import type { GrantContext } from './authorization-details.ts';
 
 /**
- * Reads the claim of a 0.x token.
+ * Reads the claim of a 0.x token; yields when nothing is left of the meter.
  *
  * @throws InvalidTokenError
  */
@@ -10,4 +11,5 @@ export type LegacyClaimReader = (
   claim: JsonValue | undefined,
   name: string,
   context: Pick<GrantContext, 'base' | 'cache'>,
-) => Grants;
+  meter: Meter,
+) => Generator<void, Grants, void>;

@@ -2,7 +2,8 @@ import { hash } from 'node:crypto';
 import { readLegacyClaim } from '#legacy-claim';
 import type { Grants } from '../hub/grants.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { type GrantContext, readAuthorizationDetails } from './authorization-details.ts';
+import type { Meter, Slices } from '../kernel/slices.ts';
+import { authorizationDetails, type GrantContext } from './authorization-details.ts';
 import {
   checkAudience,
   checkClaimTypes,
@@ -47,6 +48,8 @@ export interface AccessToken {
 export interface TokenVerifierOptions extends GrantContext {
   readonly issuers: readonly TrustedIssuer[];
   readonly clock: Clock;
+  /** Patterns of tokens are compiled in them. */
+  readonly slices: Slices;
   /** Accepts 0.x tokens by the claim of that name, if this build can read them; null does not. */
   readonly legacyClaim: string | null;
 }
@@ -96,7 +99,10 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
     demand(checkExpiry(token, clock.now(), legacy));
     demand(checkNotBefore(token, clock.now()));
     demand(checkClaimTypes(token));
-    const accepted = describe(token, readGrants(token, options, legacy), voucher);
+    const grants = await options.slices.compute((meter) =>
+      readGrants(token, options, legacy, meter),
+    );
+    const accepted = describe(token, grants, voucher);
     verified.add(digest, accepted, text.length, voucher.keys, generation);
     return accepted;
   };
@@ -148,17 +154,22 @@ export function checkReadable(token: UnverifiedToken, { legacyClaim }: LegacyOpt
   };
 }
 
-/** @throws InvalidTokenError */
-export function readGrants(
+/**
+ * What a token allows; yields when nothing is left of the meter.
+ *
+ * @throws InvalidTokenError
+ */
+export function* readGrants(
   { claims }: UnverifiedToken,
   options: GrantContext & LegacyOptions,
   legacy: boolean,
-): Grants {
+  meter: Meter,
+): Generator<void, Grants, void> {
   const { legacyClaim } = options;
   if (legacy && legacyClaim !== null && readLegacyClaim !== null) {
-    return readLegacyClaim(claims[legacyClaim], legacyClaim, options);
+    return yield* readLegacyClaim(claims[legacyClaim], legacyClaim, options, meter);
   }
-  return readAuthorizationDetails(claims['authorization_details'], options);
+  return yield* authorizationDetails(claims['authorization_details'], options, meter);
 }
 
 type LegacyOptions = Pick<TokenVerifierOptions, 'legacyClaim'>;

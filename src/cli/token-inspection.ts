@@ -5,6 +5,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { silentLogger } from '../kernel/log.ts';
 import { Scope } from '../kernel/scope.ts';
+import { Slices } from '../kernel/slices.ts';
 import { createKeySets, openVerification } from '../runtime/hub-setup.ts';
 import type { ConfigSource } from './config-source.ts';
 import { readConfig } from './read-config.ts';
@@ -31,7 +32,12 @@ export async function inspect(token: string, flags: InspectFlags): Promise<reado
   const hub = chooseHub(configuredHubs(config), flags.url);
   const scope = new Scope();
   try {
-    const around = { keySets: createKeySets(), clock: systemClock, log: silentLogger };
+    const around = {
+      keySets: createKeySets(),
+      clock: systemClock,
+      slices: new Slices(),
+      log: silentLogger,
+    };
     const verification = await openVerification(hub.config, around, scope);
     return await inspectToken(token, verification, {
       action: flags.action,

@@ -176,6 +176,8 @@ export interface HubConfig {
   /** 0 means no limit. */
   readonly maxConnectionsPerClient: number;
   readonly maxSubscriberBuffer: number;
+  /** Instructions of all URL Patterns of one subscription. */
+  readonly maxPatternSize: number;
   readonly transport: TransportConfig;
   /** Entries; 0 or less disables the cache. */
   readonly topicMatcherCache: number;

@@ -121,6 +121,7 @@ export const defaultHub: HubConfig = {
   maxConnections: 0,
   maxConnectionsPerClient: 0,
   maxSubscriberBuffer: 1024 * 1024,
+  maxPatternSize: 10_000,
   transport: defaultLmdbTransport,
   topicMatcherCache: 100_000,
   subscriberListCacheSize: 100_000,

@@ -98,6 +98,7 @@ export const hubShape: Shape<HubConfig> = object(
     maxConnectionsPerClient: count(),
     // Without a bound, one stalled subscriber could take all memory.
     maxSubscriberBuffer: size({ min: 1 }),
+    maxPatternSize: count({ min: 1 }),
     transport,
     topicMatcherCache: count({ min: -(2 ** 31) }),
     subscriberListCacheSize: count(),

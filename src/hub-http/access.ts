@@ -1,56 +1,93 @@
-import { type AccessToken, type Diagnosis, InvalidTokenError } from '../auth/verify.ts';
+import {
+  type AccessToken,
+  type Diagnosis,
+  InvalidTokenError,
+  type TokenVerifier,
+} from '../auth/verify.ts';
 import type { Exchange } from '../http/exchange.ts';
+import type { Profile } from '../hub/profile.ts';
 import type { LogFields } from '../kernel/log.ts';
 import { type Credential, credentialOf } from './credentials.ts';
-import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { legacyCredentialOf } from './legacy-credentials.ts';
 import { originList } from './origins.ts';
 import { Refusal } from './refusal.ts';
 
-/**
- * The token of a request, verified for a role; null when it carries none.
- *
- * @throws Refusal 400 for a malformed presentation, 401 for a token that is not accepted
- */
-export async function authenticate(
-  exchange: Exchange,
-  endpoint: HubEndpoint,
-  identity: Identity,
-  role: 'publisher' | 'subscriber',
-): Promise<AccessToken | null> {
-  const credential = endpoint.verifier.acceptsLegacy
-    ? legacyCredentialOf(exchange, endpoint.cookieName, endpoint.profile.legacyCookieName)
-    : credentialOf(exchange, endpoint.cookieName);
-  if (credential.kind === 'none') return null;
-  if (credential.kind === 'malformed') {
-    logRefusal(exchange, {
-      check: 'presentation',
-      expected: 'one "Authorization: Bearer <token>"',
-      found: 'something else',
-      cure: 'send one Authorization field with the scheme Bearer and a token after one space',
-    });
-    throw new Refusal(400, { challenge: 'invalid_request' });
-  }
-  if (role === 'publisher') checkPublishOrigin(exchange, endpoint, credential);
-  try {
-    return await endpoint.verifier.verify(credential.token, role, identity.resource);
-  } catch (error) {
-    if (!(error instanceof InvalidTokenError)) throw error;
-    logRefusal(exchange, error.diagnosis, { via: credential.via, role });
-    throw new Refusal(401, { challenge: 'invalid_token' });
-  }
+export interface AccessSettings {
+  readonly verifier: TokenVerifier;
+  readonly profile: Profile;
+  readonly cookieName: string;
+  readonly publishOrigins: readonly string[];
 }
 
-/** No token where one is needed. */
-export function tokenMissing(exchange: Exchange, endpoint: HubEndpoint): Refusal {
-  logRefusal(exchange, {
-    check: 'presence',
-    expected: `an Authorization header or the cookie ${endpoint.cookieName}`,
-    found: 'no token',
-    cure: 'have the app send the token header of discovery, or the client an Authorization header; a cookie reaches the hub only on its own path and domain',
-  });
-  return new Refusal(401, { challenge: null });
+/** Who sends a request. */
+export interface Access {
+  /**
+   * The token of a request, verified for a role; null when it carries none. One that was seen
+   * before is answered without a promise.
+   *
+   * @throws Refusal (or rejects with it) 400 for a malformed presentation, 401 for a token that is
+   *   not accepted
+   */
+  authenticate(
+    exchange: Exchange,
+    identity: Identity,
+    role: 'publisher' | 'subscriber',
+  ): AccessToken | null | Promise<AccessToken>;
+  /** No token where one is needed. */
+  tokenMissing(exchange: Exchange): Refusal;
+}
+
+export function createAccess(settings: AccessSettings): Access {
+  const { verifier, profile, cookieName } = settings;
+  const publishOrigins = originList(settings.publishOrigins);
+  const credential = verifier.acceptsLegacy
+    ? (exchange: Exchange) => legacyCredentialOf(exchange, cookieName, profile.legacyCookieName)
+    : (exchange: Exchange) => credentialOf(exchange, cookieName);
+
+  /**
+   * A cookie goes along with requests that other sites cause (CSRF), so a publication with a cookie
+   * must come from a listed origin. A header cannot be sent by accident.
+   */
+  const checkPublishOrigin = (exchange: Exchange): void => {
+    const origin = exchange.headers.get('origin') ?? refererOrigin(exchange);
+    if (origin !== undefined && publishOrigins.find(origin) !== undefined) return;
+    logRefusal(exchange, {
+      check: 'publish_origins',
+      expected: 'an Origin or Referer that publish_origins lists',
+      found: origin ?? 'none',
+      cure: 'add the origin to publish_origins, or publish with an Authorization header',
+    });
+    throw new Refusal(400, { challenge: 'invalid_request' });
+  };
+
+  return {
+    authenticate(exchange, identity, role) {
+      const presented = credential(exchange);
+      if (presented.kind === 'none') return null;
+      if (presented.kind === 'malformed') throw malformedPresentation(exchange);
+      if (role === 'publisher' && presented.via === 'cookie') checkPublishOrigin(exchange);
+      const { token, via } = presented;
+      try {
+        const access = verifier.verify(token, role, identity.resource);
+        if (!(access instanceof Promise)) return access;
+        return access.catch((error: unknown) => {
+          throw refused(exchange, error, via, role);
+        });
+      } catch (error) {
+        throw refused(exchange, error, via, role);
+      }
+    },
+    tokenMissing(exchange) {
+      logRefusal(exchange, {
+        check: 'presence',
+        expected: `an Authorization header or the cookie ${cookieName}`,
+        found: 'no token',
+        cure: 'have the app send the token header of discovery, or the client an Authorization header; a cookie reaches the hub only on its own path and domain',
+      });
+      return new Refusal(401, { challenge: null });
+    },
+  };
 }
 
 /** A valid token that does not allow what was asked. */
@@ -64,26 +101,37 @@ export function grantMissing(exchange: Exchange, expected: string, found: string
   return new Refusal(403, { challenge: 'insufficient_scope' });
 }
 
-/**
- * A cookie goes along with requests that other sites cause (CSRF), so a publication with a cookie
- * must come from a listed origin. A header cannot be sent by accident.
- */
-function checkPublishOrigin(
-  exchange: Exchange,
-  endpoint: HubEndpoint,
-  credential: Exclude<Credential, { kind: 'none' | 'malformed' }>,
-): void {
-  if (credential.via !== 'cookie') return;
-  const origin = exchange.headers.get('origin') ?? refererOrigin(exchange);
-  const allowed = originList(endpoint.publishOrigins);
-  if (origin !== undefined && allowed.find(origin) !== undefined) return;
+/** A token that was valid until a moment ago. */
+export function accessRevoked(exchange: Exchange): Refusal {
   logRefusal(exchange, {
-    check: 'publish_origins',
-    expected: 'an Origin or Referer that publish_origins lists',
-    found: origin ?? 'none',
-    cure: 'add the origin to publish_origins, or publish with an Authorization header',
+    check: 'revocation',
+    expected: 'a token that is still accepted when its stream opens',
+    found: 'its issuer or key was removed, it was revoked, or its user logged out meanwhile',
+    cure: 'connect again',
   });
-  throw new Refusal(400, { challenge: 'invalid_request' });
+  return new Refusal(401, { challenge: 'invalid_token' });
+}
+
+function malformedPresentation(exchange: Exchange): Refusal {
+  logRefusal(exchange, {
+    check: 'presentation',
+    expected: 'one "Authorization: Bearer <token>"',
+    found: 'something else',
+    cure: 'send one Authorization field with the scheme Bearer and a token after one space',
+  });
+  return new Refusal(400, { challenge: 'invalid_request' });
+}
+
+/** What a token that is not accepted is answered with; any other error stays what it is. */
+function refused(
+  exchange: Exchange,
+  error: unknown,
+  via: Extract<Credential, { kind: 'token' }>['via'],
+  role: string,
+): unknown {
+  if (!(error instanceof InvalidTokenError)) return error;
+  logRefusal(exchange, error.diagnosis, { via, role });
+  return new Refusal(401, { challenge: 'invalid_token' });
 }
 
 function refererOrigin(exchange: Exchange): string | undefined {

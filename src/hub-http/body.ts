@@ -1,32 +1,46 @@
 import type { Exchange } from '../http/exchange.ts';
-import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/expect.ts';
+import { badRequest, Refusal } from './refusal.ts';
 
 /**
  * Reads the whole body of a request.
  *
  * @param maxBytes 0 means no limit
- * @throws HttpError 413 as soon as there is more than `maxBytes`; 400 when the client breaks off
+ * @throws Refusal 413 as soon as there is more than `maxBytes`; 400 when the client breaks off
  */
 export async function readBody(exchange: Exchange, maxBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let length = 0;
   const announced = Number(exchange.headers.get('content-length') ?? 0);
   if (maxBytes > 0 && announced > maxBytes) throw tooLarge();
   wantBody(exchange);
-  try {
-    for await (const chunk of exchange.body) {
+  const { body } = exchange;
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    const take = (chunk: Buffer): void => {
       length += chunk.length;
-      if (maxBytes > 0 && length > maxBytes) throw tooLarge();
-      chunks.push(chunk);
-    }
-  } catch (cause) {
-    if (cause instanceof HttpError) throw cause;
-    throw new HttpError(400, 'The client broke its request off', { cause });
-  }
-  return Buffer.concat(chunks, length);
+      if (maxBytes === 0 || length <= maxBytes) {
+        chunks.push(chunk);
+        return;
+      }
+      // What still comes is read and dropped, so that the answer can be.
+      body.off('data', take);
+      body.resume();
+      reject(tooLarge());
+    };
+    body.on('data', take);
+    body.once('end', () => {
+      const [first] = chunks;
+      resolve(chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks, length));
+    });
+    const brokenOff = (): void => {
+      if (!body.readableEnded) reject(badRequest());
+    };
+    body.once('error', brokenOff);
+    body.once('close', brokenOff);
+  });
 }
 
-function tooLarge(): HttpError {
-  return new HttpError(413, 'The request body exceeds max_request_body_size');
+/** With the phrase that clients of such hubs know. */
+function tooLarge(): Refusal {
+  return new Refusal(413, { text: 'Request Entity Too Large' });
 }

@@ -9,21 +9,38 @@ export class ConnectionCounter {
   readonly #byClient = new Map<string, number>();
   #total = 0;
 
-  /** Takes a place for a client; undefined when there is none. Call the result when it leaves. */
-  enter(client: string, { max, maxPerClient }: ConnectionLimits): (() => void) | undefined {
+  /** Takes a place for a client; null when there is none. */
+  enter(client: string, { max, maxPerClient }: ConnectionLimits): ConnectionPlace | null {
     const own = this.#byClient.get(client) ?? 0;
-    if (max > 0 && this.#total >= max) return undefined;
-    if (maxPerClient > 0 && own >= maxPerClient) return undefined;
+    if (max > 0 && this.#total >= max) return null;
+    if (maxPerClient > 0 && own >= maxPerClient) return null;
     this.#total += 1;
     this.#byClient.set(client, own + 1);
-    let left = false;
-    return () => {
-      if (left) return;
-      left = true;
-      this.#total -= 1;
-      const remaining = (this.#byClient.get(client) ?? 1) - 1;
-      if (remaining === 0) this.#byClient.delete(client);
-      else this.#byClient.set(client, remaining);
-    };
+    return new ConnectionPlace(this, client);
+  }
+
+  /** For {@link ConnectionPlace} alone. */
+  left(client: string): void {
+    this.#total -= 1;
+    const remaining = (this.#byClient.get(client) ?? 1) - 1;
+    if (remaining === 0) this.#byClient.delete(client);
+    else this.#byClient.set(client, remaining);
+  }
+}
+
+/** A place that a stream has taken. */
+export class ConnectionPlace {
+  readonly #client: string;
+  #counter: ConnectionCounter | null;
+
+  constructor(counter: ConnectionCounter, client: string) {
+    this.#counter = counter;
+    this.#client = client;
+  }
+
+  /** Gives the place back; calling it again does nothing. */
+  leave(): void {
+    this.#counter?.left(this.#client);
+    this.#counter = null;
   }
 }

@@ -3,10 +3,15 @@ import type { TokenVerifier } from '../auth/verify.ts';
 import type { Hub } from '../hub/hub.ts';
 import type { MatcherCache } from '../hub/matcher.ts';
 import type { Profile } from '../hub/profile.ts';
+import type { StreamSettings } from '../hub/subscriber.ts';
 import type { Clock } from '../kernel/clock.ts';
+import type { Slices } from '../kernel/slices.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
 
-/** All that the hub's HTTP face knows: the core it speaks for, and the site's settings. */
+/**
+ * All that the hub's HTTP face is compiled from: the core it speaks for, and the site's settings.
+ * The functions that answer take from it what they need, once.
+ */
 export interface HubEndpoint {
   readonly hub: Hub;
   readonly profile: Profile;
@@ -20,7 +25,6 @@ export interface HubEndpoint {
   readonly authorizationServers: readonly string[];
   readonly verifier: TokenVerifier;
   readonly anonymous: boolean;
-  readonly subscriptions: boolean;
   /** Whether `HUB/debug/` is served. */
   readonly debugger: boolean;
   /** null: no playground. */
@@ -30,15 +34,17 @@ export interface HubEndpoint {
   /** Lower-case `scheme://host[:port]`; empty accepts every host. */
   readonly publicOrigins: readonly string[];
   readonly resourceIdentifier: string | null;
-  readonly heartbeatMs: number;
+  /** What all streams have in common. */
+  readonly stream: StreamSettings;
   readonly writeTimeoutMs: number;
-  readonly dispatchTimeoutMs: number;
   /** 0 means no limit. */
   readonly maxRequestBodySize: number;
-  readonly maxSubscriberBuffer: number;
+  /** Instructions of all URL Patterns of one subscription. */
+  readonly maxPatternSize: number;
   readonly connections: ConnectionCounter;
   readonly connectionLimits: ConnectionLimits;
   readonly matcherCache: MatcherCache;
+  readonly slices: Slices;
   readonly clock: Clock;
   /** From 0 up to 1; spreads deadlines. */
   readonly random: () => number;

@@ -1,15 +1,17 @@
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { answerError } from '../http/answer.ts';
+import { createAccess } from './access.ts';
 import { createCors } from './cors.ts';
-import { answerDebugger } from './debugger.ts';
+import { createDebugger } from './debugger.ts';
 import type { HubEndpoint } from './endpoint.ts';
-import { type Identity, identityOf, metadataPath } from './identity.ts';
-import { answerMetadata } from './metadata.ts';
-import { answerPlayground } from './playground.ts';
-import { publish } from './publish.ts';
+import { createIdentity, type Identity, metadataPath } from './identity.ts';
+import { createReadMatchers } from './matcher-parameters.ts';
+import { createMetadata } from './metadata.ts';
+import { createPlayground } from './playground.ts';
+import { createPublish } from './publish.ts';
 import { answerRefusal, methodNotAllowed, notFound, Refusal } from './refusal.ts';
-import { subscribe } from './subscribe.ts';
-import { answerSubscriptions } from './subscription-api.ts';
+import { createSubscribe } from './subscribe.ts';
+import { createSubscriptionApi } from './subscription-api.ts';
 
 const SECURITY_FIELDS = [
   ['x-frame-options', 'DENY'],
@@ -18,34 +20,39 @@ const SECURITY_FIELDS = [
   ['content-security-policy', "default-src 'self'"],
 ] as const;
 
+/** Answers a request for a path of the hub. */
+type Route = (exchange: Exchange, identity: Identity, path: string) => void | Promise<void>;
+
 /** The hub as a handler: it answers its own paths and passes every other request on. */
 export function createHubHandler(endpoint: HubEndpoint): Handler {
-  const { path } = endpoint;
+  const { path, corsOrigins, profile } = endpoint;
   const metadata = metadataPath(path);
-  const cors = createCors(endpoint.corsOrigins, endpoint.profile.cursorHeader);
+  const below = `${path}/`;
+  const cors = createCors(corsOrigins, profile.cursorHeader);
+  const identityOf = createIdentity(path, endpoint.resourceIdentifier);
+  const isContactedByName = publicName(endpoint.publicOrigins);
+  const answerPlayground = createPlayground(endpoint);
+  const route = createRoute(endpoint);
 
   return async (exchange, next) => {
     const requested = pathOf(exchange.target);
-    const own = requested === path || requested.startsWith(`${path}/`) || requested === metadata;
-    if (!own) {
-      const answered =
-        endpoint.playground !== null && answerPlayground(exchange, endpoint, requested);
-      return answered ? undefined : next();
+    if (requested !== path && !requested.startsWith(below) && requested !== metadata) {
+      return answerPlayground(exchange, requested) ? undefined : next();
     }
     exchange.onHead(({ headers }) => {
       for (const [name, value] of SECURITY_FIELDS) headers.set(name, value);
       cors?.apply(exchange, headers);
       return undefined;
     });
-    const identity = identityOf(exchange, path, endpoint.resourceIdentifier);
+    const identity = identityOf(exchange);
     if (identity === null) {
       answerError(exchange, 400);
       return;
     }
     try {
-      checkPublicOrigin(exchange, endpoint);
+      if (!isContactedByName(exchange)) throw new Refusal(421);
       if (cors?.answerPreflight(exchange) === true) return;
-      await route(exchange, endpoint, identity, requested);
+      await route(exchange, identity, requested);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       answerRefusal(exchange, error, identity);
@@ -53,43 +60,63 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
   };
 }
 
-async function route(
-  exchange: Exchange,
-  endpoint: HubEndpoint,
-  identity: Identity,
-  path: string,
-): Promise<void> {
-  if (path === endpoint.path) {
-    switch (exchange.method) {
-      case 'POST':
-        return publish(exchange, endpoint, identity);
-      case 'GET':
-      case 'HEAD':
-      case 'QUERY':
-        return subscribe(exchange, endpoint, identity);
-      default:
-        throw methodNotAllowed('GET, HEAD, POST, QUERY');
+function createRoute(endpoint: HubEndpoint): Route {
+  const { path, verifier, stream } = endpoint;
+  const access = createAccess(endpoint);
+  const publish = createPublish({
+    ...endpoint,
+    access,
+    acceptsPublishers: verifier.roles.publisher,
+    rules: { profile: endpoint.profile, base: endpoint.base, hubPath: path },
+  });
+  const subscribe = createSubscribe({
+    ...endpoint,
+    access,
+    acceptsSubscribers: verifier.roles.subscriber,
+    readMatchers: createReadMatchers({ ...endpoint, cache: endpoint.matcherCache }),
+  });
+  const metadata = metadataPath(path);
+  const api = `${path}/subscriptions`;
+  const answerSubscriptions =
+    stream.announced && verifier.roles.subscriber
+      ? createSubscriptionApi({ ...endpoint, access })
+      : absent;
+  const answerDebugger = endpoint.debugger ? createDebugger(endpoint) : absent;
+  const answerMetadata =
+    verifier.roles.publisher || verifier.roles.subscriber ? createMetadata(endpoint) : absent;
+
+  return (exchange, identity, requested) => {
+    if (requested === path) {
+      switch (exchange.method) {
+        case 'POST':
+          return publish(exchange, identity);
+        case 'GET':
+        case 'HEAD':
+        case 'QUERY':
+          return subscribe(exchange, identity);
+        default:
+          throw methodNotAllowed('GET, HEAD, POST, QUERY');
+      }
     }
-  }
-  if (path === metadataPath(endpoint.path)) {
-    answerMetadata(exchange, endpoint, identity);
-    return;
-  }
-  const api = `${endpoint.path}/subscriptions`;
-  if (path === api || path.startsWith(`${api}/`)) {
-    return answerSubscriptions(exchange, endpoint, identity, path);
-  }
-  if (path.startsWith(`${endpoint.path}/debug/`)) {
-    return answerDebugger(exchange, endpoint, identity, path);
-  }
-  throw notFound();
+    if (requested === metadata) return answerMetadata(exchange, identity, requested);
+    if (requested === api || requested.startsWith(`${api}/`)) {
+      return answerSubscriptions(exchange, identity, requested);
+    }
+    if (requested.startsWith(`${path}/debug/`)) {
+      return answerDebugger(exchange, identity, requested);
+    }
+    throw notFound();
+  };
 }
 
+const absent: Route = () => {
+  throw notFound();
+};
+
 /** `public_urls`: a hub that knows its names answers to no other. */
-function checkPublicOrigin(exchange: Exchange, endpoint: HubEndpoint): void {
-  if (endpoint.publicOrigins.length === 0) return;
-  const contacted = `${exchange.scheme}://${exchange.host.toLowerCase()}`;
-  if (!endpoint.publicOrigins.includes(contacted)) throw new Refusal(421);
+function publicName(origins: readonly string[]): (exchange: Exchange) => boolean {
+  if (origins.length === 0) return () => true;
+  return ({ scheme, host }) => origins.includes(`${scheme}://${host.toLowerCase()}`);
 }
 
 function pathOf(target: string): string {

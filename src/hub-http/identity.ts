@@ -8,22 +8,25 @@ export interface Identity {
 }
 
 /**
- * The identity of the hub as this client contacted it; null when the request names no host. The
- * connection alone decides, never a forwarded header: a hub behind another TLS endpoint pins its
- * `resource_identifier`.
+ * Tells the identity of the hub as a client has contacted it; null when the request names no host.
+ * The connection alone decides, never a forwarded header: a hub behind another TLS endpoint pins
+ * its `resource_identifier`.
  */
-export function identityOf(
-  exchange: Exchange,
+export function createIdentity(
   hubPath: string,
   resourceIdentifier: string | null,
-): Identity | null {
-  if (exchange.host === '') return null;
+): (exchange: Exchange) => Identity | null {
+  const metadata = metadataPath(hubPath);
   if (resourceIdentifier !== null) {
     const { origin } = new URL(resourceIdentifier);
-    return { resource: resourceIdentifier, metadataUrl: origin + metadataPath(hubPath) };
+    const pinned = { resource: resourceIdentifier, metadataUrl: origin + metadata };
+    return ({ host }) => (host === '' ? null : pinned);
   }
-  const origin = `${exchange.scheme}://${exchange.host}`;
-  return { resource: origin + hubPath, metadataUrl: origin + metadataPath(hubPath) };
+  return ({ scheme, host }) => {
+    if (host === '') return null;
+    const origin = `${scheme}://${host}`;
+    return { resource: origin + hubPath, metadataUrl: origin + metadata };
+  };
 }
 
 /** RFC 9728 §3.1: the well-known segment goes before the resource's own path. */

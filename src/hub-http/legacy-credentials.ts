@@ -29,7 +29,7 @@ export function legacyCredentialOf(
 }
 
 function queryCredential(exchange: Exchange): Credential | null {
-  const [token, ...others] = valuesOf(parseQuery(exchange.target), 'authorization');
+  const [token, ...others] = valuesOf(parseQuery(exchange.target) ?? [], 'authorization');
   if (typeof token !== 'string' || others.length > 0) return null;
   return token.length < MIN_QUERY_TOKEN ? null : { kind: 'token', token, via: 'query' };
 }

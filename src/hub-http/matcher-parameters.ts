@@ -1,9 +1,11 @@
 import { HubgateError } from '../kernel/error.ts';
+import type { Meter, Slices } from '../kernel/slices.ts';
 import {
   compileMatcher,
   type MatcherCache,
   type MatcherSpec,
   type SubscriptionMatcher,
+  sizeOf,
 } from '../hub/matcher.ts';
 import type { FormField } from './form.ts';
 import { badRequest } from './refusal.ts';
@@ -16,16 +18,35 @@ const PARAMETERS = [
   ['match_urlpattern', 'urlpattern'],
 ] as const;
 
+const INVALID_CHARACTERS = 'topic matcher values must be valid UTF-8 without control characters';
+
+export interface MatcherSettings {
+  /** See `hubBase`. */
+  readonly base: string;
+  readonly cache: MatcherCache;
+  /** Instructions of all patterns of one request. */
+  readonly maxPatternSize: number;
+  readonly slices: Slices;
+}
+
 /**
- * The matchers of a subscribe request: by parameter name, then in the order of the request.
+ * The matchers of a subscribe request: by parameter name, then in the order of the request. Patterns
+ * are compiled in slices.
  *
- * @throws Refusal 400 that says which parameter is wrong
+ * @throws Refusal (or rejects with it) 400 that says which parameter is wrong
  */
-export function parseMatchers(
+export type ReadMatchers = (
   fields: readonly FormField[],
-  base: string,
-  cache: MatcherCache,
-): SubscriptionMatcher[] {
+) => readonly SubscriptionMatcher[] | Promise<readonly SubscriptionMatcher[]>;
+
+export function createReadMatchers(settings: MatcherSettings): ReadMatchers {
+  return (fields) => {
+    const specs = parseSpecs(fields);
+    return settings.slices.compute((meter) => compileAll(specs, settings, meter));
+  };
+}
+
+function parseSpecs(fields: readonly FormField[]): MatcherSpec[] {
   if (fields.some(({ name }) => name === 'topic')) {
     throw badRequest(
       'the "topic" parameter belongs to protocol 0.x: write "match" for an exact topic or "match_urlpattern" for a URL Pattern',
@@ -38,24 +59,50 @@ export function parseMatchers(
   if (unknown !== undefined) {
     throw badRequest(`unknown topic matcher query parameter: "${unknown.name}"`);
   }
-  const asked = PARAMETERS.flatMap(([parameter, matchType]) =>
-    fields
-      .filter(({ name }) => name === parameter)
-      .map(({ value }) => ({ match: value, matchType })),
-  );
-  if (asked.length === 0) throw badRequest('missing "match" subscription parameter');
-  if (asked.length > MAX_MATCHERS) throw badRequest(`too many matchers (max ${MAX_MATCHERS})`);
-  return asked.map(({ match, matchType }) => {
-    if (match === null) throw badRequest(INVALID_CHARACTERS);
-    return compile({ match, matchType }, base, cache);
-  });
+  const specs: MatcherSpec[] = [];
+  for (const [parameter, matchType] of PARAMETERS) {
+    for (const { name, value: match } of fields) {
+      if (name !== parameter) continue;
+      if (specs.length === MAX_MATCHERS) {
+        throw badRequest(`too many matchers (max ${MAX_MATCHERS})`);
+      }
+      if (match === null) throw badRequest(INVALID_CHARACTERS);
+      specs.push({ match, matchType });
+    }
+  }
+  if (specs.length === 0) throw badRequest('missing "match" subscription parameter');
+  return specs;
 }
 
-const INVALID_CHARACTERS = 'topic matcher values must be valid UTF-8 without control characters';
+function* compileAll(
+  specs: readonly MatcherSpec[],
+  { base, cache, maxPatternSize }: MatcherSettings,
+  meter: Meter,
+): Generator<void, readonly SubscriptionMatcher[], void> {
+  const matchers: SubscriptionMatcher[] = [];
+  let size = 0;
+  for (const spec of specs) {
+    if (meter.left <= 0) yield;
+    const matcher = compile(spec, base, cache, meter);
+    size += sizeOf(matcher);
+    if (size > maxPatternSize) {
+      throw badRequest(
+        `the URL Patterns of one subscription are too large together (max_pattern_size ${maxPatternSize})`,
+      );
+    }
+    matchers.push(matcher);
+  }
+  return matchers;
+}
 
-function compile(spec: MatcherSpec, base: string, cache: MatcherCache): SubscriptionMatcher {
+function compile(
+  spec: MatcherSpec,
+  base: string,
+  cache: MatcherCache,
+  meter: Meter,
+): SubscriptionMatcher {
   try {
-    return compileMatcher(spec, base, cache);
+    return compileMatcher(spec, base, cache, meter);
   } catch (error) {
     if (!(error instanceof HubgateError)) throw error;
     switch (error.code) {

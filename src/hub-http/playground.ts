@@ -13,46 +13,58 @@ const EXPIRES_AT_MS = 4_102_444_800_000;
 const EVERYTHING = [{ match: '*', matchType: 'exact' }] as const;
 
 /** `GET HUB/debug/playground-token`: a token for everything, as text. */
-export async function answerPlaygroundToken(
-  exchange: Exchange,
-  endpoint: HubEndpoint,
-  identity: Identity,
-): Promise<void> {
-  const signer = endpoint.playground?.signer ?? null;
-  if (signer === null) throw notFound();
-  const { token } = await mintToken({
-    key: signer.key,
-    keyId: null,
-    issuer: signer.issuer,
-    audience: identity.resource,
-    subject: null,
-    clientId: null,
-    newId: () => `urn:uuid:${randomUUID()}`,
-    issuedAtMs: endpoint.clock.now(),
-    expiresAtMs: EXPIRES_AT_MS,
-    detailType: endpoint.detailType,
-    publish: signer.mayPublish ? EVERYTHING : [],
-    subscribe: EVERYTHING,
-    payload: { playground: true },
-  });
-  answer(exchange, 200, { 'content-type': 'text/plain', 'cache-control': 'no-store' }, token);
+export function createPlaygroundToken({
+  playground,
+  clock,
+  detailType,
+}: HubEndpoint): (exchange: Exchange, identity: Identity) => Promise<void> {
+  const signer = playground?.signer ?? null;
+  return async (exchange, identity) => {
+    if (signer === null) throw notFound();
+    const { token } = await mintToken({
+      key: signer.key,
+      keyId: null,
+      issuer: signer.issuer,
+      audience: identity.resource,
+      subject: null,
+      clientId: null,
+      newId: () => `urn:uuid:${randomUUID()}`,
+      issuedAtMs: clock.now(),
+      expiresAtMs: EXPIRES_AT_MS,
+      detailType,
+      publish: signer.mayPublish ? EVERYTHING : [],
+      subscribe: EVERYTHING,
+      payload: { playground: true },
+    });
+    answer(exchange, 200, { 'content-type': 'text/plain', 'cache-control': 'no-store' }, token);
+  };
 }
 
 /** The paths of the playground outside of the hub's own; false for every other request. */
-export function answerPlayground(exchange: Exchange, endpoint: HubEndpoint, path: string): boolean {
-  if (exchange.method !== 'GET' && exchange.method !== 'HEAD') return false;
-  if (path === '/') answer(exchange, 302, { location: `${endpoint.path}/debug/` });
-  else if (path.startsWith('/playground/')) answerPlaygroundResource(exchange, endpoint);
-  else return false;
-  return true;
+export function createPlayground(
+  endpoint: HubEndpoint,
+): (exchange: Exchange, path: string) => boolean {
+  if (endpoint.playground === null) return () => false;
+  const { profile, path: hubPath, cookieName } = endpoint;
+  return (exchange, path) => {
+    if (exchange.method !== 'GET' && exchange.method !== 'HEAD') return false;
+    if (path === '/') answer(exchange, 302, { location: `${hubPath}/debug/` });
+    else if (path.startsWith('/playground/')) {
+      answerPlaygroundResource(exchange, { profile, path: hubPath, cookieName });
+    } else return false;
+    return true;
+  };
 }
 
 /**
  * `GET /playground/…?body=B&jwt=J`: a page of a pretended app, with its discovery headers and the
  * cookie that a real app would have asked for.
  */
-function answerPlaygroundResource(exchange: Exchange, endpoint: HubEndpoint): void {
-  const query = parseQuery(exchange.target);
+function answerPlaygroundResource(
+  exchange: Exchange,
+  endpoint: Pick<HubEndpoint, 'profile' | 'path' | 'cookieName'>,
+): void {
+  const query = parseQuery(exchange.target) ?? [];
   const body = valuesOf(query, 'body')[0] ?? '';
   const token = valuesOf(query, 'jwt')[0] ?? '';
   const { profile, path, cookieName } = endpoint;

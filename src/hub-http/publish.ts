@@ -1,69 +1,101 @@
 import { randomUUID } from 'node:crypto';
-import { mayPublish } from '../hub/grants.ts';
-import { parsePublication, PublicationError } from '../hub/publication.ts';
-import { parseTopic } from '../hub/topic.ts';
-import type { Update } from '../hub/update.ts';
+import type { AccessToken } from '../auth/verify.ts';
+import { publishQuestion } from '../hub/grants.ts';
+import type { Hub } from '../hub/hub.ts';
+import {
+  parsePublication,
+  type Publication,
+  PublicationError,
+  type PublicationRules,
+} from '../hub/publication.ts';
 import { answer } from '../http/answer.ts';
-import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { messageOf } from '../kernel/error.ts';
-import { authenticate, grantMissing, tokenMissing } from './access.ts';
+import type { Slices } from '../kernel/slices.ts';
+import { type Access, grantMissing } from './access.ts';
 import { readBody } from './body.ts';
-import type { HubEndpoint } from './endpoint.ts';
 import { parseForm, valuesOf, type FormField } from './form.ts';
 import type { Identity } from './identity.ts';
 import { FORM, mediaType } from './media-type.ts';
 import { badRequest, methodNotAllowed, Refusal } from './refusal.ts';
 
-/** `POST HUB`: who it is, then what it says, then whether that is allowed; then it is stored. */
-export async function publish(
-  exchange: Exchange,
-  endpoint: HubEndpoint,
-  identity: Identity,
-): Promise<void> {
-  if (!endpoint.verifier.roles.publisher) throw methodNotAllowed('GET, HEAD, QUERY');
-  const access = await authenticate(exchange, endpoint, identity, 'publisher');
-  if (access === null) throw tokenMissing(exchange, endpoint);
-  const update = await readUpdate(exchange, endpoint);
-  const topics = update.topics.map((topic) => parseTopic(topic, endpoint.base));
-  if (!mayPublish(access.grants, topics)) {
-    throw grantMissing(
-      exchange,
-      `a publish grant on each of ${JSON.stringify(update.topics)}`,
-      access.grants.publish.length === 0 ? 'no publish grant' : 'grants that do not cover them all',
-    );
-  }
-  try {
-    await endpoint.hub.publish(update);
-  } catch (error) {
-    exchange.log.error('An update was not stored', { error: messageOf(error) });
-    throw new Refusal(500);
-  }
-  answer(exchange, 200, { 'content-type': 'text/plain; charset=utf-8' }, update.id);
+export interface PublishSettings {
+  readonly hub: Hub;
+  readonly access: Access;
+  /** Whether any issuer has a key for publishers. */
+  readonly acceptsPublishers: boolean;
+  readonly rules: Omit<PublicationRules, 'newId'>;
+  /** 0 means no limit. */
+  readonly maxRequestBodySize: number;
+  readonly slices: Slices;
 }
 
-async function readUpdate(exchange: Exchange, endpoint: HubEndpoint): Promise<Update> {
+/** `POST HUB`: who it is, then what it says, then whether that is allowed; then it is stored. */
+export function createPublish(
+  settings: PublishSettings,
+): (exchange: Exchange, identity: Identity) => Promise<void> {
+  const { hub, access, acceptsPublishers, maxRequestBodySize, slices } = settings;
+  const rules = { ...settings.rules, newId: () => `urn:uuid:${randomUUID()}` };
+
+  const requireGrant = async (
+    exchange: Exchange,
+    { grants }: AccessToken,
+    { topics }: Publication,
+  ): Promise<void> => {
+    const granted = slices.compute((meter) => publishQuestion(grants, topics, meter));
+    if (granted instanceof Promise ? await granted : granted) return;
+    throw grantMissing(
+      exchange,
+      `a publish grant on each of ${JSON.stringify(topics.map(({ text }) => text))}`,
+      grants.publish.length === 0 ? 'no publish grant' : 'grants that do not cover them all',
+    );
+  };
+
+  const store = async (exchange: Exchange, { update, topics }: Publication): Promise<void> => {
+    try {
+      await hub.publish(update, topics);
+    } catch (error) {
+      exchange.log.error('An update was not stored', { error: messageOf(error) });
+      throw new Refusal(500);
+    }
+  };
+
+  return async (exchange, identity) => {
+    if (!acceptsPublishers) throw methodNotAllowed('GET, HEAD, QUERY');
+    const authenticated = access.authenticate(exchange, identity, 'publisher');
+    const token = authenticated instanceof Promise ? await authenticated : authenticated;
+    if (token === null) throw access.tokenMissing(exchange);
+    const fields = await readFields(exchange, maxRequestBodySize);
+    const publication = readPublication(fields, rules);
+    await requireGrant(exchange, token, publication);
+    await store(exchange, publication);
+    answer(exchange, 200, { 'content-type': 'text/plain; charset=utf-8' }, publication.update.id);
+  };
+}
+
+async function readFields(exchange: Exchange, maxBytes: number): Promise<readonly FormField[]> {
   const contentType = exchange.headers.get('content-type');
   const type = contentType === undefined ? '' : mediaType(contentType);
   if (type === null) throw badRequest();
-  const bytes = await readLimited(exchange, endpoint.maxRequestBodySize);
+  const bytes = await readBody(exchange, maxBytes);
   const fields = type === FORM ? parseForm(bytes) : [];
+  if (fields === null) throw new Refusal(413, { text: 'too many fields in update' });
+  return fields;
+}
+
+/** @throws Refusal 400 or 413 that says what is wrong */
+function readPublication(fields: readonly FormField[], rules: PublicationRules): Publication {
   try {
     return parsePublication(
       {
         topics: valuesOf(fields, 'topic'),
         data: first(fields, 'data'),
-        private: valuesOf(fields, 'private').length > 0,
+        private: fields.some(({ name }) => name === 'private'),
         id: first(fields, 'id'),
         type: first(fields, 'type'),
         retry: first(fields, 'retry'),
       },
-      {
-        profile: endpoint.profile,
-        base: endpoint.base,
-        hubPath: endpoint.path,
-        newId: () => `urn:uuid:${randomUUID()}`,
-      },
+      rules,
     );
   } catch (error) {
     if (!(error instanceof PublicationError)) throw error;
@@ -72,17 +104,6 @@ async function readUpdate(exchange: Exchange, endpoint: HubEndpoint): Promise<Up
   }
 }
 
-/** @throws Refusal 413 with the phrase that clients of such hubs know */
-export async function readLimited(exchange: Exchange, maxBytes: number): Promise<Buffer> {
-  try {
-    return await readBody(exchange, maxBytes);
-  } catch (error) {
-    if (!(error instanceof HttpError)) throw error;
-    if (error.status !== 413) throw badRequest();
-    throw new Refusal(413, { text: 'Request Entity Too Large' });
-  }
-}
-
 function first(fields: readonly FormField[], name: string): string | null | undefined {
-  return valuesOf(fields, name)[0];
+  return fields.find((field) => field.name === name)?.value;
 }

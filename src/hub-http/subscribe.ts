@@ -1,131 +1,156 @@
-import type { Writable } from 'node:stream';
+import type { AccessToken } from '../auth/verify.ts';
 import { streamLifetime } from '../hub/deadline.ts';
-import { HEARTBEAT } from '../hub/event-stream.ts';
+import { framed, HEARTBEAT } from '../hub/event-stream.ts';
 import { NO_GRANTS } from '../hub/grants.ts';
-import type { SubscribeOptions } from '../hub/hub.ts';
-import type { EventSink } from '../hub/subscriber.ts';
-import type { Exchange } from '../http/exchange.ts';
+import type { Hub, SubscribeOptions, Subscription } from '../hub/hub.ts';
+import type { Profile } from '../hub/profile.ts';
+import type { Place, StreamSettings } from '../hub/subscriber.ts';
+import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
-import { messageOf } from '../kernel/error.ts';
-import { authenticate, tokenMissing } from './access.ts';
-import type { HubEndpoint } from './endpoint.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
+import { type Access, accessRevoked } from './access.ts';
+import { readBody } from './body.ts';
+import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
 import { parseForm, parseQuery, valuesOf, type FormField } from './form.ts';
 import type { Identity } from './identity.ts';
-import { parseMatchers } from './matcher-parameters.ts';
+import type { ReadMatchers } from './matcher-parameters.ts';
 import { FORM, mediaType } from './media-type.ts';
-import { readLimited } from './publish.ts';
-import { methodNotAllowed, Refusal } from './refusal.ts';
+import { badRequest, methodNotAllowed, Refusal } from './refusal.ts';
 
-/** `GET`, `HEAD` or `QUERY HUB`: opens an event stream. */
-export async function subscribe(
-  exchange: Exchange,
-  endpoint: HubEndpoint,
-  identity: Identity,
-): Promise<void> {
-  const hasVerifier = endpoint.verifier.roles.subscriber;
-  if (!hasVerifier && !endpoint.anonymous) throw methodNotAllowed('POST');
-  const query = parseQuery(exchange.target);
-  const content = exchange.method === 'QUERY' ? await readQueryContent(exchange, endpoint) : [];
-  const access = hasVerifier
-    ? await authenticate(exchange, endpoint, identity, 'subscriber')
-    : null;
-  if (access === null && !endpoint.anonymous) throw tokenMissing(exchange, endpoint);
-
-  const options: SubscribeOptions = {
-    matchers: parseMatchers([...query, ...content], endpoint.base, endpoint.matcherCache),
-    lastEventId: requestedCursor(exchange, [...query, ...content]),
-    grants: access?.grants ?? NO_GRANTS,
-    vouchedBy: access?.vouchedBy ?? null,
-    tokenId: access?.tokenId ?? null,
-    session: sessionMark(exchange, endpoint.cookieName),
-    heartbeatMs: endpoint.heartbeatMs,
-    lifetimeMs: streamLifetime({
-      now: endpoint.clock.now(),
-      expiresAtMs: access?.expiresAtMs ?? null,
-      writeTimeoutMs: endpoint.writeTimeoutMs,
-      dispatchTimeoutMs: endpoint.dispatchTimeoutMs,
-      random: endpoint.random(),
-    }),
-    dispatchTimeoutMs: endpoint.dispatchTimeoutMs,
-    maxBufferBytes: endpoint.maxSubscriberBuffer,
-    announced: endpoint.subscriptions,
-  };
-  if (exchange.method === 'HEAD') {
-    const cursor = await unlessFailing(exchange, () => endpoint.hub.cursor(options.lastEventId));
-    beginStream(exchange, endpoint, cursor).end();
-    return;
-  }
-  await openStream(exchange, endpoint, options);
-}
-
-async function openStream(
-  exchange: Exchange,
-  endpoint: HubEndpoint,
-  options: SubscribeOptions,
-): Promise<void> {
-  const leave = endpoint.connections.enter(exchange.clientAddress, endpoint.connectionLimits);
-  if (leave === undefined) {
-    throw new Refusal(429, {
-      fields: { 'retry-after': String(5 + Math.floor(endpoint.random() * 10)) },
-    });
-  }
-  try {
-    const { signal } = exchange;
-    const subscription = await unlessFailing(exchange, () => endpoint.hub.subscribe(options));
-    const left = (): void => subscription.end('client');
-    if (signal.aborted) {
-      left();
-      return;
-    }
-    signal.addEventListener('abort', left, { once: true });
-    const body = beginStream(exchange, endpoint, subscription.cursor);
-    body.write(HEARTBEAT);
-    subscription.open(eventSink(body, exchange));
-    await new Promise<void>((resolve) => body.once('close', resolve));
-  } finally {
-    leave();
-  }
+export interface SubscribeSettings {
+  readonly hub: Hub;
+  readonly profile: Profile;
+  readonly cookieName: string;
+  readonly access: Access;
+  /** Whether any issuer has a key for subscribers. */
+  readonly acceptsSubscribers: boolean;
+  readonly anonymous: boolean;
+  readonly readMatchers: ReadMatchers;
+  /** What all its streams have in common. */
+  readonly stream: StreamSettings;
+  readonly writeTimeoutMs: number;
+  /** 0 means no limit. */
+  readonly maxRequestBodySize: number;
+  readonly connections: ConnectionCounter;
+  readonly connectionLimits: ConnectionLimits;
+  readonly clock: Clock;
+  /** From 0 up to 1; spreads deadlines. */
+  readonly random: () => number;
 }
 
 /** Headers that keep intermediaries from storing, transforming or holding back the stream. */
-function beginStream(exchange: Exchange, endpoint: HubEndpoint, cursor: string | null): Writable {
-  const headers = HeaderList.of({
-    'content-type': 'text/event-stream',
-    'cache-control': 'private, no-cache, no-store, must-revalidate, max-age=0',
-    pragma: 'no-cache',
-    expire: '0',
-    'x-accel-buffering': 'no',
-  });
-  if (cursor !== null) headers.append(endpoint.profile.cursorHeader, utf8Field(cursor));
-  return exchange.begin({ status: 200, headers, source: 'gateway' });
-}
+const STREAM_FIELDS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'private, no-cache, no-store, must-revalidate, max-age=0',
+  pragma: 'no-cache',
+  expire: '0',
+  'x-accel-buffering': 'no',
+};
+/** The first bytes of every stream. */
+const OPENING = {
+  chunked: framed([HEARTBEAT], HEARTBEAT.length, 'chunked'),
+  plain: HEARTBEAT,
+} as const;
 
-function eventSink(body: Writable, exchange: Exchange): EventSink {
-  return {
-    write: (chunk) => body.write(chunk),
-    get bufferedBytes() {
-      return body.writableLength;
-    },
-    onDrain: (callback) => body.once('drain', callback),
-    end: () => body.end(),
-    destroy: () => {
-      if (!body.closed) exchange.abort();
-    },
+/** `GET`, `HEAD` or `QUERY HUB`: opens an event stream. Resolves when it is open, not when it ends. */
+export function createSubscribe(
+  settings: SubscribeSettings,
+): (exchange: Exchange, identity: Identity) => Promise<void> {
+  const { hub, profile, cookieName, access, acceptsSubscribers, anonymous, stream } = settings;
+  const { clock, random, connections, connectionLimits, readMatchers } = settings;
+
+  const authenticate = async (
+    exchange: Exchange,
+    identity: Identity,
+  ): Promise<AccessToken | null> => {
+    const token = acceptsSubscribers
+      ? await access.authenticate(exchange, identity, 'subscriber')
+      : null;
+    if (token === null && !anonymous) throw access.tokenMissing(exchange);
+    return token;
+  };
+
+  const headOf = (cursor: string | null): ResponseHead => {
+    const headers = HeaderList.of(STREAM_FIELDS);
+    if (cursor !== null) headers.append(profile.cursorHeader, utf8Field(cursor));
+    return { status: 200, headers, source: 'gateway' };
+  };
+
+  const takePlace = (exchange: Exchange): Place => {
+    const place = connections.enter(exchange.clientAddress, connectionLimits);
+    if (place !== null) return place;
+    throw new Refusal(429, {
+      fields: { 'retry-after': String(5 + Math.floor(random() * 10)) },
+    });
+  };
+
+  return async (exchange, identity) => {
+    if (!acceptsSubscribers && !anonymous) throw methodNotAllowed('POST');
+    const isQuery = exchange.method === 'QUERY';
+    if (isQuery) requireForm(exchange);
+    const asOf = hub.revision;
+    const token = await authenticate(exchange, identity);
+    const content = isQuery ? await readContent(exchange, settings.maxRequestBodySize) : [];
+    const fields = [...limited(parseQuery(exchange.target)), ...content];
+    const read = readMatchers(fields);
+    const options: SubscribeOptions = {
+      matchers: read instanceof Promise ? await read : read,
+      lastEventId: requestedCursor(exchange, fields),
+      asOf,
+      grants: token?.grants ?? NO_GRANTS,
+      vouchedBy: token?.vouchedBy ?? null,
+      tokenId: token?.tokenId ?? null,
+      session: sessionMark(exchange, cookieName),
+      lifetimeMs: streamLifetime({
+        now: clock.now(),
+        expiresAtMs: token?.expiresAtMs ?? null,
+        writeTimeoutMs: settings.writeTimeoutMs,
+        dispatchTimeoutMs: stream.dispatchTimeoutMs,
+        random: random(),
+      }),
+      settings: stream,
+      place: null,
+    };
+    if (exchange.method === 'HEAD') {
+      const cursor = await unlessFailing(exchange, hub.cursor(options.lastEventId));
+      exchange.begin(headOf(cursor)).end();
+      return;
+    }
+    const place = takePlace(exchange);
+    let subscription: Subscription | undefined;
+    try {
+      subscription = await unlessFailing(exchange, hub.subscribe({ ...options, place }));
+      const sink = exchange.stream(headOf(subscription.cursor));
+      sink.write(OPENING[sink.framing]);
+      subscription.open(sink);
+    } catch (error) {
+      subscription?.abandon();
+      place.leave();
+      throw error;
+    }
   };
 }
 
 /** RFC 10008: the content of a QUERY adds to the query of its URL. */
-async function readQueryContent(exchange: Exchange, endpoint: HubEndpoint): Promise<FormField[]> {
+function requireForm(exchange: Exchange): void {
   const contentType = exchange.headers.get('content-type');
   const type = contentType === undefined ? null : mediaType(contentType);
-  if (type !== FORM) {
-    throw new Refusal(type === null ? 400 : 415, {
-      challenge: 'invalid_request',
-      fields: { 'accept-query': FORM },
-    });
-  }
-  return parseForm(await readLimited(exchange, endpoint.maxRequestBodySize));
+  if (type === FORM) return;
+  throw new Refusal(type === null ? 400 : 415, {
+    challenge: 'invalid_request',
+    fields: { 'accept-query': FORM },
+  });
+}
+
+async function readContent(exchange: Exchange, maxBytes: number): Promise<readonly FormField[]> {
+  return limited(parseForm(await readBody(exchange, maxBytes)));
+}
+
+function limited(fields: readonly FormField[] | null): readonly FormField[] {
+  if (fields === null) throw badRequest('too many parameters');
+  return fields;
 }
 
 /** The header beats the URL, which beats the content; an empty one of them only asks for the cursor header. */
@@ -138,10 +163,12 @@ function requestedCursor(exchange: Exchange, fields: readonly FormField[]): stri
   return field === undefined ? null : '';
 }
 
-async function unlessFailing<T>(exchange: Exchange, use: () => Promise<T>): Promise<T> {
+/** @throws Refusal 401 when what let the client in has gone meanwhile; 503 when the log fails */
+async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T> {
   try {
-    return await use();
+    return await result;
   } catch (error) {
+    if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
     exchange.log.error('The transport refused a subscriber', { error: messageOf(error) });
     throw new Refusal(503);
   }

@@ -1,5 +1,8 @@
 import type { Update } from './update.ts';
 
+/** How a connection wants its bytes: as chunks (RFC 9112 §7.1), or as they are. */
+export type Framing = 'chunked' | 'plain';
+
 /** A comment: keeps proxies and clients from giving up on a silent stream (WHATWG HTML §9.2.6). */
 export const HEARTBEAT: Buffer = Buffer.from(':\n');
 
@@ -17,4 +20,19 @@ export function encodeEvent(update: Update): Buffer {
   text += `id: ${update.id}\n`;
   for (const line of update.data.split(LINE_END)) text += `data: ${line}\n`;
   return Buffer.from(`${text}\n`, 'utf8');
+}
+
+/** The pieces as one, framed. A single piece that needs no frame is handed on as it is. */
+export function framed(pieces: readonly Buffer[], bytes: number, framing: Framing): Buffer {
+  const [first] = pieces;
+  if (framing === 'plain') {
+    return pieces.length === 1 && first !== undefined ? first : Buffer.concat(pieces, bytes);
+  }
+  const head = `${bytes.toString(16)}\r\n`;
+  const chunk = Buffer.allocUnsafeSlow(head.length + bytes + 2);
+  chunk.write(head, 0, 'latin1');
+  let at = head.length;
+  for (const piece of pieces) at += piece.copy(chunk, at);
+  chunk.write('\r\n', at, 'latin1');
+  return chunk;
 }

@@ -1,5 +1,12 @@
-import { appliesTo, type GrantMatcher, type MatcherSpec, matches } from './matcher.ts';
-import type { Topic } from './topic.ts';
+import { type Meter, unmetered } from '../kernel/slices.ts';
+import {
+  anyMatches,
+  appliesTo,
+  type GrantMatcher,
+  type MatcherSpec,
+  type Progress,
+} from './matcher.ts';
+import { parseTopic, type Topic } from './topic.ts';
 
 export type JsonValue =
   | null
@@ -25,25 +32,76 @@ export interface SubscribeGrant {
 
 export const NO_GRANTS: Grants = { publish: [], subscribe: [] };
 
-/** Whether every topic of an update may be published. */
+/** Whether every topic of an update may be published, in one go. */
 export function mayPublish(grants: Grants, topics: readonly Topic[]): boolean {
-  return topics.every((topic) => grants.publish.some((matcher) => matches(matcher, topic)));
+  return publishQuestion(grants, topics, unmetered()).next().value === true;
 }
 
-/** Whether a private update may be read: one of its topics suffices. */
+/** As {@link mayPublish}; yields when nothing is left of the meter. */
+export function* publishQuestion(
+  grants: Grants,
+  topics: readonly Topic[],
+  meter: Meter,
+): Generator<void, boolean, void> {
+  for (const topic of topics) {
+    const progress = { tried: 0 };
+    let granted = anyMatches(grants.publish, [topic], progress, meter);
+    while (granted === null) {
+      yield;
+      granted = anyMatches(grants.publish, [topic], progress, meter);
+    }
+    if (!granted) return false;
+  }
+  return true;
+}
+
+/** Whether a private update may be read, asked in slices: one of its topics suffices. */
+export class ReadQuestion {
+  readonly #matchers: readonly GrantMatcher[];
+  readonly #topics: readonly Topic[];
+  readonly #progress: Progress = { tried: 0 };
+  #answer: boolean | null = null;
+
+  constructor(grants: Grants, topics: readonly Topic[]) {
+    this.#matchers = readMatchers(grants);
+    this.#topics = topics;
+  }
+
+  /** The answer; null when nothing is left of the meter: ask again. */
+  ask(meter: Meter): boolean | null {
+    this.#answer ??= anyMatches(this.#matchers, this.#topics, this.#progress, meter);
+    return this.#answer;
+  }
+}
+
+/** All matchers that grant reading. */
+export function readMatchers({ subscribe }: Grants): readonly GrantMatcher[] {
+  const [only] = subscribe;
+  if (subscribe.length === 1 && only !== undefined) return only.matchers;
+  return subscribe.flatMap(({ matchers }) => matchers);
+}
+
+/** As {@link ReadQuestion}, in one go, for what asks once. */
 export function mayReceive(grants: Grants, topics: readonly Topic[]): boolean {
-  return grants.subscribe.some(({ matchers }) =>
-    matchers.some((matcher) => topics.some((topic) => matches(matcher, topic))),
-  );
+  return new ReadQuestion(grants, topics).ask(unmetered()) === true;
 }
 
 /**
  * The payload of one subscription: that of the first entry that applies to its matcher, even when
- * it has none. null means no payload.
+ * it has none. null means no payload. Yields when nothing is left of the meter.
  */
-export function payloadFor(grants: Grants, spec: MatcherSpec, base: string): JsonValue {
-  const entry = grants.subscribe.find(({ matchers }) =>
-    matchers.some((matcher) => appliesTo(matcher, spec, base)),
-  );
-  return (entry === undefined ? grants.fallbackPayload : entry.payload) ?? null;
+export function* payloadFor(
+  grants: Grants,
+  spec: MatcherSpec,
+  base: string,
+  meter: Meter,
+): Generator<void, JsonValue, void> {
+  const topic = parseTopic(spec.match, base);
+  for (const { matchers, payload } of grants.subscribe) {
+    for (const matcher of matchers) {
+      if (meter.left <= 0) yield;
+      if (appliesTo(matcher, spec, topic, meter)) return payload ?? null;
+    }
+  }
+  return grants.fallbackPayload ?? null;
 }

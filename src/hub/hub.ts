@@ -1,44 +1,50 @@
-import { randomUUID } from 'node:crypto';
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { TimerWheel, type WheelTimer } from '../kernel/timer-wheel.ts';
-import { encodeEvent, HEARTBEAT } from './event-stream.ts';
-import { mayReceive, type Grants } from './grants.ts';
+import { type Slices, unmetered } from '../kernel/slices.ts';
+import type { TimerWheel } from '../kernel/timer-wheel.ts';
+import { Admission, type KeepsStream } from './admission.ts';
+import { Announcer } from './announcer.ts';
+import { Delivery } from './delivery.ts';
+import { HEARTBEAT } from './event-stream.ts';
 import { LogReader } from './log-reader.ts';
-import { matches } from './matcher.ts';
-import {
-  type PresenceNames,
-  subscriptionEvent,
-  type SubscriptionRecord,
-  subscriptionRecords,
-} from './presence.ts';
+import type { EventSink } from './outlet.ts';
+import type { PresenceNames, SubscriptionRecord } from './presence.ts';
+import { MAX_ID_BYTES } from './publication.ts';
+import { Replay } from './replay.ts';
+import { Roll } from './roll.ts';
 import {
   type EndReason,
-  type EventSink,
   Subscriber,
+  type SubscriberKeeper,
   type SubscriberOptions,
 } from './subscriber.ts';
 import { SubscriptionIndex } from './subscription-index.ts';
-import { parseTopic, type Topic } from './topic.ts';
-import type { LogEntry, Transport } from './transport.ts';
+import type { Topic } from './topic.ts';
+import type { Transport } from './transport.ts';
 import { EARLIEST, type Update } from './update.ts';
 
-/** Precision of heartbeats and deadlines. */
-const WHEEL_TICK_MS = 50;
-/** What a replay writes before it waits for the client to take it; one event may exceed it. */
-const REPLAY_BYTES = 64 * 1024;
+/** What ending a stream costs, in steps. */
+const END_STEPS = 500;
+/** What arming a timer costs, in steps. */
+const TIMER_STEPS = 30;
 
 export interface HubOptions {
   readonly transport: Transport;
   readonly names: PresenceNames;
   readonly clock: Clock;
+  /** The one of the process. */
+  readonly wheel: TimerWheel;
+  /** The one of the process. */
+  readonly slices: Slices;
   readonly log: Logger;
 }
 
-export interface SubscribeOptions extends Omit<SubscriberOptions, 'id'> {
+export interface SubscribeOptions extends SubscriberOptions {
   /** Where the client wants to go on; null when it did not say. */
   readonly lastEventId: string | null;
+  /** {@link Hub.revision} before its token was looked at. */
+  readonly asOf: number;
 }
 
 /** What a subscribe request has become. */
@@ -48,8 +54,8 @@ export interface Subscription {
   readonly cursor: string | null;
   /** Gives the stream its connection. Call it once, after the head has been sent. */
   open(sink: EventSink): void;
-  /** Ends the stream. */
-  end(reason: EndReason): void;
+  /** Instead of {@link open}, where there is no connection any more. */
+  abandon(): void;
 }
 
 /** Numbers for the operator; they only grow, but for `connected`. */
@@ -67,34 +73,34 @@ export interface HubCounts {
 export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0 };
   readonly #transport: Transport;
-  readonly #names: PresenceNames;
   readonly #clock: Clock;
-  readonly #log: Logger;
   readonly #wheel: TimerWheel;
+  readonly #slices: Slices;
+  readonly #log: Logger;
   readonly #index = new SubscriptionIndex();
-  readonly #subscribers = new Map<Subscriber, WheelTimer[]>();
-  readonly #reader: LogReader;
-  #dirty: Subscriber[] = [];
-  #flushScheduled = false;
-  #dispatches = 0;
+  readonly #roll = new Roll();
+  readonly #admission = new Admission();
+  readonly #announcer: Announcer;
+  readonly #delivery: Delivery;
+  readonly #replay: Replay;
   #emptied: () => void = () => {};
   /** Draining or closed: nobody may come any more. */
   #leaving = false;
 
-  constructor(options: HubOptions) {
-    this.#transport = options.transport;
-    this.#names = options.names;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#wheel = new TimerWheel(options.clock, WHEEL_TICK_MS);
-    this.#reader = new LogReader(options.transport);
-    this.#transport.tail((entries) => {
-      for (const entry of entries) this.#dispatch(entry);
+  constructor({ transport, names, clock, wheel, slices, log }: HubOptions) {
+    this.#transport = transport;
+    this.#clock = clock;
+    this.#wheel = wheel;
+    this.#slices = slices;
+    this.#log = log;
+    this.#announcer = new Announcer(transport, names, slices, log);
+    this.#delivery = new Delivery(this.#index, names.base, slices, () => clock.monotonic(), {
+      deliver: (subscriber, event) => this.#deliver(subscriber, event),
+      flushed: (subscriber) => this.#flushed(subscriber),
     });
-    this.#transport.presence.watch((records, active) => {
-      const changed = records.map((record) => ({ ...record, active }));
-      this.#tell(changed).catch((error: unknown) => this.#untold(error));
-    });
+    const reader = new LogReader(transport, names.base);
+    this.#replay = new Replay(reader, this.#catchingUp, slices, log);
+    transport.tail((entries) => this.#delivery.dispatch(entries));
   }
 
   /** The hub-wide cursor: id of the last update dispatched here, or `earliest` before the first. */
@@ -102,48 +108,56 @@ export class Hub {
     return this.#transport.lastEventId ?? EARLIEST;
   }
 
+  /** Grows with each revocation; see {@link SubscribeOptions.asOf}. */
+  get revision(): number {
+    return this.#admission.revision;
+  }
+
   /**
    * Stores an update; it is delivered from the log.
    *
+   * @param topics those of the update, where they have been read already
    * @throws HubgateError `transport-closed` or `transport-failed`; nobody has received it then
    */
-  async publish(update: Update): Promise<void> {
+  async publish(update: Update, topics?: readonly Topic[]): Promise<void> {
+    if (topics !== undefined) this.#delivery.know(update, topics);
     await this.#transport.append(update);
     this.counts.updates += 1;
+    const room = this.#delivery.room();
+    if (room !== null) await room;
   }
 
   /**
    * Registers a subscriber. Every update that is published after this has resolved reaches it, if
    * its matchers and grants select it.
    *
-   * @throws HubgateError `transport-closed` or `transport-failed`
+   * @throws HubgateError `transport-closed` or `transport-failed`; `not-admitted` when what stands
+   *   behind it has been revoked or removed since its token was looked at
    */
   async subscribe(options: SubscribeOptions): Promise<Subscription> {
-    const found = await this.#locate(options.lastEventId);
-    const cursor = cursorAnswer(options.lastEventId, found);
+    const { lastEventId, asOf } = options;
+    // Nothing to wait for where there is no cursor.
+    const found = knowsNothing(lastEventId) ? null : await this.#locate(lastEventId);
     if (this.#leaving) throw new HubgateError('transport-closed', 'The hub is closed');
+    if (!this.#admission.admits(options, asOf)) {
+      throw new HubgateError('not-admitted', 'What let the subscriber in has gone');
+    }
     const start = found ?? this.#transport.position;
-    const id = `urn:uuid:${randomUUID()}`;
-    const subscriber = new Subscriber({ ...options, id }, start, this.#clock.monotonic());
+    const subscriber = new Subscriber(options, start, this.#clock.monotonic(), this.#keeper);
     const behind = start < this.#transport.position;
     if (!behind) this.#index.add(subscriber);
     this.#register(subscriber);
     try {
-      await this.#announce(subscriber, true);
+      if (options.settings.announced) await this.#announcer.entered(subscriber);
     } catch (error) {
       this.#end(subscriber, 'failed');
       throw error;
     }
     return {
       subscriber,
-      cursor,
-      open: (sink) => {
-        subscriber.open(sink);
-        this.#armHeartbeat(subscriber);
-        if (behind) void this.#catchUp(subscriber);
-        else this.#flush(subscriber);
-      },
-      end: (reason) => this.#end(subscriber, reason),
+      cursor: cursorAnswer(lastEventId, found),
+      open: (sink) => this.#open(subscriber, sink, behind),
+      abandon: () => subscriber.closed(),
     };
   }
 
@@ -167,27 +181,33 @@ export class Hub {
   }
 
   /**
-   * Ends the streams that `keep` refuses, spread evenly at random over `spreadMs`, and says how many.
+   * From now on `keep` decides which streams may be open: those that it refuses end, spread evenly
+   * at random over `spreadMs`. Says how many there are.
    */
-  reauthorise(keep: (subscriber: SubscriberOptions) => boolean, spreadMs: number): number {
-    let ending = 0;
-    for (const subscriber of this.#subscribers.keys()) {
-      if (keep(subscriber.options)) continue;
-      ending += 1;
-      const delay = Math.floor(Math.random() * spreadMs);
-      this.#timer(subscriber, delay, () => this.#end(subscriber, 'reauthorised'));
-    }
-    return ending;
+  reauthorise(keep: KeepsStream, spreadMs: number): number {
+    this.#admission.decideBy(keep);
+    const refused = [...this.#roll.vouchers()].filter(([vouchedBy]) => !keep({ vouchedBy }));
+    const streams = refused.map(([, subscribers]) => subscribers);
+    this.#forEach(streams, TIMER_STEPS, (subscriber) => {
+      const end = this.#clock.monotonic() + Math.floor(Math.random() * spreadMs);
+      if (end >= subscriber.endsAtMs) return;
+      subscriber.endsAtMs = end;
+      subscriber.endsAs = 'reauthorised';
+      this.#arm(subscriber);
+    });
+    return streams.reduce((sum, { size }) => sum + size, 0);
   }
 
   /** Ends at once the streams that were opened with the token of this `jti`, and says how many. */
   revoke(tokenId: string): number {
-    return this.#revoke((options) => options.tokenId === tokenId);
+    this.#admission.revoked({ tokenId });
+    return this.#endThose(this.#roll.ofToken(tokenId));
   }
 
   /** Ends at once the streams of a browser session that is over, and says how many. */
   signOut(session: string): number {
-    return this.#revoke((options) => options.session === session);
+    this.#admission.revoked({ session });
+    return this.#endThose(this.#roll.ofSession(session));
   }
 
   /** @throws HubgateError when the transport does not work */
@@ -198,9 +218,9 @@ export class Hub {
   /** Ends every stream, spread over `spreadMs`, and resolves when the last has ended. */
   async drain(spreadMs: number): Promise<void> {
     this.#leaving = true;
-    if (spreadMs === 0) this.#endAll();
-    else this.reauthorise(() => false, spreadMs);
-    if (this.#subscribers.size === 0) return;
+    if (spreadMs > 0) this.reauthorise(() => false, spreadMs);
+    else this.#forEach([this.#roll.all()], END_STEPS, (one) => this.#end(one, 'closed'));
+    if (this.#roll.size === 0) return;
     await new Promise<void>((resolve) => {
       this.#emptied = resolve;
     });
@@ -209,214 +229,177 @@ export class Hub {
   /** Ends every stream at once and closes nothing else: the transport belongs to who opened it. */
   close(): void {
     this.#leaving = true;
-    this.#endAll();
-    this.#wheel.close();
-  }
-
-  #endAll(): void {
-    for (const subscriber of this.#subscribers.keys()) this.#end(subscriber, 'closed');
+    for (const subscriber of this.#roll.all()) this.#end(subscriber, 'closed');
   }
 
   /** The position after which to replay; null when the log does not know the cursor. */
   async #locate(lastEventId: string | null): Promise<number | null> {
-    if (lastEventId === null || lastEventId === '') return null;
+    if (lastEventId === null || knowsNothing(lastEventId)) return null;
     if (lastEventId === EARLIEST) return 0;
     return this.#transport.find(lastEventId);
   }
 
   #register(subscriber: Subscriber): void {
-    this.#subscribers.set(subscriber, []);
+    this.#roll.add(subscriber);
     this.counts.connected += 1;
     this.counts.subscribers += 1;
-    const { lifetimeMs } = subscriber.options;
-    if (lifetimeMs === null) return;
-    this.#timer(subscriber, lifetimeMs, () => this.#end(subscriber, 'deadline'));
+    this.#arm(subscriber);
   }
 
-  async #announce(subscriber: Subscriber, active: boolean): Promise<void> {
-    if (!subscriber.options.announced) return;
-    const records = subscriptionRecords(subscriber, this.#names, active);
-    const { presence } = this.#transport;
-    // In this order, and both in this turn: a transport that closes now still takes them.
-    await Promise.all([
-      active ? presence.enter(subscriber.id, records) : presence.leave(subscriber.id),
-      this.#tell(records),
-    ]);
-  }
-
-  /** Publishes what has changed, so that those who may read it know. */
-  async #tell(records: readonly SubscriptionRecord[]): Promise<void> {
-    await Promise.all(
-      records.map((record) =>
-        this.#transport.append(subscriptionEvent(record, this.#names, `urn:uuid:${randomUUID()}`)),
-      ),
-    );
-  }
-
-  #dispatch({ update }: LogEntry): void {
-    this.#dispatches += 1;
-    const dispatch = this.#dispatches;
-    const topics = update.topics.map((text) => parseTopic(text, this.#names.base));
-    const allowed = new Map<Grants, boolean>();
-    let event: Buffer | undefined;
-    this.#index.select(topics, (subscriber) => {
-      if (subscriber.selectedBy === dispatch || subscriber.ended !== null) return;
-      subscriber.selectedBy = dispatch;
-      if (update.private && !this.#mayReceive(subscriber.options.grants, topics, allowed)) return;
-      event ??= encodeEvent(update);
-      this.#deliver(subscriber, event);
-    });
-  }
-
-  /** Subscribers with equal tokens share their grants, so one check serves them all. */
-  #mayReceive(grants: Grants, topics: readonly Topic[], known: Map<Grants, boolean>): boolean {
-    const present = known.get(grants);
-    if (present !== undefined) return present;
-    const allowed = mayReceive(grants, topics);
-    known.set(grants, allowed);
-    return allowed;
+  #open(subscriber: Subscriber, sink: EventSink, behind: boolean): void {
+    subscriber.outlet.open(sink, subscriber);
+    if (subscriber.ended !== null) {
+      sink.end();
+      return;
+    }
+    this.#arm(subscriber);
+    if (behind) this.#replay.add(subscriber);
+    else this.#delivery.flush(subscriber);
   }
 
   #deliver(subscriber: Subscriber, event: Buffer): void {
-    // Who has something queued already is on the list of this turn, or has no connection yet.
-    if (!subscriber.hasQueued) this.#dirty.push(subscriber);
-    const fits = subscriber.push(event);
-    if (!fits) {
+    const { outlet } = subscriber;
+    // What waited before counts: an event of any size reaches whoever has kept up.
+    if (outlet.waitingBytes > subscriber.options.settings.maxBufferBytes) {
       // Ended, not lost: the client resumes by the cursor of the last event it received.
-      this.#log.warn('A slow subscriber was disconnected', {
-        subscriber: subscriber.id,
-        bufferedBytes: subscriber.bufferedBytes,
-      });
-      this.#end(subscriber, 'slow');
+      this.#endSlow(subscriber, 'more waits for it than max_subscriber_buffer');
       return;
     }
-    if (this.#flushScheduled) return;
-    this.#flushScheduled = true;
-    setImmediate(() => this.#flushAll());
+    outlet.push(event, this.#delivery.flusher.empty);
+    this.#delivery.flush(subscriber);
   }
 
-  #flushAll(): void {
-    this.#flushScheduled = false;
-    const dirty = this.#dirty;
-    this.#dirty = [];
-    for (const subscriber of dirty) this.#flush(subscriber);
-  }
-
-  #flush(subscriber: Subscriber): void {
-    if (subscriber.flush(this.#clock.monotonic()) || subscriber.draining) return;
-    this.#expectDrain(subscriber, () => {});
-  }
-
-  /** Writes what is queued and resolves when the connection wants more. */
-  async #drained(subscriber: Subscriber): Promise<void> {
-    if (subscriber.flush(this.#clock.monotonic())) return;
-    await new Promise<void>((resolve) => this.#expectDrain(subscriber, resolve));
-  }
-
-  /** Breaks off a client that takes nothing for longer than it may; a slow one that takes some stays. */
-  #expectDrain(subscriber: Subscriber, drained: () => void): void {
-    const { dispatchTimeoutMs } = subscriber.options;
-    let taken = subscriber.takenBytes;
-    const check = (): void => {
-      if (subscriber.takenBytes > taken) {
-        taken = subscriber.takenBytes;
-        timer = this.#wheel.after(dispatchTimeoutMs, check);
-        return;
-      }
-      this.#end(subscriber, 'slow');
-      subscriber.destroy();
-    };
-    let timer = this.#wheel.after(dispatchTimeoutMs, check);
-    subscriber.onDrain(() => {
-      this.#wheel.cancel(timer);
-      drained();
-    });
-  }
-
-  async #catchUp(subscriber: Subscriber): Promise<void> {
-    try {
-      while (subscriber.ended === null) {
-        if (subscriber.position === this.#transport.position) {
-          this.#index.add(subscriber);
-          return;
-        }
-        const tail = this.#transport.position;
-        const entries = await this.#reader.after(subscriber.position);
-        for (const entry of entries) {
-          this.#replay(subscriber, entry);
-          if (subscriber.bufferedBytes >= REPLAY_BYTES) await this.#drained(subscriber);
-        }
-        // Everything up to the tail of then has been evicted; what came since is still to be read.
-        if (entries.length === 0) subscriber.position = tail;
-        await this.#drained(subscriber);
-      }
-    } catch (error) {
-      this.#log.error('Replay stopped: the log cannot be read', { error: messageOf(error) });
-      this.#end(subscriber, 'failed');
+  #flushed(subscriber: Subscriber): void {
+    const { outlet, options, ended } = subscriber;
+    if (outlet.isIdle) this.#replay.flushed(subscriber);
+    else if (ended === null && outlet.stallsAt(options.settings.dispatchTimeoutMs) !== null) {
+      this.#arm(subscriber);
     }
   }
 
-  #replay(subscriber: Subscriber, { position, update }: LogEntry): void {
-    if (position <= subscriber.position) return;
-    subscriber.position = position;
-    const topics = update.topics.map((text) => parseTopic(text, this.#names.base));
-    const wanted = subscriber.options.matchers.some((matcher) =>
-      topics.some((topic) => matches(matcher, topic)),
-    );
-    if (!wanted) return;
-    if (update.private && !mayReceive(subscriber.options.grants, topics)) return;
-    subscriber.push(this.#reader.encoded(update));
-  }
+  readonly #keeper: SubscriberKeeper = {
+    drained: (subscriber) => {
+      subscriber.outlet.drained();
+      this.#delivery.flush(subscriber);
+    },
+    closed: (subscriber) => {
+      this.#end(subscriber, 'client');
+      this.#wheel.cancel(subscriber);
+      subscriber.outlet.discard();
+      subscriber.options.place?.leave();
+    },
+    expired: (subscriber) => this.#expired(subscriber),
+  };
 
-  #armHeartbeat(subscriber: Subscriber): void {
-    const { heartbeatMs } = subscriber.options;
-    if (heartbeatMs === 0 || subscriber.ended !== null) return;
-    const idle = this.#clock.monotonic() - subscriber.lastWriteMs;
-    if (idle >= heartbeatMs) {
-      subscriber.push(HEARTBEAT);
-      this.#flush(subscriber);
+  readonly #catchingUp = {
+    tail: (): number => this.#transport.position,
+    deliver: (subscriber: Subscriber, event: Buffer): void => {
+      subscriber.outlet.push(event, this.#delivery.flusher.empty);
+      this.#delivery.flush(subscriber);
+    },
+    caughtUp: (subscriber: Subscriber): void => this.#index.add(subscriber),
+    failed: (subscriber: Subscriber): void => this.#end(subscriber, 'failed'),
+  };
+
+  /** Sets the subscriber's one timer to what comes first. */
+  #arm(subscriber: Subscriber): void {
+    const { outlet, options, ended } = subscriber;
+    const { heartbeatMs, dispatchTimeoutMs } = options.settings;
+    const now = this.#clock.monotonic();
+    let due = outlet.stallsAt(dispatchTimeoutMs) ?? Number.POSITIVE_INFINITY;
+    if (ended !== null) due = Math.min(due, now + dispatchTimeoutMs);
+    else {
+      due = Math.min(due, subscriber.endsAtMs);
+      // Where something waits already there is nothing to add.
+      const silentSince = outlet.isIdle ? outlet.lastWriteMs : now;
+      if (heartbeatMs > 0) due = Math.min(due, silentSince + heartbeatMs);
     }
-    const next = idle >= heartbeatMs ? heartbeatMs : heartbeatMs - idle;
-    this.#timer(subscriber, next, () => this.#armHeartbeat(subscriber));
+    if (due === Number.POSITIVE_INFINITY) this.#wheel.cancel(subscriber);
+    else this.#wheel.arm(subscriber, Math.max(0, due - now));
   }
 
-  /** A timer that goes with the subscriber. */
-  #timer(subscriber: Subscriber, delayMs: number, task: () => void): void {
-    const timers = this.#subscribers.get(subscriber);
-    if (timers === undefined) return;
-    const timer = this.#wheel.after(delayMs, () => {
-      timers.splice(timers.indexOf(timer), 1);
-      task();
-    });
-    timers.push(timer);
+  #expired(subscriber: Subscriber): void {
+    const { outlet, options, ended } = subscriber;
+    const { heartbeatMs, dispatchTimeoutMs } = options.settings;
+    const now = this.#clock.monotonic();
+    if (ended !== null) {
+      // It does not even take the end of its stream.
+      const takes = outlet.stallsAt(dispatchTimeoutMs) !== null;
+      if (takes && !outlet.isStalled(now, dispatchTimeoutMs)) this.#arm(subscriber);
+      else outlet.destroy();
+      return;
+    }
+    if (now >= subscriber.endsAtMs) {
+      this.#end(subscriber, subscriber.endsAs);
+      return;
+    }
+    if (outlet.isStalled(now, dispatchTimeoutMs)) {
+      this.#endSlow(subscriber, 'it has taken nothing for dispatch_timeout');
+      outlet.destroy();
+      return;
+    }
+    if (heartbeatMs > 0 && outlet.isIdle && now - outlet.lastWriteMs >= heartbeatMs) {
+      outlet.push(HEARTBEAT, this.#delivery.flusher.empty);
+      this.#delivery.flusher.flush(subscriber, now, unmetered());
+    }
+    this.#arm(subscriber);
   }
 
-  #revoke(concerns: (subscriber: SubscriberOptions) => boolean): number {
-    const ending = [...this.#subscribers.keys()].filter(({ options }) => concerns(options));
+  #endThose(subscribers: Iterable<Subscriber>): number {
+    const ending = [...subscribers];
     for (const subscriber of ending) this.#end(subscriber, 'revoked');
     return ending.length;
   }
 
-  #end(subscriber: Subscriber, reason: EndReason): void {
-    const timers = this.#subscribers.get(subscriber);
-    if (timers === undefined) return;
-    this.#subscribers.delete(subscriber);
-    for (const timer of timers) this.#wheel.cancel(timer);
-    this.#index.delete(subscriber);
-    this.counts.connected -= 1;
-    if (this.#subscribers.size === 0) this.#emptied();
-    subscriber.end(reason, this.#clock.monotonic());
-    if (reason !== 'client' && reason !== 'closed') {
-      this.#wheel.after(subscriber.options.dispatchTimeoutMs, () => subscriber.destroy());
-    }
-    this.#announce(subscriber, false).catch((error: unknown) => this.#untold(error));
+  #endSlow(subscriber: Subscriber, why: string): void {
+    this.#log.warn('A slow subscriber was disconnected', {
+      subscriber: subscriber.id,
+      why,
+      bufferedBytes: subscriber.outlet.bufferedBytes,
+    });
+    this.#end(subscriber, 'slow');
   }
 
-  #untold(error: unknown): void {
-    this.#log.warn('A change of subscriptions could not be announced', {
-      error: messageOf(error),
+  #end(subscriber: Subscriber, reason: EndReason): void {
+    if (subscriber.ended !== null) return;
+    subscriber.ended = reason;
+    this.#roll.delete(subscriber);
+    this.#index.delete(subscriber);
+    this.#replay.delete(subscriber);
+    this.counts.connected -= 1;
+    if (subscriber.options.settings.announced) this.#announcer.left(subscriber);
+    if (reason !== 'client') {
+      this.#log.debug('A stream ends', { subscriber: subscriber.id, reason });
+      // Who may no longer read gets no more than what has been begun.
+      subscriber.outlet.end(reason === 'revoked');
+      this.#delivery.flusher.flush(subscriber, this.#clock.monotonic(), unmetered());
+      this.#arm(subscriber);
+    }
+    if (this.#roll.size === 0) this.#emptied();
+  }
+
+  /** Does something to each of many streams, a slice at a time. */
+  #forEach(
+    sets: readonly ReadonlySet<Subscriber>[],
+    steps: number,
+    task: (subscriber: Subscriber) => void,
+  ): void {
+    void this.#slices.compute(function* (meter) {
+      for (const set of sets) {
+        for (const subscriber of set) {
+          if (meter.left <= 0) yield;
+          meter.left -= steps;
+          task(subscriber);
+        }
+      }
     });
   }
+}
+
+/** A cursor that no log can know: there is no such id. */
+function knowsNothing(lastEventId: string | null): boolean {
+  if (lastEventId === null || lastEventId === '') return true;
+  return Buffer.byteLength(lastEventId) > MAX_ID_BYTES;
 }
 
 /** Where the replay begins: what was asked for when the log knows it, else `earliest`. */

@@ -1,70 +1,127 @@
 import { encodeEvent } from './event-stream.ts';
+import { parseTopic, type Topic } from './topic.ts';
 import type { LogEntry, Transport } from './transport.ts';
-import type { Update } from './update.ts';
 
-/** Entries of a page. With updates of 1 MiB, the default limit, a page holds at most 64 MiB. */
+/** Entries of a page, at most. */
 const PAGE_ENTRIES = 64;
-/** Pages kept for others who read the same part. */
+/** What a page should hold, in characters of data; only its last entry exceeds it. */
+const PAGE_SIZE = 256 * 1024;
+/** Characters of data in all pages that are kept for others who read the same part. */
+const KEPT_SIZE = 4 * 1024 * 1024;
 const KEPT_PAGES = 64;
-/** Larger pages are read again rather than kept. */
-const KEPT_PAGE_BYTES = 256 * 1024;
 
-/**
- * Reads the log in pages that all who catch up share: a thousand clients that reconnect at once
- * cost one reading, and each update is encoded once.
- */
-export class LogReader {
-  readonly #transport: Transport;
-  /** In flight or kept, by the page's first position and how much of it there was. */
-  readonly #pages = new Map<string, Promise<readonly LogEntry[]>>();
-  readonly #encoded = new WeakMap<Update, Buffer>();
+/** A part of the log as all who read it share it: entries that follow each other, in order. */
+export class LogPage {
+  /** The entries after this position … */
+  readonly after: number;
+  /** … up to this one have been looked for. */
+  readonly until: number;
+  readonly entries: readonly LogEntry[];
+  /** Characters of data. */
+  readonly size: number;
+  readonly #base: string;
+  readonly #topics: (readonly Topic[] | undefined)[] = [];
+  readonly #events: (Buffer | undefined)[] = [];
 
-  constructor(transport: Transport) {
-    this.#transport = transport;
+  constructor(after: number, until: number, entries: readonly LogEntry[], base: string) {
+    this.after = after;
+    this.until = until;
+    this.entries = entries;
+    this.size = entries.reduce((sum, { update }) => sum + update.data.length, 0);
+    this.#base = base;
   }
 
-  /**
-   * Some of the entries after a position, in order, beginning with the first that is kept; empty
-   * when there are none up to the tail.
-   */
-  async after(position: number): Promise<readonly LogEntry[]> {
-    const start = pageStart(position);
-    const end = Math.min(start + PAGE_ENTRIES, this.#transport.position);
-    const entries = await this.#page(start, end);
-    return entries.filter((entry) => entry.position > position);
+  /** Index of the first entry after a position. */
+  indexAfter(position: number): number {
+    const index = this.entries.findIndex((entry) => entry.position > position);
+    return index === -1 ? this.entries.length : index;
   }
 
-  /** The event of an update, encoded once while the update is in memory. */
-  encoded(update: Update): Buffer {
-    let event = this.#encoded.get(update);
+  topics(index: number): readonly Topic[] {
+    let topics = this.#topics[index];
+    if (topics === undefined) {
+      const texts = this.entries[index]?.update.topics ?? [];
+      topics = texts.map((text) => parseTopic(text, this.#base));
+      this.#topics[index] = topics;
+    }
+    return topics;
+  }
+
+  event(index: number, entry: LogEntry): Buffer {
+    let event = this.#events[index];
     if (event === undefined) {
-      event = encodeEvent(update);
-      this.#encoded.set(update, event);
+      event = encodeEvent(entry.update);
+      this.#events[index] = event;
     }
     return event;
   }
-
-  #page(start: number, end: number): Promise<readonly LogEntry[]> {
-    const key = `${start}-${end}`;
-    const present = this.#pages.get(key);
-    if (present !== undefined) return present;
-    const page = this.#transport.read(start, end - start);
-    this.#pages.set(key, page);
-    page.then(
-      (entries) => {
-        const bytes = entries.reduce((sum, { update }) => sum + update.data.length, 0);
-        if (bytes > KEPT_PAGE_BYTES || end - start < PAGE_ENTRIES) this.#pages.delete(key);
-        for (const oldest of this.#pages.keys()) {
-          if (this.#pages.size <= KEPT_PAGES) break;
-          this.#pages.delete(oldest);
-        }
-      },
-      () => this.#pages.delete(key),
-    );
-    return page;
-  }
 }
 
-function pageStart(position: number): number {
-  return position - (position % PAGE_ENTRIES);
+/** A page that is being read. */
+interface Reading {
+  readonly after: number;
+  readonly until: number;
+  readonly page: Promise<LogPage>;
+}
+
+/**
+ * Reads the log in pages that all who catch up share: a thousand clients that reconnect at once
+ * cost one reading, and each update is read as topics and encoded once.
+ */
+export class LogReader {
+  readonly #transport: Transport;
+  readonly #base: string;
+  #readings: Reading[] = [];
+  /** The oldest first. */
+  #kept: LogPage[] = [];
+  #keptSize = 0;
+  /** So many entries are read at a time; fewer when the last ones were large. */
+  #entries = 8;
+
+  /** @param base see `hubBase` */
+  constructor(transport: Transport, base: string) {
+    this.#transport = transport;
+    this.#base = base;
+  }
+
+  /** Some of the log after a position; without entries where all up to its end have been evicted. */
+  after(position: number): LogPage | Promise<LogPage> {
+    const covers = ({ after, until }: { after: number; until: number }): boolean =>
+      after <= position && position < until;
+    const kept = this.#kept.find(covers);
+    if (kept !== undefined) return kept;
+    const present = this.#readings.find(covers);
+    if (present !== undefined) return present.page;
+    const until = Math.min(position + this.#entries, this.#transport.position);
+    const reading: Reading = { after: position, until, page: this.#read(position, until) };
+    this.#readings.push(reading);
+    const over = (): void => {
+      this.#readings = this.#readings.filter((one) => one !== reading);
+    };
+    reading.page.then(over, over);
+    return reading.page;
+  }
+
+  async #read(after: number, until: number): Promise<LogPage> {
+    const entries = await this.#transport.read(after, until - after);
+    // What has been evicted is passed over, so more may have come than was asked for.
+    const last = entries.at(-1)?.position ?? until;
+    const page = new LogPage(after, Math.max(until, last), entries, this.#base);
+    if (page.size > PAGE_SIZE) this.#entries = Math.max(1, Math.floor(this.#entries / 4));
+    else if (page.size < PAGE_SIZE / 4) this.#entries = Math.min(PAGE_ENTRIES, this.#entries * 2);
+    this.#keep(page);
+    return page;
+  }
+
+  #keep(page: LogPage): void {
+    // Near the tail the same part is never asked for in the same portions again.
+    if (page.entries.length < PAGE_ENTRIES / 8 && page.size < PAGE_SIZE) return;
+    this.#kept.push(page);
+    this.#keptSize += page.size;
+    while (this.#kept.length > KEPT_PAGES || this.#keptSize > KEPT_SIZE) {
+      const oldest = this.#kept.shift();
+      if (oldest === undefined) return;
+      this.#keptSize -= oldest.size;
+    }
+  }
 }

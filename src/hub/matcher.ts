@@ -1,6 +1,7 @@
 import { HubgateError } from '../kernel/error.ts';
+import { type Meter, unmetered } from '../kernel/slices.ts';
 import { UrlPattern } from './pattern/url-pattern.ts';
-import { hasForbiddenCharacters, parseTopic, type Topic } from './topic.ts';
+import { hasForbiddenCharacters, type Topic } from './topic.ts';
 
 /** Longest matcher in bytes of UTF-8. */
 export const MAX_MATCHER_BYTES = 4096;
@@ -35,6 +36,7 @@ export type SubscriptionMatcher = Exclude<Matcher, { kind: 'predicate' }>;
  *
  * @param base see `hubBase`
  * @param cache shares equal patterns; null compiles anew
+ * @param meter pays for a pattern that has to be compiled
  * @throws HubgateError `invalid-matcher-characters`, `pattern-too-long` (over 4096 bytes),
  *   `invalid-pattern`
  */
@@ -42,6 +44,7 @@ export function compileMatcher(
   spec: MatcherSpec,
   base: string,
   cache: MatcherCache | null,
+  meter: Meter = unmetered(),
 ): SubscriptionMatcher {
   const { match, matchType } = spec;
   if (hasForbiddenCharacters(match)) {
@@ -55,30 +58,73 @@ export function compileMatcher(
   }
   if (match === '*') return { kind: 'any', spec };
   if (matchType === 'exact') return { kind: 'exact', spec };
-  const pattern = cache?.pattern(match, base) ?? new UrlPattern(match, base);
+  const pattern = cache?.pattern(match, base, meter) ?? compilePattern(match, base, meter);
   return { kind: 'urlpattern', spec, pattern };
 }
 
-export function matches(matcher: GrantMatcher, topic: Topic): boolean {
+/** Instructions of a matcher; see {@link UrlPattern.size}. */
+export function sizeOf(matcher: GrantMatcher): number {
+  return matcher.kind === 'urlpattern' ? matcher.pattern.size : 0;
+}
+
+/** What comparing two texts costs, and asking a predicate, in steps. */
+const COMPARE_STEPS = 1;
+const PREDICATE_STEPS = 500;
+
+export function matches(matcher: GrantMatcher, topic: Topic, meter: Meter = unmetered()): boolean {
+  meter.left -= COMPARE_STEPS;
   switch (matcher.kind) {
     case 'any':
       return true;
     case 'exact':
       return matcher.spec.match === topic.text;
     case 'urlpattern':
-      return topic.url !== null && matcher.pattern.test(topic.url);
+      return topic.url !== null && matcher.pattern.test(topic.url, meter);
     case 'predicate':
+      meter.left -= PREDICATE_STEPS;
       return matcher.test(topic.text);
   }
+}
+
+/** How far a question has come that is asked in slices. */
+export interface Progress {
+  /** Pairs of matcher and topic that have been tried; 0 to begin with. */
+  tried: number;
+}
+
+/**
+ * Whether one of the matchers matches one of the topics; null when nothing is left of the meter:
+ * ask again with the same progress.
+ */
+export function anyMatches(
+  matchers: readonly GrantMatcher[],
+  topics: readonly Topic[],
+  progress: Progress,
+  meter: Meter,
+): boolean | null {
+  const pairs = matchers.length * topics.length;
+  for (; progress.tried < pairs; progress.tried += 1) {
+    if (meter.left <= 0) return null;
+    const matcher = matchers[Math.floor(progress.tried / topics.length)];
+    const topic = topics[progress.tried % topics.length];
+    if (matcher === undefined || topic === undefined) continue;
+    if (matches(matcher, topic, meter)) return true;
+  }
+  return false;
 }
 
 /**
  * Whether a grant's matcher speaks about a subscription's: it matches the subscription's text as a
  * topic, or is written the same, for a pattern need not match its own text.
  */
-export function appliesTo(matcher: GrantMatcher, spec: MatcherSpec, base: string): boolean {
+export function appliesTo(
+  matcher: GrantMatcher,
+  spec: MatcherSpec,
+  topic: Topic,
+  meter: Meter,
+): boolean {
   if (matcher.spec?.match === spec.match && matcher.spec.matchType === spec.matchType) return true;
-  return matches(matcher, parseTopic(spec.match, base));
+  return matches(matcher, topic, meter);
 }
 
 /** The compiled patterns used last, bounded. */
@@ -94,7 +140,7 @@ export class MatcherCache {
   }
 
   /** @throws HubgateError `invalid-pattern` */
-  pattern(text: string, base: string): UrlPattern {
+  pattern(text: string, base: string, meter: Meter): UrlPattern {
     const key = `${base} ${text}`;
     const known = this.#patterns.get(key);
     if (known !== undefined) {
@@ -102,7 +148,7 @@ export class MatcherCache {
       this.#patterns.set(key, known);
       return known;
     }
-    const pattern = new UrlPattern(text, base);
+    const pattern = compilePattern(text, base, meter);
     this.#patterns.set(key, pattern);
     this.#weight += weightOf(pattern);
     for (const [oldest, { size }] of this.#patterns) {
@@ -112,6 +158,16 @@ export class MatcherCache {
     }
     return pattern;
   }
+}
+
+/** What compiling a pattern costs, and each of its characters, in steps. */
+const COMPILE_STEPS = 5_000;
+const COMPILE_STEPS_PER_CHARACTER = 100;
+
+/** @throws HubgateError `invalid-pattern` */
+function compilePattern(text: string, base: string, meter: Meter): UrlPattern {
+  meter.left -= COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER;
+  return new UrlPattern(text, base);
 }
 
 function weightOf({ size }: { readonly size: number }): number {

@@ -1,3 +1,4 @@
+import type { Meter } from '../kernel/slices.ts';
 import { payloadFor, type JsonValue } from './grants.ts';
 import type { Profile } from './profile.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -21,24 +22,26 @@ export interface PresenceNames {
   readonly base: string;
 }
 
-/** The subscriptions of a subscriber, in the order of its matchers. */
-export function subscriptionRecords(
+/** The subscriptions of a subscriber, in the order of its matchers; yields when nothing is left of the meter. */
+export function* subscriptionRecords(
   subscriber: Subscriber,
   names: PresenceNames,
-  active: boolean,
-): SubscriptionRecord[] {
-  return subscriber.options.matchers.map(({ spec }) => {
-    const payload = payloadFor(subscriber.options.grants, spec, names.base);
-    return {
+  meter: Meter,
+): Generator<void, readonly SubscriptionRecord[], void> {
+  const records: SubscriptionRecord[] = [];
+  for (const { spec } of subscriber.options.matchers) {
+    const payload = yield* payloadFor(subscriber.options.grants, spec, names.base, meter);
+    records.push({
       id: subscriptionPath(names.hubPath, spec.matchType, spec.match, subscriber.id),
       type: 'subscription',
       subscriber: subscriber.id,
       match: spec.match,
       match_type: spec.matchType,
-      active,
+      active: true,
       ...(payload === null ? {} : { payload }),
-    };
-  });
+    });
+  }
+  return records;
 }
 
 /** The event that tells presence listeners of a record: a private update of the reserved type. */

@@ -1,6 +1,6 @@
 import { HubgateError } from '../kernel/error.ts';
 import type { Profile } from './profile.ts';
-import { hasForbiddenCharacters, isReservedTopic, parseTopic } from './topic.ts';
+import { hasForbiddenCharacters, isReservedTopic, parseTopic, type Topic } from './topic.ts';
 import { EARLIEST, type Update } from './update.ts';
 
 /** The fields of a publication as they were sent; null stands for bytes that are not UTF-8. */
@@ -22,6 +22,12 @@ export interface PublicationRules {
   readonly newId: () => string;
 }
 
+/** A publication that may be stored, and its topics as they were read for that. */
+export interface Publication {
+  readonly update: Update;
+  readonly topics: readonly Topic[];
+}
+
 /** A publication that is refused. The message is for the publisher and holds nothing it did not send. */
 export class PublicationError extends HubgateError {
   constructor(code: 'invalid-publication' | 'publication-too-large', message: string) {
@@ -32,7 +38,8 @@ export class PublicationError extends HubgateError {
 
 const MAX_TOPICS = 1000;
 const MAX_TOPIC_BYTES = 4096;
-const MAX_ID_BYTES = 1024;
+/** Longest id of an update, in bytes of UTF-8. */
+export const MAX_ID_BYTES = 1024;
 const MAX_TYPE_BYTES = 1024;
 const MAX_RETRY = 18446744073709551615n;
 
@@ -41,20 +48,21 @@ const MAX_RETRY = 18446744073709551615n;
  *
  * @throws PublicationError with the first fault found
  */
-export function parsePublication(fields: PublicationFields, rules: PublicationRules): Update {
+export function parsePublication(fields: PublicationFields, rules: PublicationRules): Publication {
   const topics = parseTopics(fields.topics, rules);
   const retry = parseRetry(fields.retry);
-  return {
+  const update = {
     id: parseId(fields.id) ?? rules.newId(),
-    topics,
+    topics: topics.map(({ text }) => text),
     data: requireUtf8('data', fields.data ?? undefined, fields.data === null),
     private: fields.private,
     type: parseType(fields.type, rules.profile),
     retry,
   };
+  return { update, topics };
 }
 
-function parseTopics(topics: readonly (string | null)[], rules: PublicationRules): string[] {
+function parseTopics(topics: readonly (string | null)[], rules: PublicationRules): Topic[] {
   if (topics.length === 0) throw refuse('Missing "topic" parameter');
   if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
   return topics.map((topic) => {
@@ -64,10 +72,11 @@ function parseTopics(topics: readonly (string | null)[], rules: PublicationRules
     }
     refuseForbidden('topic', text);
     if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
-    if (isReservedTopic(parseTopic(text, rules.base), rules.hubPath)) {
+    const parsed = parseTopic(text, rules.base);
+    if (isReservedTopic(parsed, rules.hubPath)) {
       throw refuse(`"topic" is in the namespace reserved for the hub`);
     }
-    return text;
+    return parsed;
   });
 }
 

@@ -1,3 +1,4 @@
+import type { Meter } from '../kernel/slices.ts';
 import { matches, type SubscriptionMatcher } from './matcher.ts';
 import { originKey } from './pattern/url-components.ts';
 import type { UrlPattern } from './pattern/url-pattern.ts';
@@ -13,6 +14,8 @@ interface PatternEntry {
 
 /** Stands for the origin of patterns that leave it open. */
 const ANY_ORIGIN = '*';
+/** What finding nothing in a map costs, in steps. */
+const LOOK_UP_STEPS = 10;
 
 /**
  * Who wants what. An update costs the subscribers that it reaches and the patterns that could
@@ -61,37 +64,38 @@ export class SubscriptionIndex {
     }
   }
 
-  /** Calls `visit` for every subscriber with a matcher for one of the topics; some more than once. */
-  select(topics: readonly Topic[], visit: (subscriber: Subscriber) => void): void {
-    for (const subscriber of this.#everything) visit(subscriber);
+  /**
+   * The sets of subscribers with a matcher for one of the topics; a subscriber may be in several.
+   * Yields null whenever nothing is left of the meter. Who comes or goes meanwhile may be missing.
+   */
+  *select(topics: readonly Topic[], meter: Meter): Generator<ReadonlySet<Subscriber> | null> {
+    if (this.#everything.size > 0) yield this.#everything;
     for (const topic of topics) {
+      meter.left -= LOOK_UP_STEPS;
+      if (meter.left <= 0) yield null;
       const exact = this.#exact.get(topic.text);
-      if (exact !== undefined) for (const subscriber of exact) visit(subscriber);
-      if (this.#patterns.size > 0) this.#selectByPattern(topic, visit);
+      if (exact !== undefined) yield exact;
+      if (this.#patterns.size > 0) yield* this.#selectByPattern(topic, meter);
     }
   }
 
-  #selectByPattern(topic: Topic, visit: (subscriber: Subscriber) => void): void {
+  *#selectByPattern(topic: Topic, meter: Meter): Generator<ReadonlySet<Subscriber> | null> {
     const { url } = topic;
     if (url === null) return;
     const origin = originKey(url);
     for (const length of this.#prefixLengths.keys()) {
       if (length > url.pathname.length) continue;
+      meter.left -= 2 * LOOK_UP_STEPS;
       const prefix = url.pathname.slice(0, length);
-      this.#try(this.#byPrefix.get(indexKey(origin, prefix)), topic, visit);
-      this.#try(this.#byPrefix.get(indexKey(ANY_ORIGIN, prefix)), topic, visit);
-    }
-  }
-
-  #try(
-    entries: ReadonlyMap<string, PatternEntry> | undefined,
-    topic: Topic,
-    visit: (subscriber: Subscriber) => void,
-  ): void {
-    if (entries === undefined) return;
-    for (const { matcher, subscribers } of entries.values()) {
-      if (!matches(matcher, topic)) continue;
-      for (const subscriber of subscribers) visit(subscriber);
+      for (const start of [origin, ANY_ORIGIN]) {
+        const sharing = this.#byPrefix.get(indexKey(start, prefix));
+        if (sharing === undefined) continue;
+        for (const { matcher, subscribers } of sharing.values()) {
+          if (meter.left <= 0) yield null;
+          if (matches(matcher, topic, meter)) yield subscribers;
+        }
+      }
+      if (meter.left <= 0) yield null;
     }
   }
 

@@ -1,53 +1,54 @@
 import type { Clock } from './clock.ts';
 
-/** An entry of the wheel; give it back to {@link TimerWheel.cancel}. */
+/** Whatever has a time: it is the record in the wheel itself, so that a timer costs no object. */
 export interface WheelTimer {
-  readonly task: () => void;
-  /** The tick at which it is due. */
-  due: number;
-  cancelled: boolean;
+  /** For the wheel: the tick at which it is due, 0 while it is in no wheel. */
+  dueTick: number;
+  /** Called once, when its time has come. */
+  expire(): void;
 }
 
+/** Precision of all that waits in a wheel. */
+const TICK_MS = 50;
 const SLOTS = 512;
+/** Timers that expire in one turn of the event loop; the others of the tick follow in the next. */
+const EXPIRED_AT_ONCE = 250;
 
 /**
- * Timers for thousands of connections on one system timer. Precision is one tick: a task runs at
- * most one tick late and never early. The system timer runs only while there are entries.
+ * Timers for thousands of connections on one system timer, one wheel for the whole process.
+ * Precision is one tick of 50 ms: a timer expires never early, and later than one tick only when
+ * more than 250 expire together. The system timer runs only while there are entries.
  */
 export class TimerWheel {
   readonly #clock: Clock;
-  readonly #tickMs: number;
   readonly #slots: Set<WheelTimer>[] = Array.from({ length: SLOTS }, () => new Set());
   #size = 0;
+  /** The last tick that has been seen to completely. */
   #tick: number;
   #stop: (() => void) | undefined;
 
-  constructor(clock: Clock, tickMs: number) {
+  constructor(clock: Clock) {
     this.#clock = clock;
-    this.#tickMs = tickMs;
     this.#tick = this.#currentTick();
   }
 
-  /** Calls `task` once, `delayMs` from now. */
-  after(delayMs: number, task: () => void): WheelTimer {
+  /** Lets `timer` expire once, `delayMs` from now, instead of when it was to expire before. */
+  arm(timer: WheelTimer, delayMs: number): void {
+    this.cancel(timer);
     if (this.#size === 0) this.#tick = this.#currentTick();
-    const due = Math.ceil((this.#clock.monotonic() + delayMs) / this.#tickMs);
-    const timer = { task, due: Math.max(due, this.#tick + 1), cancelled: false };
-    this.#slot(timer.due).add(timer);
+    const due = Math.ceil((this.#clock.monotonic() + delayMs) / TICK_MS);
+    timer.dueTick = Math.max(due, this.#tick + 1, 1);
+    this.#slot(timer.dueTick).add(timer);
     this.#size += 1;
-    this.#stop ??= this.#clock.after(this.#tickMs, this.#advance);
-    return timer;
+    this.#stop ??= this.#clock.after(TICK_MS, this.#advance);
   }
 
   cancel(timer: WheelTimer): void {
-    timer.cancelled = true;
-    if (this.#slot(timer.due).delete(timer)) this.#size -= 1;
-  }
-
-  /** Forgets all timers and stops the system timer. */
-  close(): void {
-    for (const slot of this.#slots) slot.clear();
-    this.#size = 0;
+    if (timer.dueTick === 0) return;
+    this.#slot(timer.dueTick).delete(timer);
+    timer.dueTick = 0;
+    this.#size -= 1;
+    if (this.#size > 0) return;
     this.#stop?.();
     this.#stop = undefined;
   }
@@ -55,25 +56,32 @@ export class TimerWheel {
   readonly #advance = (): void => {
     this.#stop = undefined;
     const now = this.#currentTick();
+    let left = EXPIRED_AT_ONCE;
     // After a pause longer than one turn of the wheel each slot still needs only one visit.
-    const first = Math.max(this.#tick + 1, now - SLOTS + 1);
-    for (let tick = first; tick <= now; tick += 1) this.#expire(tick, now);
-    this.#tick = now;
-    if (this.#size > 0) this.#stop ??= this.#clock.after(this.#tickMs, this.#advance);
+    this.#tick = Math.max(this.#tick, now - SLOTS);
+    while (this.#tick < now && left > 0) {
+      left = this.#expire(this.#tick + 1, now, left);
+      if (left > 0) this.#tick += 1;
+    }
+    if (this.#size > 0) this.#stop ??= this.#clock.after(left > 0 ? TICK_MS : 0, this.#advance);
   };
 
-  #expire(tick: number, now: number): void {
+  /** Expires what is due in the slot of `tick`, and says how many more may. */
+  #expire(tick: number, now: number, most: number): number {
     const slot = this.#slot(tick);
+    let left = most;
     for (const timer of slot) {
-      if (timer.due > now || timer.cancelled) continue;
-      slot.delete(timer);
-      this.#size -= 1;
-      timer.task();
+      if (timer.dueTick > now) continue;
+      if (left === 0) return 0;
+      left -= 1;
+      this.cancel(timer);
+      timer.expire();
     }
+    return left;
   }
 
   #currentTick(): number {
-    return Math.floor(this.#clock.monotonic() / this.#tickMs);
+    return Math.floor(this.#clock.monotonic() / TICK_MS);
   }
 
   #slot(tick: number): Set<WheelTimer> {

@@ -6,6 +6,8 @@ import { ConnectionCounter } from '../hub-http/connection-counter.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { Slices } from '../kernel/slices.ts';
+import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { openLmdbTransport } from '../transports/lmdb/lmdb-transport.ts';
 import { createMemoryTransport } from '../transports/memory.ts';
 import type { HubSignals } from './siblings.ts';
@@ -43,6 +45,9 @@ export type ResolvedTransport =
 export interface HubCoreDependencies {
   readonly signals: HubSignals;
   readonly clock: Clock;
+  /** One for all hubs of the process, as the slices. */
+  readonly wheel: TimerWheel;
+  readonly slices: Slices;
   readonly log: Logger;
 }
 
@@ -64,7 +69,7 @@ export function createHubCores(spreadMs: () => number, log: Logger): LeasePool<H
 /** @throws HubgateError `transport-failed` */
 export async function openHubCore(
   key: HubCoreKey,
-  { signals, clock, log }: HubCoreDependencies,
+  { signals, clock, wheel, slices, log }: HubCoreDependencies,
 ): Promise<HubCore> {
   const core = hubCoreName(key);
   const appended = (): void => signals.send({ core, kind: 'appended' });
@@ -73,7 +78,7 @@ export async function openHubCore(
       ? createMemoryTransport(key.transport)
       : await openLmdbTransport({ ...key.transport, appended, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
-  const hub = new Hub({ transport, names, clock, log });
+  const hub = new Hub({ transport, names, clock, wheel, slices, log });
   return {
     hub,
     transport,

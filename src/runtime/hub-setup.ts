@@ -10,6 +10,7 @@ import {
 } from '../auth/verify.ts';
 import type { HubConfig, KeySource } from '../config/config.ts';
 import type { Handler } from '../http/exchange.ts';
+import type { KeepsStream } from '../hub/admission.ts';
 import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
@@ -18,6 +19,8 @@ import { MatcherCache } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { Slices } from '../kernel/slices.ts';
+import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
 import {
   type HubCore,
@@ -37,6 +40,9 @@ export interface HubSurroundings {
   readonly hubCores: LeasePool<HubCore>;
   readonly keySets: LeasePool<Jwks>;
   readonly signals: HubSignals;
+  /** One for all hubs of the process, as the slices. */
+  readonly wheel: TimerWheel;
+  readonly slices: Slices;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
@@ -70,7 +76,7 @@ export async function setUpHub(
   scope: Scope,
 ): Promise<ReadyHub> {
   const config = written.playground ? asPlayground(written) : written;
-  const { clock, random, log, site, signals } = around;
+  const { clock, wheel, slices, random, log, site, signals } = around;
   const profile = profiles[config.profile];
   const path = config.path ?? profile.path;
   const base = hubBase(config.resourceIdentifier, path);
@@ -78,7 +84,7 @@ export async function setUpHub(
   const detailType = config.detailType ?? profile.detailType;
   const key = { site, profile, path, base, transport: resolveTransport(config, around) };
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
-    openHubCore(key, { signals, clock, log }),
+    openHubCore(key, { signals, clock, wheel, slices, log }),
   );
   scope.defer(() => lease.release());
   const core = lease.value;
@@ -101,16 +107,20 @@ export async function setUpHub(
     debugger: config.debugger,
     playground: config.playground ? { signer: playgroundSigner(config) } : null,
     anonymous: config.anonymous,
-    subscriptions: config.subscriptions,
     corsOrigins: config.corsOrigins,
     publishOrigins: config.publishOrigins,
     publicOrigins: config.publicUrls.map(originOf),
     resourceIdentifier: config.resourceIdentifier,
-    heartbeatMs: config.heartbeatMs,
+    stream: {
+      heartbeatMs: config.heartbeatMs,
+      dispatchTimeoutMs: config.dispatchTimeoutMs,
+      maxBufferBytes: config.maxSubscriberBuffer,
+      announced: config.subscriptions,
+    },
     writeTimeoutMs: config.writeTimeoutMs,
-    dispatchTimeoutMs: config.dispatchTimeoutMs,
     maxRequestBodySize: config.maxRequestBodySize,
-    maxSubscriberBuffer: config.maxSubscriberBuffer,
+    maxPatternSize: config.maxPatternSize,
+    slices,
     connections: core.connections,
     connectionLimits: {
       max: config.maxConnections,
@@ -166,13 +176,14 @@ function playgroundSigner({ issuers }: HubConfig): Playground['signer'] {
 /** What verifying a hub's tokens needs; for the hub itself and for `token inspect`. */
 export async function openVerification(
   config: HubConfig,
-  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'log'>,
+  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'slices' | 'log'>,
   scope: Scope,
 ): Promise<TokenVerifierOptions & { readonly cache: MatcherCache }> {
   const profile = profiles[config.profile];
   return {
     issuers: await openIssuers(config, around, scope),
     clock: around.clock,
+    slices: around.slices,
     detailType: config.detailType ?? profile.detailType,
     base: hubBase(config.resourceIdentifier, config.path ?? profile.path),
     cache: new MatcherCache(config.topicMatcherCache),
@@ -181,10 +192,8 @@ export async function openVerification(
 }
 
 /** A stream stays while what let it in is still configured. */
-function stillAllowed(
-  { anonymous }: HubConfig,
-  { vouchers }: TokenVerifier,
-): (stream: { readonly vouchedBy: string | null }) => boolean {
+function stillAllowed({ anonymous }: HubConfig, { vouchers }: TokenVerifier): KeepsStream {
+  // It outlives its generation, so it holds no more of it than it needs.
   return ({ vouchedBy }) => (vouchedBy === null ? anonymous : vouchers.has(vouchedBy));
 }
 

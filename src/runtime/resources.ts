@@ -5,6 +5,8 @@ import type { Config, LogOptions } from '../config/config.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
+import { Slices } from '../kernel/slices.ts';
+import { TimerWheel } from '../kernel/timer-wheel.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
 import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
@@ -44,6 +46,8 @@ export interface Resources {
   readonly hubCores: LeasePool<HubCore>;
   readonly keySets: LeasePool<Jwks>;
   readonly signals: HubSignals;
+  readonly wheel: TimerWheel;
+  readonly slices: Slices;
   readonly upstreams: UpstreamRegistry;
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Set once, when the gateway goes: then hub streams end at once. */
@@ -71,6 +75,8 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
     keySets: createKeySets(),
     signals: new HubSignals(options.siblings ?? null),
+    wheel: new TimerWheel(clock),
+    slices: new Slices(),
     upstreams: new UpstreamRegistry(),
     leaseListener(planned) {
       const { bind, secure } = planned;

@@ -1,4 +1,4 @@
-import type { Exchange } from '../http/exchange.ts';
+import type { Exchange, ResponseStream, StreamListener } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -18,9 +18,7 @@ const MAX_SHOWN = 1024;
 export function logAccess(inner: SiteHandler, log: Logger, clock: Clock): SiteHandler {
   return async (exchange) => {
     const began = clock.monotonic();
-    try {
-      await inner(exchange);
-    } finally {
+    const write = (): void => {
       const { status } = exchange;
       const line = {
         request: exchange.id,
@@ -36,8 +34,68 @@ export function logAccess(inner: SiteHandler, log: Logger, clock: Clock): SiteHa
       };
       if (status >= 500) log.error('handled request', line);
       else log.info('handled request', line);
+    };
+    const streams = watchStreams(exchange, write);
+    try {
+      await inner(exchange);
+    } finally {
+      if (!streams.begun) write();
     }
   };
+}
+
+/** A stream is open long after it has been answered: it tells itself when it is over. */
+function watchStreams(exchange: Exchange, over: () => void): { readonly begun: boolean } {
+  const state = { begun: false };
+  const open = exchange.stream.bind(exchange);
+  exchange.stream = (head) => new WatchedStream(open(head), state, over);
+  return state;
+}
+
+class WatchedStream implements ResponseStream, StreamListener {
+  readonly framing: ResponseStream['framing'];
+  readonly #stream: ResponseStream;
+  readonly #state: { begun: boolean };
+  readonly #over: () => void;
+  #listener: StreamListener | null = null;
+
+  constructor(stream: ResponseStream, state: { begun: boolean }, over: () => void) {
+    this.framing = stream.framing;
+    this.#stream = stream;
+    this.#state = state;
+    this.#over = over;
+  }
+
+  get bufferedBytes(): number {
+    return this.#stream.bufferedBytes;
+  }
+
+  write(framed: Buffer): boolean {
+    return this.#stream.write(framed);
+  }
+
+  listen(listener: StreamListener): void {
+    this.#state.begun = true;
+    this.#listener = listener;
+    this.#stream.listen(this);
+  }
+
+  end(): void {
+    this.#stream.end();
+  }
+
+  destroy(): void {
+    this.#stream.destroy();
+  }
+
+  drained(): void {
+    this.#listener?.drained();
+  }
+
+  closed(): void {
+    this.#listener?.closed();
+    this.#over();
+  }
 }
 
 function shownTarget({ originalTarget }: Exchange): string {

@@ -161,7 +161,12 @@ const WAYS: readonly Way[] = [
     framing: 'chunked',
     connect: plainHttp1,
     open(exchange, head) {
-      const sub = new SubExchange(exchange, { method: 'GET', target: '/', intercept: null });
+      const sub = new SubExchange(exchange, {
+        method: 'GET',
+        target: '/',
+        source: null,
+        intercept: null,
+      });
       return sub.stream(head);
     },
   },

@@ -106,8 +106,8 @@ describe('hostile input: the hub stays up and answers', () => {
     async (test) => {
       const hub = await startHub(test);
       for (const [body, status] of [
-        [`${'&'.repeat(1_000_000)}topic=a`, 200],
-        [`${'a&'.repeat(500_000)}topic=a`, 200],
+        [`${'&'.repeat(1_000_000)}topic=a`, 413],
+        [`${'a&'.repeat(500_000)}topic=a`, 413],
         [`topic=${'a'.repeat(1_000_000)}`, 413],
         ['topic=a&'.repeat(1001), 413],
         [`${'%'.repeat(1_000_000)}&topic=a`, 200],

@@ -5,7 +5,6 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { open as openDatabase } from 'lmdb';
-import { NO_GRANTS } from '../../src/hub/grants.ts';
 import { Hub } from '../../src/hub/hub.ts';
 import { compileMatcher } from '../../src/hub/matcher.ts';
 import { profiles } from '../../src/hub/profile.ts';
@@ -16,6 +15,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { createMemoryTransport } from '../../src/transports/memory.ts';
+import { processAround, wish } from '../support/core-hub.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import { openStream } from '../support/http.ts';
@@ -197,29 +197,20 @@ describe('both histories (K.3)', () => {
 describe('what the core counts and refuses (K.5, E.1)', () => {
   const base = hubBase(null, '/.well-known/hub');
   const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
-  const options = {
-    matchers: [compileMatcher({ match: 'a', matchType: 'exact' }, base, null)],
-    lastEventId: null,
-    grants: NO_GRANTS,
-    vouchedBy: null,
-    tokenId: null,
-    session: null,
-    heartbeatMs: 0,
-    lifetimeMs: null,
-    dispatchTimeoutMs: 1000,
-    maxBufferBytes: 1000,
-    announced: true,
-  };
+  const options = wish(
+    { matchers: [compileMatcher({ match: 'a', matchType: 'exact' }, base, null)] },
+    { announced: true },
+  );
 
   it('K-598 K-599 K-600: connected falls, the totals do not; events are no updates', async (test) => {
     const transport = createMemoryTransport({ size: 10 });
-    const hub = new Hub({ transport, names, clock: systemClock, log: silentLogger });
+    const hub = new Hub({ transport, names, ...processAround(systemClock) });
     test.after(() => hub.close());
     const first = await hub.subscribe(options);
     await hub.subscribe(options);
     await hub.publish(update('1'));
     assert.deepEqual(hub.counts, { connected: 2, subscribers: 2, updates: 1 });
-    first.end('client');
+    first.abandon();
     await transport.close();
     await assert.rejects(hub.publish(update('2')), { code: 'transport-closed' });
     assert.deepEqual(hub.counts, { connected: 1, subscribers: 2, updates: 1 });
@@ -227,7 +218,7 @@ describe('what the core counts and refuses (K.5, E.1)', () => {
 
   it('B-159 E-361: a subscriber whose coming cannot be stored is not registered', async (test) => {
     const transport = createMemoryTransport({ size: 10 });
-    const hub = new Hub({ transport, names, clock: systemClock, log: silentLogger });
+    const hub = new Hub({ transport, names, ...processAround(systemClock) });
     test.after(() => hub.close());
     await transport.close();
     await assert.rejects(hub.subscribe(options), { code: 'transport-closed' });

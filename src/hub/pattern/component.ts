@@ -1,3 +1,4 @@
+import type { Meter } from '../../kernel/slices.ts';
 import { parseGroupRegexp } from './group-regexp.ts';
 import type { Group, Part } from './parts.ts';
 import { compile, isAnything, type Program } from './program.ts';
@@ -28,11 +29,11 @@ export function compileComponent(parts: readonly Part[], delimiter: string): Com
   return { prefix, rest: compile({ kind: 'sequence', items: [next, ...more] }) };
 }
 
-export function matchesComponent(component: Component, text: string): boolean {
+export function matchesComponent(component: Component, text: string, meter: Meter): boolean {
   const { prefix, rest } = component;
   if (rest === null) return text === prefix;
   if (!text.startsWith(prefix)) return false;
-  return rest === 'anything' || rest.test(text, prefix.length);
+  return rest === 'anything' || rest.test(text, prefix.length, meter);
 }
 
 function syntaxOf(part: Part, delimiter: string): readonly Syntax[] {

@@ -1,4 +1,5 @@
 import { URLPattern } from 'urlpattern-polyfill';
+import { unmetered } from '../../kernel/slices.ts';
 import { type Component, compileComponent, matchesComponent } from './component.ts';
 import { type Part, parseParts } from './parts.ts';
 import { refusal } from './refusal.ts';
@@ -41,7 +42,7 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
     protocolParts(scheme ?? new URL(base).protocol.slice(0, -1)),
     '',
   );
-  const special = SPECIAL_SCHEMES.some((name) => matchesComponent(protocol, name));
+  const special = SPECIAL_SCHEMES.some((name) => matchesComponent(protocol, name, unmetered()));
   const groups: string[] = [];
   const masked = mask(text, colon === -1 ? tokens : tokens.slice(colon), groups);
   // `file` is special and has no default port, which depends on the real protocol.

@@ -1,10 +1,13 @@
+import type { Meter } from '../../kernel/slices.ts';
 import { refusal } from './refusal.ts';
 import type { AsciiSet, Syntax } from './syntax.ts';
 
 /** Instructions in one component; a repeat counts each of its copies. */
 const MAX_INSTRUCTIONS = 5000;
-/** Instructions looked at in one test (about a millisecond); beyond them nothing matches. */
-const MAX_STEPS = 200_000;
+/** Instructions entered and looked at in one test (about two milliseconds); beyond them nothing matches. */
+const MAX_STEPS = 300_000;
+
+const MAX_MARK = 2 ** 31 - 1;
 
 const CHAR = 0;
 const SET = 1;
@@ -51,30 +54,35 @@ export class Program {
     return this.#ops.length;
   }
 
-  /** Whether all of `text` from `start` on matches; what stands before is seen by `^` and `\b` only. */
-  test(text: string, start: number): boolean {
-    const size = this.#ops.length;
-    let current = new Int32Array(size);
-    let next = new Int32Array(size);
-    const marks = new Int32Array(size).fill(-1);
-    const pending: number[] = [];
-    let count = this.#enter(0, text, start, current, 0, marks, pending);
-    let steps = count;
+  /**
+   * Whether all of `text` from `start` on matches; what stands before is seen by `^` and `\b` only.
+   * Takes the instructions that it has looked at off `meter`.
+   */
+  test(text: string, start: number, meter: Meter): boolean {
+    let steps = 0;
+    let { current, next } = WORKSPACE;
+    beginMarks(text.length);
+    let count = this.#enter(0, text, start, current, 0);
     for (let at = start; count > 0 && at < text.length; at += 1) {
       const code = text.charCodeAt(at);
       let entered = 0;
       for (let i = 0; i < count; i += 1) {
         const state = current[i] ?? 0;
         if (!this.#accepts(state, code)) continue;
-        entered = this.#enter(state + 1, text, at + 1, next, entered, marks, pending);
-        if (entered < 0) return true;
+        entered = this.#enter(state + 1, text, at + 1, next, entered);
+        if (entered < 0) break;
       }
-      steps += count + entered;
-      if (steps > MAX_STEPS) return false;
-      [current, next] = [next, current];
+      steps += count;
+      const swap = current;
+      current = next;
+      next = swap;
       count = entered;
+      if (steps + WORKSPACE.entered > MAX_STEPS && count >= 0) break;
     }
+    steps += WORKSPACE.entered;
+    meter.left -= steps;
     if (count < 0) return true;
+    if (steps > MAX_STEPS) return false;
     for (let i = 0; i < count; i += 1) {
       if (this.#ops[current[i] ?? 0] === MATCH) return true;
     }
@@ -85,20 +93,15 @@ export class Program {
    * Adds `state` and all that is reached from it without a character to `list`.
    * Returns the new length, or -1 when MATCH_REST was reached.
    */
-  #enter(
-    state: number,
-    text: string,
-    at: number,
-    list: Int32Array,
-    length: number,
-    marks: Int32Array,
-    pending: number[],
-  ): number {
+  #enter(state: number, text: string, at: number, list: Int32Array, length: number): number {
     let count = length;
+    const { pending, marks } = WORKSPACE;
+    const mark = WORKSPACE.mark + at;
     pending.push(state);
     for (let top = pending.pop(); top !== undefined; top = pending.pop()) {
-      if (marks[top] === at) continue;
-      marks[top] = at;
+      WORKSPACE.entered += 1;
+      if (marks[top] === mark) continue;
+      marks[top] = mark;
       const op = this.#ops[top];
       if (op === JUMP) pending.push(this.#first[top] ?? 0);
       else if (op === SPLIT) pending.push(this.#second[top] ?? 0, this.#first[top] ?? 0);
@@ -127,6 +130,33 @@ export class Program {
         return false;
     }
   }
+}
+
+/**
+ * Where programs run: a test ends in the turn in which it began, so one place serves them all, and
+ * no test has to allocate.
+ */
+const WORKSPACE = {
+  current: new Int32Array(MAX_INSTRUCTIONS),
+  next: new Int32Array(MAX_INSTRUCTIONS),
+  /** Where each instruction was entered last: a place in a text counts from that test's own mark. */
+  marks: new Int32Array(MAX_INSTRUCTIONS),
+  mark: 1,
+  used: 1,
+  /** Instructions entered in this test, also those that take no character. */
+  entered: 0,
+  pending: [] as number[],
+};
+
+/** Marks for a text of that length that no earlier test has used. */
+function beginMarks(length: number): void {
+  if (WORKSPACE.used + length + 1 > MAX_MARK) {
+    WORKSPACE.marks.fill(0);
+    WORKSPACE.used = 1;
+  }
+  WORKSPACE.entered = 0;
+  WORKSPACE.mark = WORKSPACE.used;
+  WORKSPACE.used += length + 1;
 }
 
 /** @throws HubgateError `invalid-pattern` when the program would be too large */
@@ -241,6 +271,13 @@ function holds(op: number, text: string, at: number): boolean {
   return boundary === (op === ASSERT_WORD);
 }
 
+/** `\w` of ECMAScript; where there is no character there is no word. */
 function isWord(text: string, at: number): boolean {
-  return /^\w$/.test(text.charAt(at));
+  const code = text.charCodeAt(at);
+  return (
+    (code >= 0x61 && code <= 0x7a) ||
+    (code >= 0x41 && code <= 0x5a) ||
+    (code >= 0x30 && code <= 0x39) ||
+    code === 0x5f
+  );
 }

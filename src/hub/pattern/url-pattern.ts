@@ -1,3 +1,4 @@
+import { type Meter, unmetered } from '../../kernel/slices.ts';
 import { type Component, matchesComponent } from './component.ts';
 import { readPattern } from './library.ts';
 import { originKey, type UrlComponentName, type UrlComponents } from './url-components.ts';
@@ -13,6 +14,9 @@ const ORDER: readonly UrlComponentName[] = [
   'username',
   'password',
 ];
+
+/** What looking at a component costs before its program runs, in steps. */
+const COMPONENT_STEPS = 2;
 
 /** A URL Pattern (WHATWG) with the standard's verdicts, matched in linear time. */
 export class UrlPattern {
@@ -40,9 +44,11 @@ export class UrlPattern {
     this.size = ORDER.reduce((sum, name) => sum + sizeOf(components[name]), 0);
   }
 
-  test(url: UrlComponents): boolean {
+  /** Takes what it costs off `meter`; one test costs at most some 200,000 steps a component. */
+  test(url: UrlComponents, meter: Meter = unmetered()): boolean {
     for (const name of ORDER) {
-      if (!matchesComponent(this.#components[name], url[name])) return false;
+      meter.left -= COMPONENT_STEPS;
+      if (!matchesComponent(this.#components[name], url[name], meter)) return false;
     }
     return true;
   }

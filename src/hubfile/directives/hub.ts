@@ -27,6 +27,7 @@ import { issuer, jwksUri, jwt } from './issuer.ts';
  *         max_connections <n>
  *         max_connections_per_client <n>
  *         max_subscriber_buffer <size>
+ *         max_pattern_size <n>
  *         topic_matcher_cache <n>
  *         subscriber_list_cache_size <n>
  *         transport memory|lmdb [{ … }]
@@ -70,6 +71,7 @@ const OPTIONS: OptionTable<HubConfig> = {
   max_connections: (cursor) => ({ maxConnections: count(cursor) }),
   max_connections_per_client: (cursor) => ({ maxConnectionsPerClient: count(cursor) }),
   max_subscriber_buffer: (cursor) => ({ maxSubscriberBuffer: bufferSize(cursor) }),
+  max_pattern_size: (cursor) => ({ maxPatternSize: count(cursor, { min: 1 }) }),
   transport: (cursor) => ({ transport: transport(cursor) }),
   topic_matcher_cache: (cursor) => ({ topicMatcherCache: count(cursor, { min: -(2 ** 31) }) }),
   subscriber_list_cache_size: (cursor) => ({ subscriberListCacheSize: count(cursor) }),

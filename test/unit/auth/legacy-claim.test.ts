@@ -12,6 +12,8 @@ import {
   payloadFor,
 } from '../../../src/hub/grants.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
+import { unmetered } from '../../../src/kernel/slices.ts';
+import { resultOf } from '../../support/core-hub.ts';
 import { claims, detail, fixture, NOW, NOW_MS, PUBLISHER_SECRET, sign } from './hub-fixture.ts';
 import { cpuMs } from '../../support/cpu-time.ts';
 
@@ -37,7 +39,7 @@ const topic = (text: string): ReturnType<typeof parseTopic> => parseTopic(text, 
 
 function read(claim: JsonValue): Grants {
   assert.ok(readLegacyClaim !== null);
-  return readLegacyClaim(claim, 'hub', options);
+  return resultOf(readLegacyClaim(claim, 'hub', options, unmetered()));
 }
 
 function rejects(claim: JsonValue, check: string): void {
@@ -132,7 +134,7 @@ describe('the claim of 0.x tokens (J)', () => {
       payload: 'common',
     });
     const payload = (match: string, matchType: 'exact' | 'urlpattern' = 'exact'): JsonValue =>
-      payloadFor(grants, { match, matchType }, options.base);
+      resultOf(payloadFor(grants, { match, matchType }, options.base, unmetered()));
     assert.deepEqual(
       [
         payload('a'),

@@ -1,43 +1,22 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import { NO_GRANTS } from '../../../src/hub/grants.ts';
 import { Hub } from '../../../src/hub/hub.ts';
 import { profiles } from '../../../src/hub/profile.ts';
-import type { EndReason, EventSink } from '../../../src/hub/subscriber.ts';
+import type { EndReason } from '../../../src/hub/subscriber.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
-import { silentLogger } from '../../../src/kernel/log.ts';
 import { createMemoryTransport } from '../../../src/transports/memory.ts';
+import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
-
-const sink: EventSink = {
-  write: () => true,
-  bufferedBytes: 0,
-  onDrain: () => {},
-  end: () => {},
-  destroy: () => {},
-};
 
 function openHub(test: TestContext) {
   const clock = new TestClock();
   const names = { profile: profiles.hub, hubPath: '/h', base: hubBase(null, '/h') };
   const transport = createMemoryTransport({ size: 10 });
-  const hub = new Hub({ transport, names, clock, log: silentLogger });
+  const hub = new Hub({ transport, names, ...processAround(clock) });
   test.after(() => hub.close());
   const open = async (tokenId: string | null, session: string | null) => {
-    const subscription = await hub.subscribe({
-      matchers: [],
-      grants: NO_GRANTS,
-      vouchedBy: null,
-      tokenId,
-      session,
-      lastEventId: null,
-      heartbeatMs: 0,
-      lifetimeMs: null,
-      dispatchTimeoutMs: 1000,
-      maxBufferBytes: 1000,
-      announced: false,
-    });
-    subscription.open(sink);
+    const subscription = await hub.subscribe(wish({ tokenId, session }));
+    subscription.open(new RecordingSink());
     return (): EndReason | null => subscription.subscriber.ended;
   };
   return { hub, open };

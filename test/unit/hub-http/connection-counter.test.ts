@@ -9,13 +9,13 @@ describe('limits of open streams', () => {
     const limits = { max: 3, maxPerClient: 2 };
     const [a1, a2] = [counter.enter('a', limits), counter.enter('a', limits)];
     assert.ok(a1 && a2);
-    assert.equal(counter.enter('a', limits), undefined);
+    assert.equal(counter.enter('a', limits), null);
     assert.ok(counter.enter('b', limits));
-    assert.equal(counter.enter('c', limits), undefined);
-    a1();
-    a1();
+    assert.equal(counter.enter('c', limits), null);
+    a1.leave();
+    a1.leave();
     assert.ok(counter.enter('c', limits));
-    assert.equal(counter.enter('d', limits), undefined);
+    assert.equal(counter.enter('d', limits), null);
     assert.ok(counter.enter('d', { max: 0, maxPerClient: 0 }), '0 means no limit');
   });
 

@@ -8,6 +8,7 @@ import {
   type SubscriptionMatcher,
 } from '../../../src/hub/matcher.ts';
 import { hubBase, parseTopic } from '../../../src/hub/topic.ts';
+import { unmetered } from '../../../src/kernel/slices.ts';
 
 const PATH = '/.well-known/hub';
 const PINNED = hubBase('https://hub.example/.well-known/hub', PATH);
@@ -92,26 +93,29 @@ describe('matchers (G.1, D)', () => {
 describe('the cache of patterns', () => {
   it('shares equal patterns of equal base', () => {
     const cache = new MatcherCache(10);
-    const first = cache.pattern('/a/:b', PINNED);
-    assert.equal(cache.pattern('/a/:b', PINNED), first);
-    assert.notEqual(cache.pattern('/a/:b', UNPINNED), first);
+    const first = cache.pattern('/a/:b', PINNED, unmetered());
+    assert.equal(cache.pattern('/a/:b', PINNED, unmetered()), first);
+    assert.notEqual(cache.pattern('/a/:b', UNPINNED, unmetered()), first);
   });
   it('forgets the one used longest ago, and counts large ones more', () => {
     const cache = new MatcherCache(3);
-    const kept = cache.pattern('/kept', PINNED);
-    const lost = cache.pattern('/lost', PINNED);
-    cache.pattern('/third', PINNED);
-    assert.equal(cache.pattern('/kept', PINNED), kept);
-    cache.pattern('/fourth', PINNED);
-    assert.equal(cache.pattern('/kept', PINNED), kept);
-    assert.notEqual(cache.pattern('/lost', PINNED), lost);
-    cache.pattern(`/(a{500})`, PINNED);
-    assert.notEqual(cache.pattern('/kept', PINNED), kept);
+    const kept = cache.pattern('/kept', PINNED, unmetered());
+    const lost = cache.pattern('/lost', PINNED, unmetered());
+    cache.pattern('/third', PINNED, unmetered());
+    assert.equal(cache.pattern('/kept', PINNED, unmetered()), kept);
+    cache.pattern('/fourth', PINNED, unmetered());
+    assert.equal(cache.pattern('/kept', PINNED, unmetered()), kept);
+    assert.notEqual(cache.pattern('/lost', PINNED, unmetered()), lost);
+    cache.pattern(`/(a{500})`, PINNED, unmetered());
+    assert.notEqual(cache.pattern('/kept', PINNED, unmetered()), kept);
   });
   it('H-471 keeps nothing with a size of 0 or less', () => {
     for (const size of [0, -1]) {
       const cache = new MatcherCache(size);
-      assert.notEqual(cache.pattern('/a', PINNED), cache.pattern('/a', PINNED));
+      assert.notEqual(
+        cache.pattern('/a', PINNED, unmetered()),
+        cache.pattern('/a', PINNED, unmetered()),
+      );
     }
   });
 });

@@ -6,7 +6,8 @@ import { LeasePool } from '../../../src/kernel/lease.ts';
 import { parseUrl } from '../../../src/kernel/parse-url.ts';
 import { Scope } from '../../../src/kernel/scope.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
-import { TimerWheel } from '../../../src/kernel/timer-wheel.ts';
+import type { Clock } from '../../../src/kernel/clock.ts';
+import { TimerWheel, type WheelTimer } from '../../../src/kernel/timer-wheel.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 describe('scope', () => {
@@ -92,14 +93,15 @@ describe('timer wheel', () => {
         fc.array(fc.integer({ min: 1, max: 40_000 }), { minLength: 1, maxLength: 20 }),
         (delays, steps) => {
           const clock = new TestClock();
-          const wheel = new TimerWheel(clock, 50);
+          const wheel = new TimerWheel(clock);
           const start = clock.monotonic();
           const ran = new Map<number, number>();
           for (const [index, delay] of delays.entries()) {
-            wheel.after(delay, () => {
+            const expire = (): void => {
               assert.equal(ran.has(index), false);
               ran.set(index, clock.monotonic() - start);
-            });
+            };
+            wheel.arm({ dueTick: 0, expire }, delay);
           }
           for (const step of steps) clock.advance(step);
           const elapsed = clock.monotonic() - start;
@@ -109,7 +111,6 @@ describe('timer wheel', () => {
               assert.ok(delay + 100 > elapsed, `${delay} of ${elapsed} not run`);
             else assert.ok(at >= delay && at <= delay + 100, `${delay} ran at ${at}`);
           }
-          wheel.close();
         },
       ),
       { seed: 1, numRuns: 200 },
@@ -118,14 +119,69 @@ describe('timer wheel', () => {
 
   it('does not run what was cancelled, also by a task of the same tick', () => {
     const clock = new TestClock();
-    const wheel = new TimerWheel(clock, 50);
+    const wheel = new TimerWheel(clock);
     let ran = 0;
-    wheel.after(60, () => wheel.cancel(second));
-    const second = wheel.after(100, () => {
-      ran += 1;
-    });
+    const second: WheelTimer = {
+      dueTick: 0,
+      expire: () => {
+        ran += 1;
+      },
+    };
+    wheel.arm({ dueTick: 0, expire: () => wheel.cancel(second) }, 60);
+    wheel.arm(second, 100);
     clock.advance(1000);
     assert.equal(ran, 0);
+  });
+
+  it('moves a timer that is armed again', () => {
+    const clock = new TestClock();
+    const wheel = new TimerWheel(clock);
+    const ran: number[] = [];
+    const start = clock.monotonic();
+    const timer: WheelTimer = {
+      dueTick: 0,
+      expire: () => void ran.push(clock.monotonic() - start),
+    };
+    wheel.arm(timer, 100);
+    wheel.arm(timer, 500);
+    clock.advance(400);
+    assert.deepEqual(ran, []);
+    clock.advance(1000);
+    assert.equal(ran.length, 1);
+  });
+
+  it('lets at most 250 timers expire in one turn', () => {
+    const clock = new TestClock();
+    const turns: number[] = [];
+    let inTurn = 0;
+    const counting: Clock = {
+      now: () => clock.now(),
+      monotonic: () => clock.monotonic(),
+      after: (delay, task) =>
+        clock.after(delay, () => {
+          inTurn = 0;
+          task();
+          turns.push(inTurn);
+        }),
+    };
+    const wheel = new TimerWheel(counting);
+    for (let i = 0; i < 10_000; i += 1) {
+      wheel.arm(
+        {
+          dueTick: 0,
+          expire: () => {
+            inTurn += 1;
+          },
+        },
+        1000,
+      );
+    }
+    clock.advance(2000);
+    assert.equal(
+      turns.reduce((sum, count) => sum + count, 0),
+      10_000,
+    );
+    assert.ok(Math.max(...turns) <= 250);
   });
 });
 

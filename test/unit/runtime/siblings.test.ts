@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { profiles } from '../../../src/hub/profile.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
-import { silentLogger } from '../../../src/kernel/log.ts';
 import { type HubCore, openHubCore } from '../../../src/runtime/hub-core.ts';
 import { HubSignals, type Signal, type Siblings } from '../../../src/runtime/siblings.ts';
+import { processAround } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 /** Siblings in one process: what one sends, all others receive. */
@@ -43,7 +43,7 @@ async function openCore(
       },
     },
     // The clock stands: nothing is found by polling.
-    { signals, clock: new TestClock(), log: silentLogger },
+    { signals, ...processAround(new TestClock()) },
   );
   test.after(async () => {
     core.detach();

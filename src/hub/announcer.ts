@@ -1,0 +1,72 @@
+import { randomUUID } from 'node:crypto';
+import { messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { Slices } from '../kernel/slices.ts';
+import {
+  type PresenceNames,
+  subscriptionEvent,
+  type SubscriptionRecord,
+  subscriptionRecords,
+} from './presence.ts';
+import type { Subscriber } from './subscriber.ts';
+import type { Transport } from './transport.ts';
+
+/** Tells who is subscribed: on the board of the log, and by updates for those who may read them. */
+export class Announcer {
+  readonly #transport: Transport;
+  readonly #names: PresenceNames;
+  readonly #slices: Slices;
+  readonly #log: Logger;
+  /** What has been told of each, to be taken back word by word. */
+  readonly #told = new WeakMap<Subscriber, readonly SubscriptionRecord[]>();
+
+  constructor(transport: Transport, names: PresenceNames, slices: Slices, log: Logger) {
+    this.#transport = transport;
+    this.#names = names;
+    this.#slices = slices;
+    this.#log = log;
+    transport.presence.watch((records, active) => {
+      const changed = records.map((record) => ({ ...record, active }));
+      this.#tell(changed).catch((error: unknown) => this.#untold(error));
+    });
+  }
+
+  /** @throws HubgateError `transport-closed` or `transport-failed` */
+  async entered(subscriber: Subscriber): Promise<void> {
+    const records = await this.#slices.compute((meter) =>
+      subscriptionRecords(subscriber, this.#names, meter),
+    );
+    // It has left while its records were made: nobody was told of it.
+    if (subscriber.ended !== null) return;
+    this.#told.set(subscriber, records);
+    // In this order, and both in this turn: a transport that closes now still takes them.
+    await Promise.all([
+      this.#transport.presence.enter(subscriber.id, records),
+      this.#tell(records),
+    ]);
+  }
+
+  left(subscriber: Subscriber): void {
+    const records = this.#told.get(subscriber);
+    if (records === undefined) return;
+    const gone = records.map((record) => ({ ...record, active: false }));
+    Promise.all([this.#transport.presence.leave(subscriber.id), this.#tell(gone)]).catch(
+      (error: unknown) => this.#untold(error),
+    );
+  }
+
+  /** Publishes what has changed, so that those who may read it know. */
+  async #tell(records: readonly SubscriptionRecord[]): Promise<void> {
+    await Promise.all(
+      records.map((record) =>
+        this.#transport.append(subscriptionEvent(record, this.#names, `urn:uuid:${randomUUID()}`)),
+      ),
+    );
+  }
+
+  #untold(error: unknown): void {
+    this.#log.warn('A change of subscriptions could not be announced', {
+      error: messageOf(error),
+    });
+  }
+}

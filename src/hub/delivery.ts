@@ -1,0 +1,91 @@
+import type { Meter, Slices, Work } from '../kernel/slices.ts';
+import { FanOut } from './fan-out.ts';
+import { Flusher } from './flusher.ts';
+import type { Subscriber } from './subscriber.ts';
+import type { SubscriptionIndex } from './subscription-index.ts';
+import type { Topic } from './topic.ts';
+import type { LogEntry } from './transport.ts';
+import type { Update } from './update.ts';
+
+/** Slices for which writing waits while updates are still given out, so that more leave in one write. */
+const HELD_SLICES = 8;
+/** Characters of data that may wait to be given out before publishers have to wait. */
+const MAX_BACKLOG = 16 * 1024 * 1024;
+
+export interface DeliveryKeeper {
+  /** Gives an event to a subscriber that it concerns. */
+  deliver(subscriber: Subscriber, event: Buffer): void;
+  /** Told of each stream that has been seen to. */
+  flushed(subscriber: Subscriber): void;
+}
+
+/** Live delivery: first whom the updates of the log concern, then one write for each of them. */
+export class Delivery implements Work {
+  readonly flusher: Flusher;
+  readonly #fanOut: FanOut;
+  readonly #slices: Slices;
+  readonly #part: Meter = { left: 0 };
+  #held = 0;
+  #waiting: (() => void)[] = [];
+
+  constructor(
+    index: SubscriptionIndex,
+    base: string,
+    slices: Slices,
+    nowMs: () => number,
+    keeper: DeliveryKeeper,
+  ) {
+    this.#fanOut = new FanOut(index, base, (subscriber, event) =>
+      keeper.deliver(subscriber, event),
+    );
+    this.flusher = new Flusher(nowMs, (subscriber) => keeper.flushed(subscriber));
+    this.#slices = slices;
+  }
+
+  /** Remembers the topics of an update that will come by the log. */
+  know(update: Update, topics: readonly Topic[]): void {
+    this.#fanOut.know(update, topics);
+  }
+
+  /** Gives entries out, after those that were added before. */
+  dispatch(entries: readonly LogEntry[]): void {
+    this.#fanOut.add(entries);
+    this.#slices.add(this);
+  }
+
+  /** Has what waits for a subscriber written. */
+  flush(subscriber: Subscriber): void {
+    this.flusher.add(subscriber);
+    this.#slices.add(this);
+  }
+
+  /** Resolves when no more waits to be given out than may; null when that is so. */
+  room(): Promise<void> | null {
+    if (this.#fanOut.backlogSize <= MAX_BACKLOG) return null;
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  run(meter: Meter): boolean {
+    const isHeld = this.#held < HELD_SLICES;
+    const part = this.#part;
+    part.left = isHeld ? meter.left : meter.left / 2;
+    const before = part.left;
+    const isGivingOut = this.#fanOut.run(part);
+    meter.left -= before - part.left;
+    this.#makeRoom();
+    if (isGivingOut && isHeld) {
+      this.#held += 1;
+      return true;
+    }
+    const isWriting = this.flusher.run(meter);
+    if (!isWriting) this.#held = 0;
+    return isGivingOut || isWriting;
+  }
+
+  #makeRoom(): void {
+    if (this.#waiting.length === 0 || this.#fanOut.backlogSize > MAX_BACKLOG) return;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const go of waiting) go();
+  }
+}

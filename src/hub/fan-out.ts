@@ -1,0 +1,167 @@
+import type { Meter } from '../kernel/slices.ts';
+import { encodeEvent } from './event-stream.ts';
+import { type Grants, ReadQuestion } from './grants.ts';
+import type { Subscriber } from './subscriber.ts';
+import type { SubscriptionIndex } from './subscription-index.ts';
+import { parseTopic, type Topic } from './topic.ts';
+import type { LogEntry } from './transport.ts';
+import type { Update } from './update.ts';
+
+/** What giving an event to a subscriber costs, in steps. */
+const VISIT_STEPS = 5;
+/** What beginning a dispatch costs, in steps. */
+const DISPATCH_STEPS = 200;
+
+/** An update on its way to those who want it. */
+interface Dispatch {
+  readonly entry: LogEntry;
+  readonly topics: readonly Topic[];
+  /** Subscribers with equal tokens share their grants, so one check serves them all. */
+  readonly readable: Map<Grants, ReadQuestion>;
+  readonly sets: Iterator<ReadonlySet<Subscriber> | null>;
+  visited: Iterator<Subscriber> | null;
+  /** The one whose grants are being looked at. */
+  asked: Subscriber | null;
+  event: Buffer | null;
+}
+
+/** Finds, in slices, whom the updates of the log concern: one update after the other. */
+export class FanOut {
+  readonly #index: SubscriptionIndex;
+  readonly #base: string;
+  readonly #meter: Meter = { left: 0 };
+  readonly #deliver: (subscriber: Subscriber, event: Buffer) => void;
+  #backlog: LogEntry[] = [];
+  #backlogBytes = 0;
+  /** How many of the backlog have been begun. */
+  #begun = 0;
+  #current: Dispatch | null = null;
+  /** The topics of updates that have been read as such before. */
+  readonly #read = new WeakMap<Update, readonly Topic[]>();
+
+  /** @param base see `hubBase` */
+  constructor(
+    index: SubscriptionIndex,
+    base: string,
+    deliver: (subscriber: Subscriber, event: Buffer) => void,
+  ) {
+    this.#index = index;
+    this.#base = base;
+    this.#deliver = deliver;
+  }
+
+  /** Characters of data that wait to be given out. */
+  get backlogSize(): number {
+    return this.#backlogBytes;
+  }
+
+  /** Remembers an update's topics, so that they are not read again. */
+  know(update: Update, topics: readonly Topic[]): void {
+    this.#read.set(update, topics);
+  }
+
+  add(entries: readonly LogEntry[]): void {
+    for (const entry of entries) {
+      this.#backlog.push(entry);
+      this.#backlogBytes += entry.update.data.length;
+    }
+  }
+
+  /** Works as far as the meter goes; true when there is more to do. */
+  run(meter: Meter): boolean {
+    // The selection holds the meter that it was given, so that one is filled.
+    const own = this.#meter;
+    own.left = meter.left;
+    let busy = true;
+    while (busy && own.left > 0) {
+      this.#current ??= this.#begin();
+      if (this.#current === null) busy = false;
+      else if (this.#advance(this.#current)) this.#current = null;
+    }
+    meter.left = own.left;
+    return busy && (this.#current !== null || this.#begun < this.#backlog.length);
+  }
+
+  #begin(): Dispatch | null {
+    const entry = this.#backlog[this.#begun];
+    if (entry === undefined) {
+      this.#backlog = [];
+      this.#begun = 0;
+      return null;
+    }
+    this.#begun += 1;
+    this.#backlogBytes -= entry.update.data.length;
+    this.#meter.left -= DISPATCH_STEPS;
+    const topics = this.#topicsOf(entry.update);
+    return {
+      entry,
+      topics,
+      readable: new Map(),
+      sets: this.#index.select(topics, this.#meter),
+      visited: null,
+      asked: null,
+      event: null,
+    };
+  }
+
+  #topicsOf(update: Update): readonly Topic[] {
+    const known = this.#read.get(update);
+    // The log may keep the update for long.
+    if (known !== undefined) this.#read.delete(update);
+    return known ?? update.topics.map((text) => parseTopic(text, this.#base));
+  }
+
+  /** True when everybody has it. */
+  #advance(dispatch: Dispatch): boolean {
+    const meter = this.#meter;
+    while (meter.left > 0) {
+      if (dispatch.asked !== null && !this.#visit(dispatch, dispatch.asked)) return false;
+      dispatch.asked = null;
+      if (dispatch.visited === null) {
+        const { value, done } = dispatch.sets.next();
+        if (done === true) return true;
+        if (value === null) continue;
+        dispatch.visited = value.values();
+      }
+      const { value, done } = dispatch.visited.next();
+      if (done === true) {
+        dispatch.visited = null;
+        continue;
+      }
+      meter.left -= VISIT_STEPS;
+      if (!this.#visit(dispatch, value)) {
+        dispatch.asked = value;
+        return false;
+      }
+    }
+    return false;
+  }
+
+  /** False when nothing is left of the meter before it is known whether the subscriber may have it. */
+  #visit(dispatch: Dispatch, subscriber: Subscriber): boolean {
+    const { position, update } = dispatch.entry;
+    // Several of its matchers may have selected it, or the log has shown it this one already.
+    if (position <= subscriber.position || subscriber.ended !== null) return true;
+    if (update.private) {
+      const readable = this.#mayRead(dispatch, subscriber.options.grants);
+      if (readable === null) return false;
+      if (!readable) {
+        subscriber.position = position;
+        return true;
+      }
+    }
+    subscriber.position = position;
+    dispatch.event ??= encodeEvent(update);
+    this.#deliver(subscriber, dispatch.event);
+    return true;
+  }
+
+  #mayRead({ readable, topics }: Dispatch, grants: Grants): boolean | null {
+    let question = readable.get(grants);
+    if (question === undefined) {
+      question = new ReadQuestion(grants, topics);
+      readable.set(grants, question);
+    }
+    return question.ask(this.#meter);
+  }
+}

@@ -1,0 +1,58 @@
+import type { Meter } from '../kernel/slices.ts';
+import { Batch } from './batch.ts';
+import type { Subscriber } from './subscriber.ts';
+
+/** What looking at a stream costs when there is nothing to write, in steps. */
+const LOOK_STEPS = 5;
+
+/** Writes what waits for subscribers, in slices: each in its turn, with one write for all that waits. */
+export class Flusher {
+  /** What every queue begins with, so that equal queues are shared while they are filled. */
+  empty = Batch.empty();
+  readonly #flushed: (subscriber: Subscriber) => void;
+  readonly #nowMs: () => number;
+  #listed: Subscriber[] = [];
+  #next = 0;
+
+  /**
+   * @param nowMs monotonic
+   * @param flushed told of each that has been seen to
+   */
+  constructor(nowMs: () => number, flushed: (subscriber: Subscriber) => void) {
+    this.#nowMs = nowMs;
+    this.#flushed = flushed;
+  }
+
+  add(subscriber: Subscriber): void {
+    const { outlet } = subscriber;
+    if (outlet.isListed) return;
+    outlet.isListed = true;
+    this.#listed.push(subscriber);
+  }
+
+  /** Works as far as the meter goes; true when there is more to do. */
+  run(meter: Meter): boolean {
+    const now = this.#nowMs();
+    while (meter.left > 0) {
+      const subscriber = this.#listed[this.#next];
+      if (subscriber === undefined) {
+        this.#listed = [];
+        this.#next = 0;
+        // Nobody shares what was queued before any more.
+        this.empty = Batch.empty();
+        return false;
+      }
+      this.#next += 1;
+      this.flush(subscriber, now, meter);
+    }
+    return this.#next < this.#listed.length;
+  }
+
+  flush(subscriber: Subscriber, nowMs: number, meter: Meter): void {
+    const { outlet } = subscriber;
+    outlet.isListed = false;
+    meter.left -= LOOK_STEPS;
+    if (outlet.flush(nowMs, meter)) this.add(subscriber);
+    this.#flushed(subscriber);
+  }
+}

@@ -1,0 +1,184 @@
+import { messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { Meter, Slices, Work } from '../kernel/slices.ts';
+import { readMatchers } from './grants.ts';
+import type { LogPage, LogReader } from './log-reader.ts';
+import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
+import type { Subscriber } from './subscriber.ts';
+
+/** What a replay queues before the connection has to take it, in bytes; one event may exceed it. */
+const REPLAY_BYTES = 64 * 1024;
+/** What one stream gets before it is the next one's turn, in steps. */
+const TURN_STEPS = 5_000;
+/** What looking at an entry of the log costs, in steps. */
+const ENTRY_STEPS = 10;
+/** What making the event of an entry costs at most per character of its data, in steps. */
+const STEPS_PER_CHARACTER = 0.2;
+
+/** How far a subscriber has come in the log. */
+interface CatchingUp {
+  readonly subscriber: Subscriber;
+  page: LogPage | 'reading' | null;
+  /** The entry of the page that is next, and what is known of it. */
+  index: number;
+  /** Whether its matchers select the entry; null while that is being asked. */
+  wanted: true | null;
+  readonly progress: Progress;
+  /** All that grants reading, once that was needed. */
+  readers: readonly GrantMatcher[] | null;
+}
+
+export interface ReplayKeeper {
+  /** Position of the last entry that live subscribers have been shown or will be. */
+  tail(): number;
+  deliver(subscriber: Subscriber, event: Buffer): void;
+  /** The subscriber has seen all up to {@link tail}: it goes on with the live ones. */
+  caughtUp(subscriber: Subscriber): void;
+  failed(subscriber: Subscriber): void;
+}
+
+/**
+ * All replays of a hub, one schedule for them: each reads the log at the pace at which its client
+ * takes it, and all together as far as a slice goes.
+ */
+export class Replay implements Work {
+  readonly #reader: LogReader;
+  readonly #keeper: ReplayKeeper;
+  readonly #slices: Slices;
+  readonly #log: Logger;
+  readonly #all = new Map<Subscriber, CatchingUp>();
+  /** Those that can go on at once. */
+  readonly #ready = new Set<CatchingUp>();
+  readonly #meter: Meter = { left: 0 };
+
+  constructor(reader: LogReader, keeper: ReplayKeeper, slices: Slices, log: Logger) {
+    this.#reader = reader;
+    this.#keeper = keeper;
+    this.#slices = slices;
+    this.#log = log;
+  }
+
+  /** Lets a subscriber read from its position on. */
+  add(subscriber: Subscriber): void {
+    const state: CatchingUp = {
+      subscriber,
+      page: null,
+      index: 0,
+      wanted: null,
+      progress: { tried: 0 },
+      readers: null,
+    };
+    this.#all.set(subscriber, state);
+    this.#resume(state);
+  }
+
+  /** Everything queued for a subscriber has been written. */
+  flushed(subscriber: Subscriber): void {
+    const state = this.#all.get(subscriber);
+    if (state !== undefined) this.#resume(state);
+  }
+
+  delete(subscriber: Subscriber): void {
+    const state = this.#all.get(subscriber);
+    if (state === undefined) return;
+    this.#all.delete(subscriber);
+    this.#ready.delete(state);
+  }
+
+  run(meter: Meter): boolean {
+    const own = this.#meter;
+    while (meter.left > 0) {
+      const [state] = this.#ready;
+      if (state === undefined) return false;
+      this.#ready.delete(state);
+      own.left = Math.min(TURN_STEPS, meter.left);
+      const before = own.left;
+      if (this.#advance(state, own)) this.#ready.add(state);
+      meter.left -= Math.max(1, before - own.left);
+    }
+    return this.#ready.size > 0;
+  }
+
+  #resume(state: CatchingUp): void {
+    if (state.page === 'reading') return;
+    this.#ready.add(state);
+    this.#slices.add(this);
+  }
+
+  /** True when it could go on at once: it waits neither for its client nor for the log. */
+  #advance(state: CatchingUp, meter: Meter): boolean {
+    const { subscriber } = state;
+    while (meter.left > 0) {
+      if (state.page === null) this.#open(state);
+      const { page } = state;
+      if (page === null || page === 'reading') return false;
+      const entry = page.entries[state.index];
+      if (entry === undefined) {
+        subscriber.position = Math.max(subscriber.position, page.until);
+        state.page = null;
+        // What the page has brought is written before more is read.
+        if (!subscriber.outlet.isIdle) return false;
+        continue;
+      }
+      meter.left -= ENTRY_STEPS;
+      const selected = this.#selects(state, page, meter);
+      if (selected === null) return true;
+      if (selected) {
+        meter.left -= entry.update.data.length * STEPS_PER_CHARACTER;
+        this.#keeper.deliver(subscriber, page.event(state.index, entry));
+      }
+      subscriber.position = entry.position;
+      state.index += 1;
+      state.wanted = null;
+      state.progress.tried = 0;
+      if (subscriber.outlet.bufferedBytes >= REPLAY_BYTES) return false;
+    }
+    return true;
+  }
+
+  /** Opens the page that is next, or leaves it to be read, or has no more to do. */
+  #open(state: CatchingUp): void {
+    const { subscriber } = state;
+    if (subscriber.position >= this.#keeper.tail()) {
+      this.delete(subscriber);
+      this.#keeper.caughtUp(subscriber);
+      return;
+    }
+    const page = this.#reader.after(subscriber.position);
+    if (!(page instanceof Promise)) {
+      this.#enter(state, page);
+      return;
+    }
+    state.page = 'reading';
+    page.then(
+      (read) => {
+        this.#enter(state, read);
+        if (this.#all.has(subscriber)) this.#resume(state);
+      },
+      (error: unknown) => {
+        this.#log.error('Replay stopped: the log cannot be read', { error: messageOf(error) });
+        this.#keeper.failed(subscriber);
+      },
+    );
+  }
+
+  #enter(state: CatchingUp, page: LogPage): void {
+    state.page = page;
+    state.index = page.indexAfter(state.subscriber.position);
+  }
+
+  /** Whether the subscriber wants the entry and may have it; null when nothing is left of the meter. */
+  #selects(state: CatchingUp, page: LogPage, meter: Meter): boolean | null {
+    const { subscriber, progress } = state;
+    const topics = page.topics(state.index);
+    if (state.wanted === null) {
+      const wanted = anyMatches(subscriber.options.matchers, topics, progress, meter);
+      if (wanted !== true) return wanted;
+      state.wanted = true;
+      progress.tried = 0;
+    }
+    if (page.entries[state.index]?.update.private !== true) return true;
+    state.readers ??= readMatchers(subscriber.options.grants);
+    return anyMatches(state.readers, topics, progress, meter);
+  }
+}

@@ -1,0 +1,64 @@
+import type { Subscriber } from './subscriber.ts';
+
+/** All open streams of a hub, also by what ends them together. */
+export class Roll {
+  readonly #all = new Set<Subscriber>();
+  readonly #byToken = new Map<string, Set<Subscriber>>();
+  readonly #bySession = new Map<string, Set<Subscriber>>();
+  readonly #byVoucher = new Map<string | null, Set<Subscriber>>();
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  has(subscriber: Subscriber): boolean {
+    return this.#all.has(subscriber);
+  }
+
+  all(): ReadonlySet<Subscriber> {
+    return this.#all;
+  }
+
+  /** Those that were opened with the token of this `jti`. */
+  ofToken(tokenId: string): Iterable<Subscriber> {
+    return this.#byToken.get(tokenId) ?? [];
+  }
+
+  /** Those that a browser session has opened. */
+  ofSession(session: string): Iterable<Subscriber> {
+    return this.#bySession.get(session) ?? [];
+  }
+
+  /** By what stands behind their tokens; null for those without one. */
+  vouchers(): Iterable<[voucher: string | null, subscribers: ReadonlySet<Subscriber>]> {
+    return this.#byVoucher;
+  }
+
+  add(subscriber: Subscriber): void {
+    const { tokenId, session, vouchedBy } = subscriber.options;
+    this.#all.add(subscriber);
+    if (tokenId !== null) put(this.#byToken, tokenId, subscriber);
+    if (session !== null) put(this.#bySession, session, subscriber);
+    put(this.#byVoucher, vouchedBy, subscriber);
+  }
+
+  delete(subscriber: Subscriber): void {
+    const { tokenId, session, vouchedBy } = subscriber.options;
+    this.#all.delete(subscriber);
+    if (tokenId !== null) take(this.#byToken, tokenId, subscriber);
+    if (session !== null) take(this.#bySession, session, subscriber);
+    take(this.#byVoucher, vouchedBy, subscriber);
+  }
+}
+
+function put<K>(map: Map<K, Set<Subscriber>>, key: K, subscriber: Subscriber): void {
+  const present = map.get(key);
+  if (present === undefined) map.set(key, new Set([subscriber]));
+  else present.add(subscriber);
+}
+
+function take<K>(map: Map<K, Set<Subscriber>>, key: K, subscriber: Subscriber): void {
+  const present = map.get(key);
+  present?.delete(subscriber);
+  if (present?.size === 0) map.delete(key);
+}

@@ -1,0 +1,31 @@
+import { setImmediate as settled } from 'node:timers/promises';
+import { Slices } from '../../src/kernel/slices.ts';
+
+/** Slices whose turns the test takes, one at a time. */
+export class TurnedSlices extends Slices {
+  readonly #turns: (() => void)[];
+
+  constructor() {
+    const turns: (() => void)[] = [];
+    super((turn) => void turns.push(turn));
+    this.#turns = turns;
+  }
+
+  /** Takes the next turn, and lets the promises that it has resolved go on; false when there is none. */
+  async turn(): Promise<boolean> {
+    const turn = this.#turns.shift();
+    turn?.();
+    await settled();
+    return turn !== undefined;
+  }
+
+  /** Takes turns until there are none, and says how many there were. */
+  async all(each: () => void = () => {}): Promise<number> {
+    let turns = 0;
+    while (await this.turn()) {
+      turns += 1;
+      each();
+    }
+    return turns;
+  }
+}

@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { logAccess } from '../../../src/site/access-log.ts';
+import { RecordingSink } from '../../support/core-hub.ts';
+import { type LogLine, recorder } from '../../support/hub-server.ts';
+import { TestClock } from '../../support/test-clock.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+
+describe('access log: streams', () => {
+  it('have their line when they are over, once, with the time that they were open', async () => {
+    const clock = new TestClock();
+    const lines: LogLine[] = [];
+    const sink = new RecordingSink();
+    const closed: string[] = [];
+    const listener = {
+      drained: () => void closed.push('drained'),
+      closed: () => void closed.push('closed'),
+    };
+    const handle = logAccess(
+      async (exchange) => {
+        const head = { status: 200, headers: new HeaderList(), source: 'gateway' } as const;
+        exchange.stream(head).listen(listener);
+      },
+      recorder(lines),
+      clock,
+    );
+    await handle(fakeExchange({ status: 200, stream: () => sink }));
+    clock.advance(5000);
+    sink.drain();
+    assert.deepEqual(lines, []);
+    sink.leave();
+    assert.deepEqual(closed, ['drained', 'closed']);
+    assert.deepEqual(
+      lines.map(({ fields }) => fields['duration_ms']),
+      [5000],
+    );
+  });
+
+  it('that could not be opened have it at once', async () => {
+    const lines: LogLine[] = [];
+    const handle = logAccess(
+      async (exchange) => {
+        exchange.stream({ status: 200, headers: new HeaderList(), source: 'gateway' });
+        throw new Error('no');
+      },
+      recorder(lines),
+      new TestClock(),
+    );
+    const sink = new RecordingSink();
+    await assert.rejects(handle(fakeExchange({ status: 200, stream: () => sink })), /no/);
+    assert.equal(lines.length, 1);
+  });
+});
