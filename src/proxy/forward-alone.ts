@@ -186,10 +186,9 @@ class LoneExchange {
         // The silence of an upstream that is not asked is no fault of its own.
         this.#limit(0);
         response.pause();
-        const cancel = this.#request.clock.after(MAX_STALL_MS, () => this.#fail(clientLeft()));
-        body.once('close', cancel);
+        this.#stopWaiting = this.#request.clock.after(MAX_STALL_MS, () => this.#fail(clientLeft()));
         body.once('drain', () => {
-          cancel();
+          this.#stopWaiting();
           this.#awaitBody();
           response.resume();
         });

@@ -221,6 +221,8 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   /** What a callback of ours threw: it ends the exchange and goes to the caller. */
   #thrown: { readonly error: unknown } | undefined;
   #settled = false;
+  /** Ends the wait for a client that takes nothing. */
+  #stopStall: () => void = () => {};
 
   constructor(
     { client, clock }: ForwardRequest,
@@ -268,12 +270,12 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
       controller.abort(abortReason());
     } else if (!body.write(chunk)) {
       controller.pause();
-      const cancel = this.#clock.after(MAX_STALL_MS, () => controller.abort(stalled()));
+      this.#stopStall();
+      this.#stopStall = this.#clock.after(MAX_STALL_MS, () => controller.abort(stalled()));
       body.once('drain', () => {
-        cancel();
+        this.#stopStall();
         controller.resume();
       });
-      body.once('close', cancel);
     }
   }
 
@@ -330,6 +332,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
 
   #settle(): void {
     this.#settled = true;
+    this.#stopStall();
     this.#forgetClient();
   }
 }

@@ -57,6 +57,15 @@ describe('the live path', { timeout: 30_000 }, () => {
       silentLogger,
       clock,
     );
+    // One that has made its first request keeps its connection.
+    const kept = net.connect(plain, '127.0.0.1').setEncoding('latin1');
+    test.after(() => kept.destroy());
+    const ask = async (): Promise<void> => {
+      kept.write(`GET / HTTP/1.1\r\nHost: localhost:${plain}\r\n\r\n`);
+      let answer = '';
+      while (!answer.endsWith('ok')) answer += (await once(kept, 'data')).join();
+    };
+    await ask();
     for (const port of [plain, secure]) {
       const socket = net.connect(port, '127.0.0.1');
       await once(socket, 'connect');
@@ -76,6 +85,7 @@ describe('the live path', { timeout: 30_000 }, () => {
       clock.turn(61 * 60_000);
       await closed;
     }
+    await ask();
   });
 
   it('leaves nothing on a connection that asks for h2c again and again (RFC 9110 §7.8)', async (test) => {
