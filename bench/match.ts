@@ -59,7 +59,7 @@ async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promi
     transport,
     names,
     clock: systemClock,
-    wheel: new TimerWheel(systemClock, 50),
+    wheel: new TimerWheel(systemClock),
     slices: new Slices(),
     log: silentLogger,
   });
