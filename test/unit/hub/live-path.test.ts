@@ -230,7 +230,8 @@ describe('live path: what a delivery costs', () => {
     let pieces = 0;
     while (sink.bufferedBytes > 0) {
       pieces += 1;
-      assert.ok((sink.writes.at(-1)?.length ?? 0) <= 64 * KIB);
+      const handed = sink.writes.at(-1)?.length ?? 0;
+      assert.ok(handed <= 64 * KIB, `${handed} bytes at once`);
       clock.advance(1500);
       assert.equal(sink.destroyed, false, `cut off after ${pieces} pieces`);
       sink.drain(true);
