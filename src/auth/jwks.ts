@@ -8,6 +8,7 @@ import type { Logger } from '../kernel/log.ts';
 import { fitsJwk, JWKS_ALGORITHMS } from './algorithms.ts';
 import type { KeyHint, KeySet } from './key.ts';
 import { isJsonObject, type JsonObject, parseStrictJson } from './strict-json.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
 
 /** Largest document, in bytes. */
 const MAX_BYTES = 1024 * 1024;
@@ -187,7 +188,7 @@ interface ParsedJwks {
 
 async function readJwksFile(uri: string): Promise<ParsedJwks> {
   try {
-    const { host } = new URL(uri);
+    const { host } = requireUrl(uri);
     if (host !== '') throw new Error('only local files can be read');
     const bytes = await readFile(fileURLToPath(uri));
     if (bytes.length > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES} bytes`);
@@ -245,6 +246,6 @@ async function readBounded(response: Response): Promise<Uint8Array> {
 }
 
 function withoutCredentials(uri: string): string {
-  const url = new URL(uri);
+  const url = requireUrl(uri);
   return `${url.origin}${url.pathname}`;
 }

@@ -1,5 +1,6 @@
 import { request } from 'node:http';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
 
 /** Where `reload` and `stop` look for a gateway. */
 export const DEFAULT_ADMIN = 'localhost:2029';
@@ -20,7 +21,7 @@ export function postToAdmin(
   body: Uint8Array = Buffer.alloc(0),
   type = 'application/octet-stream',
 ): Promise<AdminAnswer> {
-  const url = URL.canParse(`http://${address}${path}`) ? new URL(`http://${address}${path}`) : null;
+  const url = parseUrl(`http://${address}${path}`);
   if (url === null || /[/?#@]/.test(address)) {
     const message = `--address is host:port, not ${JSON.stringify(address)}`;
     return Promise.reject(new HubgateError('invalid-argument', message));

@@ -1,7 +1,7 @@
 import type { HubConfig, IssuerConfig, KeySource, SiteConfig } from './config.ts';
 import { isOrigin } from './origin.ts';
 import type { Finding, Report } from './problem.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 /** Secrets of examples and demonstrations, which everybody knows. */
 const DEMO_SECRETS = new Set([
@@ -120,7 +120,7 @@ function checkUrls(hub: HubConfig, report: Report): void {
   if (!hasHost(resourceIdentifier) || resourceIdentifier.includes('#')) {
     const message = 'resource_identifier is an absolute URL with a host and without a fragment';
     report(hub, error('bad-url', message), where);
-  } else if (new URL(resourceIdentifier).protocol === 'http:') {
+  } else if (requireUrl(resourceIdentifier).protocol === 'http:') {
     const message = 'resource_identifier is an http: URL; tokens should name an https: one';
     report(hub, warning('insecure-url', message), where);
   }

@@ -12,6 +12,7 @@ import type { Identity } from './identity.ts';
 import { legacyCredentialOf } from './legacy-credentials.ts';
 import { originList } from './origins.ts';
 import { Refusal } from './refusal.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
 
 export interface AccessSettings {
   readonly verifier: TokenVerifier;
@@ -138,7 +139,7 @@ function refererOrigin(exchange: Exchange): string | undefined {
   const referer = exchange.headers.get('referer');
   if (referer === undefined) return undefined;
   try {
-    return new URL(referer).origin;
+    return requireUrl(referer).origin;
   } catch {
     return undefined;
   }

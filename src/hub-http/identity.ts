@@ -1,4 +1,5 @@
 import type { Exchange } from '../http/exchange.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
 
 /** Who the hub is for one request. */
 export interface Identity {
@@ -18,7 +19,7 @@ export function createIdentity(
 ): (exchange: Exchange) => Identity | null {
   const metadata = metadataPath(hubPath);
   if (resourceIdentifier !== null) {
-    const { origin } = new URL(resourceIdentifier);
+    const { origin } = requireUrl(resourceIdentifier);
     const pinned = { resource: resourceIdentifier, metadataUrl: origin + metadata };
     return ({ host }) => (host === '' ? null : pinned);
   }

@@ -1,4 +1,4 @@
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 import { componentsOf, type UrlComponents } from './pattern/url-components.ts';
 
 /** Controls (C0, DEL, C1), format characters, and halves of surrogate pairs. */
@@ -19,7 +19,7 @@ export function hasForbiddenCharacters(text: string): boolean {
  * @param hubPath path of the hub
  */
 export function hubBase(identity: string | null, hubPath: string): string {
-  return new URL(hubPath, identity ?? 'https://hub.invalid').href;
+  return requireUrl(hubPath, identity ?? 'https://hub.invalid').href;
 }
 
 /** A topic: a string that may also be read as a URL. */

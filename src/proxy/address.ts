@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { HubgateError } from '../kernel/error.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
 
 /** Where an upstream listens. */
 export interface UpstreamAddress {
@@ -45,7 +46,7 @@ function parseSocketFile(text: string): UpstreamAddress {
 
 function tryUrl(text: string): URL | null {
   try {
-    return new URL(text);
+    return requireUrl(text);
   } catch {
     return null;
   }

@@ -7,6 +7,7 @@ import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { mayAdminister } from './admin-guard.ts';
 import { type LoadCounts, METRICS_TYPE, metricsText } from './metrics.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
 import type { GatewayStatus } from './gateway.ts';
 
 /** A configuration that somebody has posted. */
@@ -164,9 +165,7 @@ async function route(
   controls: AdminControls,
 ): Promise<AdminAnswer> {
   if (!mayAdminister(request, address)) return refusal(403, 'forbidden');
-  const url = URL.canParse(request.url ?? '', 'http://admin')
-    ? new URL(request.url ?? '', 'http://admin')
-    : null;
+  const url = parseUrl(request.url ?? '', 'http://admin');
   if (url === null) return refusal(400, 'bad request');
   const method = request.method === 'HEAD' ? 'GET' : request.method;
   const health = HEALTH.exec(url.pathname);

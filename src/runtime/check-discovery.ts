@@ -8,6 +8,7 @@ import { HubgateError } from '../kernel/error.ts';
 import { checkTokenMint } from './check-token-mint.ts';
 import { checkVouching } from './check-vouching.ts';
 import { type HubPlace, placeOfHub } from './hub-place.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 /** Whether what sites announce exists, and whether their tokens get to the hub and are good there. */
 export function checkDiscovery(config: Config, report: Report): void {
@@ -107,10 +108,10 @@ function checkTokenSource(
     checkTokenMint(source, place.kind === 'elsewhere' ? null : place.hub, report);
     return;
   }
-  if (!URL.canParse(source.endpoint) || !/^https?:\/\/[^@]*$/i.test(source.endpoint)) {
+  if (parseUrl(source.endpoint) === null || !/^https?:\/\/[^@]*$/i.test(source.endpoint)) {
     const message = 'endpoint is an http: or https: URL without a user in it';
     report(source, error('bad-url', message), { field: 'endpoint' });
-  } else if (isUnprotected(new URL(source.endpoint))) {
+  } else if (isUnprotected(requireUrl(source.endpoint))) {
     const message = 'endpoint is an http: URL: secrets and tokens would travel in clear';
     report(
       source,

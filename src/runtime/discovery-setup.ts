@@ -11,6 +11,7 @@ import { originList } from '../hub-http/origins.ts';
 import { compileMatcher } from '../site/matchers.ts';
 import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
 import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
@@ -138,7 +139,7 @@ function announced(
 
 /** A hub of which only the URL is known; its path tells which names it goes by. */
 function elsewhere(url: string, host: string): Announcement {
-  const { pathname } = new URL(url);
+  const { pathname } = requireUrl(url);
   const profile = Object.values(profiles).find(({ path }) => path === pathname) ?? profiles.hub;
   const hub: AnnouncedHub = {
     target: url,

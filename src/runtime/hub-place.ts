@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import type { Config, HubConfig, SiteAddress, SiteConfig } from '../config/config.ts';
 import { profiles } from '../hub/profile.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 /** Where the hub is that a site announces. */
 export type HubPlace =
@@ -32,8 +33,8 @@ export function placeOfHub(site: SiteConfig, config: Config): HubPlace | null {
       return { kind: 'site', site: other, hub, host: address.host, url };
     }
   }
-  if (!URL.canParse(named) || !/^https?:\/\//i.test(named)) return null;
-  return { kind: 'elsewhere', host: new URL(named).hostname, url: named };
+  if (parseUrl(named) === null || !/^https?:\/\//i.test(named)) return null;
+  return { kind: 'elsewhere', host: requireUrl(named).hostname, url: named };
 }
 
 export function hubPath({ path, profile }: HubConfig): string {

@@ -30,6 +30,7 @@ import {
   SPREAD_MS,
 } from './hub-core.ts';
 import type { HubSignals } from './siblings.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
 
 /** What a hub needs from around it. */
 export interface HubSurroundings {
@@ -248,7 +249,7 @@ function resolveTransport(
 }
 
 function originOf(url: string): string {
-  const { protocol, host } = new URL(url);
+  const { protocol, host } = requireUrl(url);
   // As written: an explicit default port is another identity than none (catalogue F-422).
   const written = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)/i.exec(url)?.[1]?.toLowerCase();
   return `${protocol}//${written ?? host}`;

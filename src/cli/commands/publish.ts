@@ -3,6 +3,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import { argumentValue } from '../argument-value.ts';
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import type { Output } from '../output.ts';
+import { requireUrl } from '../../kernel/parse-url.ts';
 
 interface PublishFlags {
   readonly hub: string;
@@ -66,7 +67,7 @@ export function hubAccess(flags: {
 }): HubAccess {
   let hub: URL;
   try {
-    hub = new URL(flags.hub);
+    hub = requireUrl(flags.hub);
   } catch (cause) {
     throw new HubgateError('invalid-argument', `--hub ${flags.hub} is not an absolute URL`, {
       cause,

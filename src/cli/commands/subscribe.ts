@@ -5,6 +5,7 @@ import { parseEventStream, type ReceivedEvent, type StreamPosition } from '../ev
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import type { Output } from '../output.ts';
 import { hubAccess, refusedBy } from './publish.ts';
+import { requireUrl } from '../../kernel/parse-url.ts';
 
 interface SubscribeFlags {
   readonly hub: string;
@@ -100,7 +101,7 @@ async function* eventsFrom(
 }
 
 function subscriptionUrl(hub: URL, flags: SubscribeFlags): URL {
-  const url = new URL(hub);
+  const url = requireUrl(hub.href);
   for (const topic of flags.match ?? []) url.searchParams.append('match', topic);
   for (const pattern of flags.matchUrlpattern ?? []) {
     url.searchParams.append('match_urlpattern', pattern);

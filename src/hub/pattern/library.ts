@@ -5,6 +5,7 @@ import { type Part, parseParts } from './parts.ts';
 import { refusal } from './refusal.ts';
 import { isPlain, type Token, tokenize } from './tokens.ts';
 import type { UrlComponentName } from './url-components.ts';
+import { requireUrl, withoutDotSegments } from '../../kernel/parse-url.ts';
 
 const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
   ['http', '80'],
@@ -17,9 +18,8 @@ const SPECIAL_SCHEMES = ['http', 'https', 'ws', 'wss', 'ftp', 'file'];
 const SCHEME = /^[a-z][a-z0-9+.-]*$/i;
 /** Groups and braces in one pattern; the library's time grows faster than their number. */
 const MAX_GROUPS = 200;
-/** The host that the library falls back to, without a word, when the URL parser refuses one. */
-const LIBRARY_FALLBACK_HOST = 'example.com';
-const WRITTEN_FALLBACK_HOST = /(?<![\w.-])example\.com(?![\w.-])/i;
+/** Two hosts that a text is put on: what both refuse to give up their own for is no host. */
+const PROBES = ['https://one.invalid', 'https://two.invalid'] as const;
 
 /**
  * Reads a constructor string (URL Pattern §1.3) against the base URL into compiled components.
@@ -39,19 +39,23 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
   const colon = protocolEnd(tokens);
   const scheme = colon === -1 ? null : text.slice(0, tokens[colon]?.index);
   const protocol = compileComponent(
-    protocolParts(scheme ?? new URL(base).protocol.slice(0, -1)),
+    protocolParts(scheme ?? requireUrl(base).protocol.slice(0, -1)),
     '',
   );
   const special = SPECIAL_SCHEMES.some((name) => matchesComponent(protocol, name, unmetered()));
   const groups: string[] = [];
-  const masked = mask(text, colon === -1 ? tokens : tokens.slice(colon), groups);
+  const rest = colon === -1 ? tokens : tokens.slice(colon);
+  const host = scheme === null ? null : hostRange(rest, special);
+  const textOf = ({ start, end }: Range): string =>
+    text.slice(rest[start]?.index, rest[end]?.index);
+  const masked = mask(text, rest, { groups, host, special: scheme === null || special });
   // `file` is special and has no default port, which depends on the real protocol.
   const standIn = scheme === null ? '' : special ? 'file' : 'x';
   const library = construct(`${standIn}${masked}`, base);
   const read = (source: string, prefix: string): readonly Part[] =>
     parseParts(source, prefix).map((part) => unmask(part, groups));
-  const hostname = read(library.hostname, '');
-  requireWrittenHost(hostname, text);
+  const hostname =
+    host === null ? read(library.hostname, '') : parseParts(textOf(host), '').map(canonicalHost);
   const isDefaultPort = scheme !== null && DEFAULT_PORTS.get(scheme) === library.port;
   const port = isDefaultPort ? [] : read(library.port, '').map(withoutLeadingZeros);
   const slash = special ? '/' : '';
@@ -61,7 +65,7 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
     password: compileComponent(read(library.password, ''), ''),
     hostname: compileComponent(hostname, '.'),
     port: compileComponent(port, ''),
-    pathname: compileComponent(read(library.pathname, slash), slash),
+    pathname: compileComponent(read(library.pathname, slash).map(resolved), slash),
     search: compileComponent(read(library.search, ''), ''),
     hash: compileComponent(read(library.hash, ''), ''),
   };
@@ -99,18 +103,28 @@ function canonicalScheme(text: string): string {
 /**
  * The text of `tokens` with each custom group replaced by its number, and each name by another.
  * A `?` in the query and a `#` in the fragment, which the library drops where a part begins with
- * them, become groups that match just them.
+ * them, become groups that match just them. So does a second slash in the path of a scheme that is
+ * not special: the library would take what follows for a host, and lose it. The host is read here,
+ * so the library gets a stand-in.
  */
-function mask(text: string, tokens: readonly Token[], groups: string[]): string {
+function mask(text: string, tokens: readonly Token[], { groups, host, special }: Masking): string {
   const names = new Map<string, number>();
   const component = new ComponentTracker();
   let masked = '';
   let replaced = false;
+  let inBraces = false;
   tokens.forEach((token, index) => {
+    if (host !== null && index >= host.start && index < host.end) {
+      // A digit: behind a colon a letter would begin a name.
+      if (index === host.start) masked += '1';
+      return;
+    }
     if (replaced && token.type === 'other-modifier') throw refusal('text takes no modifier');
     const wildcard = replaced && token.type === 'asterisk';
     replaced = component.reads(token, tokens[index - 1]);
-    if (token.type === 'regexp') masked += `(g${groups.push(token.value) - 1})`;
+    if (token.type === 'open' || token.type === 'close') inBraces = token.type === 'open';
+    if (!special && doublesSlash(tokens, index, inBraces)) masked += `{}(g${groups.push('/') - 1})`;
+    else if (token.type === 'regexp') masked += `(g${groups.push(token.value) - 1})`;
     else if (token.type === 'name') masked += `:n${numberOf(token.value, names)}`;
     // The empty braces keep a name before it from taking the group for its own.
     else if (replaced) masked += `{}(g${groups.push(`[${token.value}]`) - 1})`;
@@ -119,6 +133,48 @@ function mask(text: string, tokens: readonly Token[], groups: string[]): string 
     else masked += text.slice(token.index, tokens[index + 1]?.index);
   });
   return masked;
+}
+
+/**
+ * Whether a token is a slash behind another one of the path, which braces without a meaning may hide.
+ *
+ * @throws HubgateError `invalid-pattern` where it stands in such braces, in which no group may be put
+ */
+function doublesSlash(tokens: readonly Token[], index: number, inBraces: boolean): boolean {
+  const isSlash = (at: number): boolean => {
+    const token = tokens[at];
+    return token !== undefined && isPlain(token, '/');
+  };
+  if (!isSlash(index)) return false;
+  let before = index - 1;
+  while (isMeaningless(tokens, before)) before -= 1;
+  // The first token is the colon of the protocol; two slashes behind it begin the authority.
+  const path = isSlash(1) && isSlash(2) ? 3 : 1;
+  if (before < path || !isSlash(before)) return false;
+  if (inBraces) throw refusal('"//" in braces');
+  return true;
+}
+
+/** Whether a token is a brace of a pair that holds no group and has no modifier: it could be left out. */
+function isMeaningless(tokens: readonly Token[], index: number): boolean {
+  const type = tokens[index]?.type;
+  if (type !== 'open' && type !== 'close') return false;
+  const open =
+    type === 'open'
+      ? index
+      : tokens.slice(0, index).findLastIndex((token) => token.type === 'open');
+  const length = tokens.slice(open).findIndex((token) => token.type === 'close');
+  const inside = tokens.slice(open + 1, open + length);
+  const next = tokens[open + length + 1]?.type;
+  const isText = inside.every((token) => token.type === 'char' || token.type === 'escaped-char');
+  return isText && next !== 'other-modifier' && next !== 'asterisk';
+}
+
+interface Masking {
+  /** Gains the bodies of the groups that are replaced. */
+  readonly groups: string[];
+  readonly host: Range | null;
+  readonly special: boolean;
 }
 
 /** Follows the constructor string into the query and the fragment. */
@@ -181,7 +237,7 @@ function refuseMisread(tokens: readonly Token[]): void {
 function climbs(run: string): boolean {
   const [path = ''] = run.split(/[?#]/, 1);
   if (path.startsWith('/') || !/\.|%2e/i.test(path)) return false;
-  return !new URL(`/-${path}`, 'https://hub.invalid').pathname.startsWith('/-');
+  return !withoutDotSegments({ pathname: `/-${path}`, protocol: 'https:' }).startsWith('/-');
 }
 
 function numberOf(name: string, names: Map<string, number>): number {
@@ -205,14 +261,82 @@ function construct(text: string, base: string): URLPattern {
   }
 }
 
-/** Refuses a host that the library put in place of one that the URL parser refused. */
-function requireWrittenHost(parts: readonly Part[], text: string): void {
-  const written = WRITTEN_FALLBACK_HOST.test(text.replace(/[\\{}]/g, ''));
-  const replaced = parts.some(
-    ({ prefix, suffix }) =>
-      (prefix === LIBRARY_FALLBACK_HOST || suffix === LIBRARY_FALLBACK_HOST) && !written,
-  );
-  if (replaced) throw refusal('the URL parser refuses its host');
+interface Range {
+  readonly start: number;
+  /** Index behind the last. */
+  readonly end: number;
+}
+
+/**
+ * Where the host is in the tokens of a constructor string from its colon on (URL Pattern §1.3):
+ * between the first `@`, if there is one, and the port, the path, the query or the fragment. null
+ * where there is none, or an IPv6 address, which the library reads well.
+ */
+function hostRange(tokens: readonly Token[], special: boolean): Range | null {
+  const at = (index: number, text: string): boolean => {
+    const token = tokens[index];
+    return token !== undefined && isPlain(token, text);
+  };
+  const slashes = at(1, '/') && at(2, '/');
+  if (!slashes && !special) return null;
+  let start = slashes ? 3 : 1;
+  let port: number | null = null;
+  let braces = 0;
+  let brackets = 0;
+  let named = false;
+  let end = start;
+  for (; end < tokens.length; end += 1) {
+    const token = tokens[end];
+    if (token === undefined) break;
+    if (token.type === 'open') braces += 1;
+    else if (token.type === 'close') braces -= 1;
+    if (braces > 0) continue;
+    if (at(end, '[')) brackets += 1;
+    else if (at(end, ']')) brackets -= 1;
+    else if (at(end, '@') && !named) [start, port, named] = [end + 1, null, true];
+    else if (at(end, ':') && brackets === 0) port ??= end;
+    else if (at(end, '/') || at(end, '#') || isSearchPrefix(token, tokens[end - 1])) break;
+  }
+  const last = port ?? end;
+  return last <= start || at(start, '[') || (tokens[start]?.type === 'open' && at(start + 1, '['))
+    ? null
+    : { start, end: last };
+}
+
+/**
+ * Fixed text of a host as the URL parser writes it. The library would quietly put a host of its own
+ * in the place of one that the parser refuses, and refuses others that it accepts.
+ */
+function canonicalHost(part: Part): Part {
+  return {
+    ...part,
+    prefix: canonicalHostText(part.prefix),
+    suffix: canonicalHostText(part.suffix),
+  };
+}
+
+function canonicalHostText(text: string): string {
+  if (text === '') return text;
+  const [one = '', two] = PROBES.map((probe) => {
+    const url = requireUrl(probe);
+    url.hostname = text;
+    return url.hostname;
+  });
+  if (one !== two) throw refusal('the URL parser refuses its host');
+  return one;
+}
+
+/** Fixed text of a path with its dot segments resolved, which the parser of an old Node leaves alone. */
+function resolved(part: Part): Part {
+  return { ...part, prefix: withoutDots(part.prefix), suffix: withoutDots(part.suffix) };
+}
+
+function withoutDots(text: string): string {
+  if (!/(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i.test(text)) return text;
+  // As the standard does: what begins in the middle of a segment is put behind one.
+  const whole = text.startsWith('/') ? text : `/-${text}`;
+  const path = withoutDotSegments({ pathname: whole, protocol: 'https:' });
+  return text.startsWith('/') ? path : path.slice(2);
 }
 
 function withoutLeadingZeros(part: Part): Part {

@@ -4,6 +4,7 @@ import { promisify } from 'node:util';
 import { HubgateError } from '../../kernel/error.ts';
 import { fileName } from '../file-name.ts';
 import { createPrivate, readIfPresent, writePrivate } from '../storage.ts';
+import { requireUrl } from '../../kernel/parse-url.ts';
 
 /** What makes two accounts with an authority the same. */
 export interface AccountIdentity {
@@ -29,7 +30,7 @@ export class AccountFile {
     const digest = createHash('sha256')
       .update(JSON.stringify([directory, email, externalKeyId]))
       .digest('hex');
-    const host = fileName([new URL(directory).host]);
+    const host = fileName([requireUrl(directory).host]);
     this.#file = join(storage, 'acme', host, `account-${digest.slice(0, 16)}.json`);
   }
 

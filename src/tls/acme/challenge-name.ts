@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { requireUrl } from '../../kernel/parse-url.ts';
 
 /**
  * The server name with which an authority asks for the TLS-ALPN-01 answer: the name itself, and
@@ -18,7 +19,7 @@ export function challengeName(name: string): string {
 /** The 32 hexadecimal digits of an IPv6 address. */
 function nibbles(address: string): string[] {
   // The URL parser writes every IPv6 address with hexadecimal groups only.
-  const plain = new URL(`http://[${address}]`).hostname.slice(1, -1);
+  const plain = requireUrl(`http://[${address}]`).hostname.slice(1, -1);
   const [head = '', tail] = plain.split('::');
   const before = head === '' ? [] : head.split(':');
   const after = tail === undefined || tail === '' ? [] : tail.split(':');

@@ -3,6 +3,7 @@ import { type Agent, request } from 'node:https';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
+import { requireUrl } from '../../kernel/parse-url.ts';
 
 /** An answer as the ACME library reads it. */
 export interface DirectoryAnswer {
@@ -55,7 +56,7 @@ export async function requestDirectory(
     if (cause instanceof AcmeError) throw cause;
     // An AbortSignal tells by its reason why it was aborted; the error of the request does not.
     signal.throwIfAborted();
-    const { host } = new URL(url);
+    const { host } = requireUrl(url);
     if (timeout.signal.aborted) throw new AcmeError('acme-timeout', `${host} does not answer`);
     const message = `${host} cannot be reached: ${messageOf(cause)}`;
     throw new AcmeError('acme-unreachable', message, { cause });

@@ -6,6 +6,7 @@ import { type KeyPair, readKeyPair } from '../key-pair.ts';
 import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
 import { CHALLENGE_TYPES, type Challenges } from './challenges.ts';
 import { type AcmeAccount, orderCertificate } from './client.ts';
+import { requireUrl } from '../../kernel/parse-url.ts';
 
 /** What is wanted, and of whom: the accounts in the order in which they are tried. */
 export interface CertificateRequest {
@@ -63,7 +64,7 @@ export async function obtainCertificate(
 
 /** The name under which an authority's certificates are kept: the host of its directory. */
 export function authorityOf({ directory }: Pick<AcmeAccount, 'directory'>): string {
-  return new URL(directory).host;
+  return requireUrl(directory).host;
 }
 
 async function obtainFrom(
@@ -127,5 +128,5 @@ function sameName(one: string, other: string): boolean {
 }
 
 function ipv6(address: string): string {
-  return new URL(`http://[${address}]`).hostname;
+  return requireUrl(`http://[${address}]`).hostname;
 }

@@ -1,5 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
+import type { TestContext } from 'node:test';
+import { launchChromium } from '../../support/chromium.ts';
 
 /** A pattern and the topics to try it on, all relative to `base`. */
 export interface Question {
@@ -45,4 +47,31 @@ export function askNative(node: string, questions: readonly Question[]): readonl
   });
   // The script above writes exactly this.
   return JSON.parse(answers) as readonly Verdicts[];
+}
+
+/** Asks Chromium's engine all questions at once. */
+export async function askChromium(
+  test: TestContext,
+  executablePath: string,
+  questions: readonly Question[],
+): Promise<readonly Verdicts[]> {
+  const browser = await launchChromium(test, executablePath, null);
+  const page = await browser.newPage();
+  return page.evaluate((asked) => {
+    interface Engine {
+      test(topic: string, base: string): boolean;
+    }
+    // The types of this project are Node's, which at this version has no URLPattern.
+    const { URLPattern } = globalThis as unknown as {
+      URLPattern: new (pattern: string, base: string) => Engine;
+    };
+    return asked.map(({ pattern, topics, base }) => {
+      try {
+        const compiled = new URLPattern(pattern, base);
+        return topics.map((topic) => compiled.test(topic, base));
+      } catch {
+        return null;
+      }
+    });
+  }, questions as Question[]);
 }

@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { describe, it, type TestContext } from 'node:test';
 import { HubgateError, messageOf } from '../../../src/kernel/error.ts';
 import { componentsOf } from '../../../src/hub/pattern/url-components.ts';
 import { UrlPattern } from '../../../src/hub/pattern/url-pattern.ts';
-import { askNative, findNativeNode, type Question } from './native-oracle.ts';
+import { chromiumPath } from '../../support/chromium.ts';
+import {
+  askChromium,
+  askNative,
+  findNativeNode,
+  type Question,
+  type Verdicts,
+} from './native-oracle.ts';
 import { questions } from './questions.ts';
 
 const BASE = 'https://hub.example/.well-known/hub';
@@ -16,7 +23,7 @@ const PATTERNS = 5000;
  * group. The other way round there is no exception.
  */
 const NARROWER =
-  /invalid (?:hostname|port) pattern|refuses its host|"[?#]" in braces|leads out of the text/;
+  /invalid (?:hostname|port) pattern|refuses its host|"(?:[?#]|\/\/)" in braces|leads out of the text/;
 
 describe('URL Patterns against the engine of a newer Node (G, L43)', () => {
   const node = findNativeNode();
@@ -25,26 +32,51 @@ describe('URL Patterns against the engine of a newer Node (G, L43)', () => {
 
   it('gives the verdicts of the standard on generated patterns and topics', { skip }, (test) => {
     assert.ok(node !== null, 'in CI the oracle must be there: npx -p node@24');
-    const asked = questions(SEED, PATTERNS, BASE);
-    const expected = askNative(node, asked);
-    const found = asked.map(answer);
-    let pairs = 0;
-    let matched = 0;
-    asked.forEach((question, index) => {
-      const theirs = expected[index] ?? null;
-      const ours = found[index] ?? 'missing';
-      if (typeof ours === 'string') {
-        if (theirs !== null) assert.match(ours, NARROWER, question.pattern);
-        return;
-      }
-      assert.deepEqual(ours, theirs, JSON.stringify(question));
-      pairs += ours.length;
-      matched += ours.filter(Boolean).length;
-    });
-    test.diagnostic(`${pairs} verdicts equal, ${matched} of them matches`);
-    assert.ok(pairs > 20_000 && matched > 1000, 'the questions must be worth asking');
+    const asked = questions(SEED, PATTERNS, BASE).filter(({ pattern }) => !losesText(pattern));
+    compare(test, asked, askNative(node, asked));
+  });
+
+  it('gives those of Chromium where that engine loses text', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    // What is percent-encoded in such a path the engines do not agree about.
+    const asked = questions(SEED, 8 * PATTERNS, BASE).filter(
+      ({ pattern }) => losesText(pattern) && /^[\w:/.*(){}?+~#-]+$/.test(pattern),
+    );
+    compare(test, asked, await askChromium(test, executable, asked));
   });
 });
+
+/**
+ * Where Node's engine takes what stands behind `//` in the path of a scheme that is not special for a
+ * host, and loses it, so that `foo://h//admin/*` matches `foo://h/x`.
+ */
+function losesText(pattern: string): boolean {
+  const [, scheme = '', rest = ''] = /^([a-z][a-z+.-]*):(?:\/\/)?(.*)$/.exec(pattern) ?? [];
+  return rest.includes('//') && !['http', 'https', 'ws', 'wss', 'ftp', 'file'].includes(scheme);
+}
+
+function compare(
+  test: TestContext,
+  asked: readonly Question[],
+  expected: readonly Verdicts[],
+): void {
+  let pairs = 0;
+  let matched = 0;
+  asked.forEach((question, index) => {
+    const theirs = expected[index] ?? null;
+    const ours = answer(question);
+    if (typeof ours === 'string') {
+      if (theirs !== null) assert.match(ours, NARROWER, question.pattern);
+      return;
+    }
+    assert.deepEqual(ours, theirs, JSON.stringify(question));
+    pairs += ours.length;
+    matched += ours.filter(Boolean).length;
+  });
+  test.diagnostic(`${pairs} verdicts equal, ${matched} of them matches`);
+  assert.ok(pairs > 200 && matched > 20, 'the questions must be worth asking');
+}
 
 /** The verdicts, or the reason of the refusal. */
 function answer({ pattern, topics, base }: Question): readonly boolean[] | string {

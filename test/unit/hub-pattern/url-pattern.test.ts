@@ -184,3 +184,40 @@ describe('what an index can use', () => {
     });
   }
 });
+
+describe('hosts and paths that the library reads otherwise', () => {
+  const BASE = 'https://example.com/.well-known/hub';
+  const verdict = (pattern: string, topic: string, base = BASE): boolean => {
+    const url = parseTopic(topic, base).url ?? assert.fail(`${topic} is no URL`);
+    return new UrlPattern(pattern, base).test(url);
+  };
+
+  it('resolves dot segments behind a segment that begins with a dot', () => {
+    assert.ok(verdict('https://h/x/.y/../z/*', 'https://h/x/z/1'));
+    assert.ok(!verdict('https://h/users/42/*', 'https://h/users/42/.x/../../43/secret'));
+    assert.ok(verdict('https://h/:id/%2E%2e/x', 'https://h/1/x'));
+  });
+
+  it('keeps what stands behind // in the path of a scheme that is not special', () => {
+    assert.ok(!verdict('foo://h//admin/*', 'foo://h/x'));
+    assert.ok(verdict('foo://h//admin/*', 'foo://h//admin/x'));
+    assert.ok(!verdict('foo://h/{}//:x/y', 'foo://h/y'));
+    assert.throws(() => verdict('foo://h/{/a}', 'foo://h/'), { code: 'invalid-pattern' });
+  });
+
+  it('takes no written text for the host that the library falls back to', () => {
+    assert.ok(verdict('/books/*', 'https://example.com/books/1'), 'a base on that very host');
+    for (const refused of ['https://256.1.1.1/example.com/*', 'https://a b/example.com']) {
+      assert.throws(() => verdict(refused, 'https://example.com/x'), { code: 'invalid-pattern' });
+    }
+    assert.ok(verdict('https://example.com/*', 'https://example.com/x', 'https://hub.invalid/'));
+  });
+
+  it('accepts each way of writing a host that the standard accepts', () => {
+    assert.ok(verdict('https://exa%6dple.com/*', 'https://example.com/x'));
+    assert.ok(verdict('https://EXAMPLE.com/*', 'https://example.com/x'));
+    assert.ok(verdict('https://example.com{/bar}', 'https://example.com/x'));
+    assert.ok(verdict('https://h\\\\x/y', 'https://h/y'));
+    assert.ok(verdict('https://{sub.}?example.com/*', 'https://sub.example.com/x'));
+  });
+});
