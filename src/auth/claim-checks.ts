@@ -59,25 +59,35 @@ export function checkNotBefore({ claims }: UnverifiedToken, nowMs: number): Chec
   const { nbf } = claims;
   return {
     check: 'nbf',
-    passed: nbf === undefined || (typeof nbf === 'number' && nowMs >= nbf * 1000),
+    passed: isAbsent(nbf) || (typeof nbf === 'number' && nowMs >= nbf * 1000),
     expected: `a time not after ${describeTime(nowMs / 1000)}, or none`,
     found: describeTime(nbf),
     cure: CLOCKS,
   };
 }
 
-/** Claims that are not used must still be what the standard says (RFC 7519 §4.1). */
+/** Claims that are not used must still be what the standard says (RFC 7519 §4.1), or `null`. */
 export function checkClaimTypes({ claims }: UnverifiedToken): Check {
   const { iat, sub, jti } = claims;
-  const isTime = iat === undefined || typeof iat === 'number';
-  const wrong = isTime ? [sub, jti].find((claim) => stringOrAbsent(claim) === undefined) : iat;
+  const isTime = isAbsent(iat) || typeof iat === 'number';
+  const isName = isAbsent(sub) || typeof sub === 'string';
+  const wrong = isTime ? [isName ? undefined : sub, jti].find(isMisshapenName) : iat;
   return {
     check: 'claims',
     passed: wrong === undefined,
     expected: '"iat" a number, "sub" and "jti" strings',
-    found: wrong === undefined ? 'so' : show(wrong),
+    found: wrong === undefined ? 'all of the right type' : show(wrong),
     cure: 'correct the type of the claim where the token is issued',
   };
+}
+
+/** Many issuers write what they do not know as `null`. */
+function isAbsent(claim: unknown): boolean {
+  return claim === undefined || claim === null;
+}
+
+function isMisshapenName(claim: UnverifiedToken['claims'][string] | undefined): boolean {
+  return stringOrAbsent(claim) === undefined;
 }
 
 function describeTime(seconds: unknown): string {

@@ -184,9 +184,12 @@ export class Http1 {
     }
     const status = statusOf(error);
     const latest = this.#unanswered(socket);
-    if (latest === undefined || latest.req.complete) this.#refuseInTurn(socket, status);
+    if (latest === undefined || latest.req.complete) {
+      this.#refuseInTurn(socket, status, reasonOf(error));
+      return;
+    }
     // The one that is being answered is itself the broken one.
-    else if (latest.headersSent) socket.destroy();
+    if (latest.headersSent) socket.destroy();
     else this.#refuse(socket, status);
   }
 
@@ -196,24 +199,23 @@ export class Http1 {
   }
 
   /** Refuses once the good requests before have their answers. */
-  #refuseInTurn(socket: Duplex, status: number): void {
+  #refuseInTurn(socket: Duplex, status: number, reason = ''): void {
     if (this.#refused.has(socket)) return;
     this.#refused.add(socket);
     const latest = this.#unanswered(socket);
-    if (latest === undefined) this.#refuse(socket, status);
+    if (latest === undefined) this.#refuse(socket, status, reason);
     else {
       latest.once('close', () => {
-        if (socket.writable) this.#refuse(socket, status);
+        if (socket.writable) this.#refuse(socket, status, reason);
       });
     }
   }
 
   /** Says the last word on a connection. */
-  #refuse(socket: Duplex, status: number): void {
+  #refuse(socket: Duplex, status: number, reason = ''): void {
     this.#refused.add(socket);
-    socket.end(
-      `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
-    );
+    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close`;
+    socket.end(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
     // Closed while bytes arrive, it would be reset, and the refusal might never be read (RFC 9112 §9.6).
     socket.resume();
     const cancel = this.#clock.after(LINGER_MS, () => socket.destroy());
@@ -237,6 +239,12 @@ function hasStrayBody(request: IncomingMessage): boolean {
   const hasBody =
     headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
   return hasBody && asksForWebSocket(request);
+}
+
+/** Node's parser takes no bytes beyond ASCII in a target, which curl sends as they are typed. */
+function reasonOf(error: Error): string {
+  if (codeOf(error) !== 'HPE_INVALID_URL') return '';
+  return 'The request target has characters that must be percent-encoded (as UTF-8)\n';
 }
 
 function statusOf(error: Error): number {

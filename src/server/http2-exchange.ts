@@ -1,3 +1,4 @@
+import { asciiTarget } from './strict-request.ts';
 import { randomUUID } from 'node:crypto';
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Readable, Writable } from 'node:stream';
@@ -75,7 +76,8 @@ export class Http2Exchange implements Exchange {
     this.#parentLog = settings.log;
     this.upgrade = upgrade;
     this.scheme = secure ? 'https' : 'http';
-    const { method, authority, path, headers } = readHttp2Head(rawHeaders);
+    const { method, authority, path: sent, headers } = readHttp2Head(rawHeaders);
+    const path = asciiTarget(sent);
     this.method = method;
     this.originalTarget = path;
     this.target = path;

@@ -18,7 +18,7 @@ import { guardSession } from './http2-guards.ts';
 import { giveConnection } from './node-internals.ts';
 import { type Peer, peerOf } from './peers.ts';
 import type { Reception } from './reception.ts';
-import { MAX_FIELDS, refusalOfHttp2, type RequestHead } from './strict-request.ts';
+import { MAX_FIELDS, reasonFor, refusalOfHttp2, type RequestHead } from './strict-request.ts';
 
 /** Streams of one connection at once. */
 const MAX_CONCURRENT_STREAMS = 250;
@@ -101,7 +101,7 @@ export class Http2 {
     const upgrade = isConnect ? tunnelOf(head, stream) : null;
     const status = refusalOfHttp2(head) ?? (isConnect && upgrade === null ? 405 : null);
     if (status !== null) {
-      refuse(stream, status);
+      refuse(stream, status, reasonFor(head));
       return;
     }
     const settings = this.#reception.settings();
@@ -155,9 +155,13 @@ function tunnelOf(
   return protocol === undefined ? null : { kind: 'http2', protocol, stream };
 }
 
-function refuse(stream: ServerHttp2Stream, status: number): void {
+function refuse(stream: ServerHttp2Stream, status: number, reason = ''): void {
   if (stream.destroyed || stream.closed) return;
-  stream.respond({ ':status': status, 'content-length': '0' }, { endStream: true });
+  const isEmpty = reason === '';
+  const head = { ':status': status, 'content-length': String(reason.length) };
+  stream.respond(head, { endStream: isEmpty });
   // RFC 9113 §8.1: what more of the request comes is not wanted.
-  stream.close(constants.NGHTTP2_NO_ERROR);
+  const close = (): void => stream.close(constants.NGHTTP2_NO_ERROR);
+  if (isEmpty) close();
+  else stream.end(reason, close);
 }

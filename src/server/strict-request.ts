@@ -1,3 +1,5 @@
+import { isUtf8 } from 'node:buffer';
+
 /** Bytes of a request target; a 64 KiB token in its query fits. */
 export const MAX_TARGET_BYTES = 72 * 1024;
 /** Fields of one message. Cookies may come in a field each over HTTP/2. */
@@ -12,8 +14,12 @@ export interface RequestHead {
   readonly rawHeaders: readonly string[];
 }
 
-/** Visible ASCII but `#`: a fragment is never sent, and who cuts it off sees another path. */
-const TARGET = /^[\x21-\x22\x24-\x7e]+$/;
+/**
+ * Visible ASCII but `#`: a fragment is never sent, and who cuts it off sees another path. In the
+ * query also bytes beyond ASCII, which curl and address bars send as they are; see {@link asciiTarget}.
+ */
+const TARGET = /^[\x21-\x22\x24-\x3e\x40-\x7e]+(?:\?[\x21-\x22\x24-\x7e\x80-\xff]*)?$/;
+const BEYOND_ASCII = /[\x80-\xff]/;
 /** The absolute form without user information (RFC 9110 §4.2.4). */
 const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
 /** A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name. */
@@ -33,6 +39,24 @@ export function refusalOfHttp1(head: RequestHead): number | null {
 /** The same for HTTP/2 (RFC 9113 §10.3). */
 export function refusalOfHttp2(head: RequestHead): number | null {
   return refusal(head, isGoodHttp2);
+}
+
+/** What a client that may be mended is told with a refusal; most refusals say nothing. */
+export function reasonFor({ url = '' }: RequestHead): string {
+  return isQueryUtf8(url) ? '' : 'The query of the request is not UTF-8\n';
+}
+
+/** A target whose query has its bytes beyond ASCII percent-encoded, as it should have been sent. */
+export function asciiTarget(target: string): string {
+  if (!BEYOND_ASCII.test(target)) return target;
+  return target.replace(
+    /[\x80-\xff]/g,
+    (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}
+
+function isQueryUtf8(url: string): boolean {
+  return !BEYOND_ASCII.test(url) || isUtf8(Buffer.from(url, 'latin1'));
 }
 
 function refusal(
@@ -80,7 +104,7 @@ function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
 
 /** RFC 9112 §3.2: the origin and the absolute form, and for OPTIONS the asterisk. */
 function isTarget({ method, url = '' }: RequestHead): boolean {
-  if (!TARGET.test(url)) return false;
+  if (!TARGET.test(url) || !isQueryUtf8(url)) return false;
   if (url.startsWith('/')) return true;
   if (url === '*') return method === 'OPTIONS';
   const authority = ABSOLUTE.exec(url)?.[1];

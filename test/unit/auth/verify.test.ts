@@ -43,6 +43,11 @@ describe('a good token (C.2–C.5)', () => {
     assert.ok(mayPublish(token.grants, [parseTopic('urn:x', AUDIENCE)]));
   });
 
+  it('takes null for absent in sub, iat and nbf', async () => {
+    const extra = { sub: null, iat: null, nbf: null };
+    assert.equal((await accepted(fixture(), await sign(claims(extra)))).issuer, ISSUER);
+  });
+
   it('C-262 C-267 needs no sub, jti, iat or client_id, and may carry unknown claims', async () => {
     const extra = { sub: undefined, jti: undefined, iat: NOW + 999, client_id: 7, foo: [1] };
     const token = await accepted(fixture(), await sign(claims(extra)));
