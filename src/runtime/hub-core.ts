@@ -7,7 +7,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import { openLmdbTransport } from '../transports/lmdb/lmdb-transport.ts';
-import { createMemoryTransport } from '../transports/memory.ts';
+import { createMemoryTransport } from '../transports/memory/memory-transport.ts';
 import type { HubSignals } from './siblings.ts';
 
 /** Streams that a reload ends are spread over this time, so that their clients do not return at once. */

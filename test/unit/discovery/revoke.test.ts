@@ -6,7 +6,7 @@ import { profiles } from '../../../src/hub/profile.ts';
 import type { EndReason, EventSink } from '../../../src/hub/subscriber.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
-import { createMemoryTransport } from '../../../src/transports/memory.ts';
+import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 const sink: EventSink = {

@@ -9,7 +9,7 @@ import type { EventSink } from '../../../src/hub/subscriber.ts';
 import type { Transport } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
-import { createMemoryTransport } from '../../../src/transports/memory.ts';
+import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 const base = 'https://hub.invalid/.well-known/hub';
