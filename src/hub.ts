@@ -1,12 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { resolve } from 'node:path';
-import {
-  defaultHub,
-  defaultJwks,
-  defaultLmdbTransport,
-  defaultMemoryTransport,
-} from './config/defaults.ts';
+import { defaultHub, defaultJwks } from './config/defaults.ts';
+import { transportKinds } from './config/transports.ts';
 import type { HubConfig, IssuerConfig, KeySource } from './config/config.ts';
 import { ConfigError, type Problem } from './config/problem.ts';
 import { NodeExchange } from './http/node-exchange.ts';
@@ -177,8 +173,8 @@ function hubConfig(options: HubOptions): HubConfig {
     legacy: { publisher: keySource(legacy.publisher), subscriber: keySource(legacy.subscriber) },
     transport:
       history === undefined
-        ? defaultMemoryTransport
-        : { ...defaultLmdbTransport, path: resolve(history) },
+        ? transportKinds.memory.defaults
+        : { ...transportKinds.lmdb.defaults, path: resolve(history) },
   };
 }
 

@@ -10,8 +10,8 @@ import type {
   TokenExchangeConfig,
   TokenGrantsConfig,
   TokenMintConfig,
-  TransportConfig,
 } from './config.ts';
+import { transportKinds } from './transports.ts';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -73,19 +73,6 @@ export const defaultSite: SiteConfig = {
 
 export const defaultAccessLog: AccessLogConfig = { output: null, format: 'auto' };
 
-export const defaultMemoryTransport: Extract<TransportConfig, { kind: 'memory' }> = {
-  kind: 'memory',
-  size: 1000,
-};
-
-export const defaultLmdbTransport: Extract<TransportConfig, { kind: 'lmdb' }> = {
-  kind: 'lmdb',
-  path: null,
-  size: 0,
-  maxAgeMs: 0,
-  durability: 'commit',
-};
-
 /** A hub whose block is empty; it still lacks an issuer. */
 export const defaultHub: HubConfig = {
   profile: 'hub',
@@ -107,7 +94,7 @@ export const defaultHub: HubConfig = {
   maxConnections: 0,
   maxConnectionsPerClient: 0,
   maxSubscriberBuffer: 1024 * 1024,
-  transport: defaultLmdbTransport,
+  transport: transportKinds.lmdb.defaults,
   topicMatcherCache: 100_000,
   subscriberListCacheSize: 100_000,
   debugger: false,

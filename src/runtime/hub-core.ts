@@ -1,4 +1,5 @@
-import type { TransportConfig } from '../config/config.ts';
+import { createHash } from 'node:crypto';
+import { isShared, storeOf, type TransportConfig } from '../config/transports.ts';
 import { Hub } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
@@ -6,8 +7,7 @@ import { ConnectionCounter } from '../hub-http/connection-counter.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
-import { openLmdbTransport } from '../transports/lmdb/lmdb-transport.ts';
-import { createMemoryTransport } from '../transports/memory/memory-transport.ts';
+import { openTransport } from '../transports/registry.ts';
 import type { HubSignals } from './siblings.ts';
 
 /** Streams that a reload ends are spread over this time, so that their clients do not return at once. */
@@ -32,13 +32,9 @@ export interface HubCoreKey {
   readonly profile: Profile;
   readonly path: string;
   readonly base: string;
-  readonly transport: ResolvedTransport;
+  /** With its place: nothing is left to be made up. */
+  readonly transport: TransportConfig;
 }
-
-/** A transport whose place is known. */
-export type ResolvedTransport =
-  | Extract<TransportConfig, { kind: 'memory' }>
-  | (Extract<TransportConfig, { kind: 'lmdb' }> & { readonly path: string });
 
 export interface HubCoreDependencies {
   readonly signals: HubSignals;
@@ -61,17 +57,14 @@ export function createHubCores(spreadMs: () => number, log: Logger): LeasePool<H
   });
 }
 
-/** @throws HubgateError `transport-failed` */
+/** @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new` */
 export async function openHubCore(
   key: HubCoreKey,
   { signals, clock, log }: HubCoreDependencies,
 ): Promise<HubCore> {
   const core = hubCoreName(key);
   const appended = (): void => signals.send({ core, kind: 'appended' });
-  const transport =
-    key.transport.kind === 'memory'
-      ? createMemoryTransport(key.transport)
-      : await openLmdbTransport({ ...key.transport, appended, clock, log });
+  const transport = await openTransport(key.transport, { appended, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
   const hub = new Hub({ transport, names, clock, log });
   return {
@@ -94,13 +87,17 @@ export async function openHubCore(
   };
 }
 
-/** The name of a core in its pool. A memory log is one site's; a file is whoever's names it. */
+/** The name of a core in its pool. A memory log is one site's; a store is whoever's names it. */
 export function hubCoreName({ site, profile, path, base, transport }: HubCoreKey): string {
   return JSON.stringify([
-    transport.kind === 'memory' ? site : '',
+    isShared(transport) ? '' : site,
     profile.name,
     path,
     base,
     Object.entries(transport),
+    // A password in it makes another transport, and must not be in a name.
+    createHash('sha256')
+      .update(storeOf(transport)?.id ?? '')
+      .digest('hex'),
   ]);
 }

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { type Jwks, jwksKeySet, openJwks } from '../auth/jwks.ts';
 import { isHmac } from '../auth/algorithms.ts';
 import { type KeySet, signingKey, staticKeySet } from '../auth/key.ts';
@@ -9,6 +8,7 @@ import {
   type TrustedIssuer,
 } from '../auth/verify.ts';
 import type { HubConfig, KeySource } from '../config/config.ts';
+import { placeTransport } from '../transports/registry.ts';
 import type { Handler } from '../http/exchange.ts';
 import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
@@ -19,13 +19,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
-import {
-  type HubCore,
-  hubCoreName,
-  openHubCore,
-  type ResolvedTransport,
-  SPREAD_MS,
-} from './hub-core.ts';
+import { type HubCore, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import type { HubSignals } from './siblings.ts';
 
 /** What a hub needs from around it. */
@@ -76,7 +70,11 @@ export async function setUpHub(
   const base = hubBase(config.resourceIdentifier, path);
   const cookieName = config.cookieName ?? profile.cookieName;
   const detailType = config.detailType ?? profile.detailType;
-  const key = { site, profile, path, base, transport: resolveTransport(config, around) };
+  const placed = placeTransport(config.transport, {
+    storage: around.storage,
+    hub: `${site} ${config.path ?? ''}`.trim(),
+  });
+  const key = { site, profile, path, base, transport: placed };
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
     openHubCore(key, { signals, clock, log }),
   );
@@ -226,16 +224,6 @@ async function openKeys(
   );
   scope.defer(() => lease.release());
   return jwksKeySet(lease.value, source);
-}
-
-function resolveTransport(
-  config: HubConfig,
-  { storage, site }: HubSurroundings,
-): ResolvedTransport {
-  const { transport } = config;
-  if (transport.kind === 'memory') return transport;
-  const directory = encodeURIComponent(`${site} ${config.path ?? ''}`.trim());
-  return { ...transport, path: transport.path ?? join(storage, 'history', directory) };
 }
 
 function originOf(url: string): string {
