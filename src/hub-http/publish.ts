@@ -6,7 +6,7 @@ import type { Update } from '../hub/update.ts';
 import { answer } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { messageOf } from '../kernel/error.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
 import { authenticate, grantMissing, tokenMissing } from './access.ts';
 import { readBody } from './body.ts';
 import type { HubEndpoint } from './endpoint.ts';
@@ -37,7 +37,9 @@ export async function publish(
     await endpoint.hub.publish(update);
   } catch (error) {
     exchange.log.error('An update was not stored', { error: messageOf(error) });
-    throw new Refusal(500);
+    // Closed for good, or away for a while; an update that may be stored has the id that was sent.
+    if (codeOf(error) === 'transport-closed') throw new Refusal(500);
+    throw new Refusal(503, { fields: { 'retry-after': '1' } });
   }
   answer(exchange, 200, { 'content-type': 'text/plain; charset=utf-8' }, update.id);
 }

@@ -8,7 +8,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import { openTransport } from '../transports/registry.ts';
-import type { HubSignals } from './siblings.ts';
+import { type HubSignals, parseStreamSignal, type StreamSignal } from './siblings.ts';
 
 /** Streams that a reload ends are spread over this time, so that their clients do not return at once. */
 export const SPREAD_MS = 10_000;
@@ -18,9 +18,9 @@ export interface HubCore {
   readonly hub: Hub;
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
-  /** Ends the streams of a token here and at the siblings; says how many ended here. */
+  /** Ends the streams of a token here, at the siblings and on other machines; says how many ended here. */
   revoke(tokenId: string): number;
-  /** Ends the streams of a browser session here and at the siblings. */
+  /** Ends the streams of a browser session here, at the siblings and on other machines. */
   signOut(session: string): void;
   /** Siblings no longer reach this hub. */
   detach(): void;
@@ -67,22 +67,26 @@ export async function openHubCore(
   const transport = await openTransport(key.transport, { appended, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
   const hub = new Hub({ transport, names, clock, log });
+  const obey = (signal: StreamSignal): number =>
+    signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
+  const tellAll = (signal: StreamSignal): number => {
+    signals.send({ core, ...signal });
+    transport.signals?.send(JSON.stringify(signal));
+    return obey(signal);
+  };
+  transport.signals?.receive((message) => {
+    const signal = parseStreamSignal(message);
+    if (signal !== null) obey(signal);
+  });
   return {
     hub,
     transport,
     connections: new ConnectionCounter(),
-    revoke(tokenId) {
-      signals.send({ core, kind: 'revoked', tokenId });
-      return hub.revoke(tokenId);
-    },
-    signOut(session) {
-      signals.send({ core, kind: 'signed-out', session });
-      hub.signOut(session);
-    },
+    revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
+    signOut: (session) => void tellAll({ kind: 'signed-out', session }),
     detach: signals.join(core, (signal) => {
       if (signal.kind === 'appended') transport.wake();
-      else if (signal.kind === 'revoked') hub.revoke(signal.tokenId);
-      else hub.signOut(signal.session);
+      else obey(signal);
     }),
   };
 }

@@ -28,16 +28,25 @@ interface Waiting {
 export class GroupCommit {
   readonly #store: (group: readonly Update[]) => Promise<void>;
   readonly #clock: Clock;
+  readonly #most: number;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #underway: readonly Waiting[] = [];
   #running: Promise<void> | undefined;
   #stopTicking: (() => void) | undefined;
 
-  /** @param store stores a group or throws what each of its appends is to throw */
-  constructor(store: (group: readonly Update[]) => Promise<void>, clock: Clock) {
+  /**
+   * @param store stores a group or throws what each of its appends is to throw
+   * @param most updates of a group, where the log keeps fewer than it could have
+   */
+  constructor(
+    store: (group: readonly Update[]) => Promise<void>,
+    clock: Clock,
+    most = GROUP_UPDATES,
+  ) {
     this.#store = store;
     this.#clock = clock;
+    this.#most = Math.min(most, GROUP_UPDATES);
   }
 
   /**
@@ -87,7 +96,7 @@ export class GroupCommit {
     let bytes = 0;
     let count = 0;
     for (const waiting of this.#waiting) {
-      if (count > 0 && (count === GROUP_UPDATES || bytes + waiting.bytes > GROUP_BYTES)) break;
+      if (count > 0 && (count === this.#most || bytes + waiting.bytes > GROUP_BYTES)) break;
       bytes += waiting.bytes;
       count += 1;
     }

@@ -56,9 +56,10 @@ const openers: TransportOpeners = {
       ...settings,
       stream: settings.stream ?? `hubgate:${encodeURIComponent(hub)}`,
     }),
-    async open() {
-      const { HubgateError } = await import('../kernel/error.ts');
-      throw new HubgateError('transport-failed', 'transport redis is not there yet');
+    async open({ stream, ...settings }, { clock, log }) {
+      const { openRedisTransport } = await import('./redis/redis-transport.ts');
+      const random = Math.random;
+      return openRedisTransport({ ...settings, stream: stream ?? 'hubgate', random, clock, log });
     },
   },
 };

@@ -2,13 +2,17 @@ import { execFileSync } from 'node:child_process';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
+import { randomUUID } from 'node:crypto';
+import { after, type TestContext } from 'node:test';
 import type { Transport } from '../../src/hub/transport.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { createMemoryTransport } from '../../src/transports/memory/memory-transport.ts';
+import { Secret } from '../../src/kernel/secret.ts';
+import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
 import { programPath } from '../support/program.ts';
+import { type RedisServer, startRedis } from '../support/redis-server.ts';
 
 export interface LogLimits {
   /** Updates kept. */
@@ -71,4 +75,40 @@ export const implementations: readonly Implementation[] = [
       };
     },
   },
+  {
+    name: 'redis',
+    isShared: true,
+    // It goes by the clock of the server.
+    hasAge: false,
+    async log(test, { size }) {
+      const server = await redisOf(test);
+      if (server === null) return null;
+      const stream = `test:${randomUUID()}`;
+      return {
+        open: () =>
+          openRedisTransport({
+            ...{ urls: [new Secret(server.url)], sentinel: null, cluster: false },
+            ...{ trustPoolFile: null, stream, maxLength: size, maxAgeMs: 0, replicas: 0 },
+            ...{ random: Math.random, clock: systemClock, log: silentLogger },
+          }),
+        async breakStore() {
+          server.command('CONFIG', 'SET', 'maxmemory', '1');
+          return () => server.command('CONFIG', 'SET', 'maxmemory', '0');
+        },
+      };
+    },
+  },
 ];
+
+let redis: Promise<RedisServer | null> | undefined;
+/** Run at the end of the file: `after` inside a test would be that test's. */
+const ends: (() => unknown)[] = [];
+after(async () => {
+  for (const end of ends) await end();
+});
+
+/** One server for the whole file. */
+function redisOf(test: TestContext): Promise<RedisServer | null> {
+  redis ??= startRedis(test, { after: (end) => ends.push(end) });
+  return redis;
+}
