@@ -6,6 +6,7 @@ import { adaptCommand } from './commands/adapt.ts';
 import { completionCommand } from './commands/completion.ts';
 import { environCommand } from './commands/environ.ts';
 import { fmtCommand } from './commands/fmt.ts';
+import { historyCommand } from './commands/history.ts';
 import { listCertificatesCommand } from './commands/list-certificates.ts';
 import { publishCommand } from './commands/publish.ts';
 import { reloadCommand } from './commands/reload.ts';
@@ -37,6 +38,7 @@ for (const command of [
   subscribeCommand(processOutput),
   trustCommand(processOutput),
   untrustCommand(processOutput),
+  historyCommand(processOutput),
   listCertificatesCommand(processOutput),
   environCommand(processOutput),
   versionCommand(processOutput),

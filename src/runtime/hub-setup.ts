@@ -8,7 +8,6 @@ import {
   type TrustedIssuer,
 } from '../auth/verify.ts';
 import type { HubConfig, KeySource } from '../config/config.ts';
-import { placeTransport } from '../transports/registry.ts';
 import type { Handler } from '../http/exchange.ts';
 import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
@@ -20,6 +19,7 @@ import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type HubCore, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
+import { placedTransport } from './hub-place.ts';
 import type { HubSignals } from './siblings.ts';
 
 /** What a hub needs from around it. */
@@ -70,11 +70,8 @@ export async function setUpHub(
   const base = hubBase(config.resourceIdentifier, path);
   const cookieName = config.cookieName ?? profile.cookieName;
   const detailType = config.detailType ?? profile.detailType;
-  const placed = placeTransport(config.transport, {
-    storage: around.storage,
-    hub: `${site} ${config.path ?? ''}`.trim(),
-  });
-  const key = { site, profile, path, base, transport: placed };
+  const transport = placedTransport(site, config, around.storage);
+  const key = { site, profile, path, base, transport };
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
     openHubCore(key, { signals, clock, log }),
   );

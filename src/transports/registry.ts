@@ -2,7 +2,9 @@ import { join } from 'node:path';
 import type { TransportConfig } from '../config/transports.ts';
 import type { Transport } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { History } from './history.ts';
 
 /** What a transport is given beside its settings. */
 export interface TransportSurroundings {
@@ -24,6 +26,8 @@ interface TransportOpener<Settings extends TransportConfig> {
   /** The settings with everything that was left open. */
   place(settings: Settings, place: TransportPlace): Settings;
   open(settings: Settings, around: TransportSurroundings): Promise<Transport>;
+  /** Opens what is kept for the operator; absent where nothing is kept. */
+  openHistory?(settings: Settings, clock: Clock): Promise<History>;
 }
 
 type TransportOpeners = {
@@ -50,6 +54,10 @@ const openers: TransportOpeners = {
       const { openLmdbTransport } = await import('./lmdb/lmdb-transport.ts');
       return openLmdbTransport({ ...settings, ...around, path: path ?? '.' });
     },
+    async openHistory({ path }) {
+      const { openLmdbHistory } = await import('./lmdb/lmdb-history.ts');
+      return openLmdbHistory(path ?? '.');
+    },
   },
   redis: {
     place: (settings, { hub }) => ({
@@ -60,6 +68,10 @@ const openers: TransportOpeners = {
       const { openRedisTransport } = await import('./redis/redis-transport.ts');
       const random = Math.random;
       return openRedisTransport({ ...settings, stream: stream ?? 'hubgate', random, clock, log });
+    },
+    async openHistory({ stream, ...settings }, clock) {
+      const { openRedisHistory } = await import('./redis/redis-history.ts');
+      return openRedisHistory({ ...settings, stream: stream ?? 'hubgate' }, clock);
     },
   },
 };
@@ -75,6 +87,14 @@ export function openTransport(
   around: TransportSurroundings,
 ): Promise<Transport> {
   return openerOf(settings).open(settings, around);
+}
+
+/** @throws HubgateError `not-supported` for a transport that keeps nothing, and as {@link openTransport} */
+export async function openHistory(settings: TransportConfig, clock: Clock): Promise<History> {
+  const history = await openerOf(settings).openHistory?.(settings, clock);
+  if (history !== undefined) return history;
+  const message = `transport ${settings.kind} keeps its history in the memory of the gateway only`;
+  throw new HubgateError('not-supported', message);
 }
 
 function openerOf({ kind }: TransportConfig): TransportOpener<TransportConfig> {
