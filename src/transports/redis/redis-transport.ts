@@ -39,6 +39,8 @@ const ENTRIES_AT_ONCE = 128;
 const WAIT_MS = 2000;
 /** How long a group whose answer was lost is tried again. */
 const RETRY_MS = 8000;
+/** How long a client waits whose cursor another node has given out already. */
+const CATCH_UP_MS = 5000;
 const MIN_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 2000;
 /** Evicted beyond what is appended, so that a lowered limit never blocks the server. */
@@ -136,8 +138,9 @@ class RedisTransport implements Transport {
     const found = await this.#asked(this.#live().command('HGET', this.#keys.ids, eventId));
     if (typeof found !== 'string') return null;
     const stored = Number(found);
-    // One that is not handed out yet will be: to replay after it is to replay nothing.
-    return stored > this.#stored ? this.#position : this.#positions.seen(stored);
+    // Another node has handed it out already; who goes on behind it must not be given it again.
+    if (stored > this.#stored) await this.#reached(stored);
+    return this.#positions.seen(stored);
   }
 
   async read(after: number, limit: number): Promise<readonly LogEntry[]> {
@@ -309,7 +312,8 @@ class RedisTransport implements Transport {
     const arrived = this.#awaited.filter(({ position }) => position <= this.#stored);
     for (const awaited of arrived) {
       this.#awaited.splice(this.#awaited.indexOf(awaited), 1);
-      if (this.#recent.keyAt(awaited.position) === awaited.key) awaited.resolve();
+      const isOwn = this.#recent.keyAt(awaited.position) === awaited.key;
+      if (awaited.key === null || isOwn) awaited.resolve();
       else awaited.reject(uncertain('the log has lost it'));
     }
   }
@@ -461,6 +465,29 @@ class RedisTransport implements Transport {
     return this.#session;
   }
 
+  /** @throws HubgateError `transport-failed` when the reader does not get there in time */
+  async #reached(stored: number): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      const stop = this.#options.clock.after(CATCH_UP_MS, () => {
+        this.#awaited.splice(this.#awaited.indexOf(awaited), 1);
+        reject(new HubgateError('transport-failed', 'This node is behind the log in Redis'));
+      });
+      const awaited: Awaited = {
+        position: stored,
+        key: null,
+        resolve() {
+          stop();
+          resolve();
+        },
+        reject(error) {
+          stop();
+          reject(error);
+        },
+      };
+      this.#awaited.push(awaited);
+    });
+  }
+
   /** Resolves when the reader has handed out what was appended. */
   async #handedOut(position: number, key: string): Promise<void> {
     if (this.#stored >= position && this.#recent.keyAt(position) === key) return;
@@ -478,7 +505,8 @@ class RedisTransport implements Transport {
 
 interface Awaited {
   readonly position: number;
-  readonly key: string;
+  /** Of the entry that has to be there; null for any. */
+  readonly key: string | null;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
