@@ -7,8 +7,8 @@ import type { Update } from './update.ts';
  * Order: all processes that share a log see its entries in the same order. Positions are whole
  * numbers that grow by one with each entry; they are this object's own and mean nothing elsewhere.
  * Concurrency: `append` may be called again before the last one has resolved; what was appended
- * first stands first. Fairness: no call holds the event loop longer than a page of
- * {@link PAGE_BYTES}. Trust: what `append` is given has been authorised and checked.
+ * first stands first. Fairness: no call holds the event loop longer than a page that it was asked
+ * for. Trust: what `append` is given has been authorised and checked.
  *
  * A log that loses its newest entries (a store that fails over) gives what replaces them positions
  * of their own: to a reader it is as if the lost ones had been evicted.
@@ -37,11 +37,14 @@ export interface Transport {
    */
   find(eventId: string): Promise<number | null>;
   /**
-   * The entries after `position`, at most `limit`, none beyond {@link position}. Fewer come when
-   * they exceed {@link PAGE_BYTES} together, but always one if there is one. Entries that have been
-   * evicted are passed over: the first one's position tells.
+   * The entries after `position`, at most `limit`, none beyond {@link position}. With `bytes` the page
+   * also ends when its data have that many, but always has one entry if there is one. Entries that
+   * have been evicted are passed over: the first one's position tells.
+   *
+   * @param bytes characters of data; {@link PAGE_BYTES} is a page that holds the event loop for no
+   * longer than it may
    */
-  read(after: number, limit: number): Promise<readonly LogEntry[]>;
+  read(after: number, limit: number, bytes?: number): Promise<readonly LogEntry[]>;
   /** Who is subscribed, of all that share the log. */
   readonly presence: PresenceBoard;
   /** A way to tell the hubs on other machines that share the log; absent where there are none. */
@@ -71,5 +74,5 @@ export interface TransportSignals {
   receive(listener: (message: string) => void): void;
 }
 
-/** Characters of data after which a page of the log ends. */
+/** Characters of data that a page of the log should not exceed by more than one update. */
 export const PAGE_BYTES = 1024 * 1024;

@@ -153,7 +153,7 @@ for (const implementation of implementations) {
       assert.deepEqual(await transport.read(4, 100), []);
     });
 
-    it('ends a page when it is large, but gives at least one update', async (test) => {
+    it('ends a page where it is asked to, but gives at least one update', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       await transport.append({ ...update('large'), data: LARGE });
@@ -161,9 +161,10 @@ for (const implementation of implementations) {
       for (let index = 0; index < 20; index += 1) {
         await transport.append({ ...update(`u${index}`), data });
       }
-      assert.deepEqual(ids(await transport.read(0, 100)), ['large']);
-      const page = await transport.read(1, 100);
+      assert.deepEqual(ids(await transport.read(0, 100, PAGE_BYTES)), ['large']);
+      const page = await transport.read(1, 100, PAGE_BYTES);
       assert.ok(page.length >= 7 && page.length <= 9, `${page.length} updates`);
+      assert.equal((await transport.read(0, 100)).length, 21, 'nobody has asked for less');
     });
   });
 

@@ -91,9 +91,9 @@ class LmdbTransport implements Transport {
     return null;
   }
 
-  async read(after: number, limit: number): Promise<readonly LogEntry[]> {
+  async read(after: number, limit: number, bytes = Infinity): Promise<readonly LogEntry[]> {
     this.#refuseClosed();
-    return this.#entries(after, this.#position, limit);
+    return this.#entries(after, this.#position, limit, bytes);
   }
 
   wake(): void {
@@ -203,7 +203,7 @@ class LmdbTransport implements Transport {
   /** Hands out some of what is stored up to `end`; false when it cannot. */
   #step(end: number): boolean {
     try {
-      const entries = this.#entries(this.#position, end, ENTRIES_AT_ONCE);
+      const entries = this.#entries(this.#position, end, ENTRIES_AT_ONCE, PAGE_BYTES);
       const last = entries.at(-1);
       this.#give(entries, last?.position ?? end, last?.update.id ?? this.#lastEventId);
     } catch (error) {
@@ -223,7 +223,7 @@ class LmdbTransport implements Transport {
   }
 
   /** @throws HubgateError `transport-failed` for an update that cannot be read back */
-  #entries(after: number, end: number, limit: number): readonly LogEntry[] {
+  #entries(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
     const entries: LogEntry[] = [];
     let bytes = 0;
     for (const { key, value } of this.#store.log.getRange({
@@ -233,7 +233,7 @@ class LmdbTransport implements Transport {
     })) {
       entries.push({ position: key, update: this.#decode(key, value) });
       bytes += value.length;
-      if (bytes >= PAGE_BYTES) break;
+      if (bytes >= most) break;
     }
     return entries;
   }

@@ -1,5 +1,5 @@
 import { createProcessBoard } from '../../hub/presence-board.ts';
-import { type LogEntry, PAGE_BYTES, type Transport } from '../../hub/transport.ts';
+import type { LogEntry, Transport } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
 
@@ -73,12 +73,12 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
       refuseClosed();
       return isPossibleId(eventId) ? (ids.get(eventId)?.first ?? null) : null;
     },
-    async read(after, limit) {
+    async read(after, limit, most = Infinity) {
       refuseClosed();
       const entries: LogEntry[] = [];
       let bytes = 0;
       for (let wanted = Math.max(after + 1, oldest()); wanted <= position; wanted += 1) {
-        if (entries.length === limit || bytes >= PAGE_BYTES) break;
+        if (entries.length === limit || bytes >= most) break;
         const entry = at(wanted)?.entry;
         if (entry === undefined) continue;
         entries.push(entry);

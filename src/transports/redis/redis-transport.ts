@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { type LogEntry, PAGE_BYTES, type Transport } from '../../hub/transport.ts';
+import type { LogEntry, Transport } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
@@ -143,12 +143,12 @@ class RedisTransport implements Transport {
     return this.#positions.seen(stored);
   }
 
-  async read(after: number, limit: number): Promise<readonly LogEntry[]> {
+  async read(after: number, limit: number, bytes = Infinity): Promise<readonly LogEntry[]> {
     this.#refuseClosed();
     const first = this.#positions.after(after);
     const last = this.#stored;
     if (first > last) return [];
-    const range = [placeOf(first), placeOf(last), String(limit), String(PAGE_BYTES)];
+    const range = [placeOf(first), placeOf(last), String(limit), finite(bytes)];
     const reply = await this.#asked(this.#live().run(READ, [this.#keys.log], range));
     const entries = listOf(reply).map(decodeEntry);
     return entries.map((entry) => this.#seen(entry));
@@ -519,6 +519,11 @@ function uncertain(why: string): HubgateError {
     'transport-uncertain',
     `Whether the update is stored is not known: ${why}`,
   );
+}
+
+/** Lua reads no Infinity. */
+function finite(bytes: number): string {
+  return String(Math.min(bytes, Number.MAX_SAFE_INTEGER));
 }
 
 function listOf(reply: unknown): readonly unknown[] {
