@@ -7,7 +7,7 @@ import { systemClock } from '../src/kernel/clock.ts';
 import { silentLogger } from '../src/kernel/log.ts';
 import { Slices } from '../src/kernel/slices.ts';
 import { TimerWheel } from '../src/kernel/timer-wheel.ts';
-import { createMemoryTransport } from '../src/transports/memory.ts';
+import { createMemoryTransport } from '../src/transports/memory/memory-transport.ts';
 import type { BenchContext } from './context.ts';
 
 const BASE = 'https://example.com/.well-known/hub';

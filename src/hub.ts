@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { resolve } from 'node:path';
+import { defaultHub, defaultJwks } from './config/defaults.ts';
 import {
-  defaultHub,
-  defaultJwks,
-  defaultLmdbTransport,
-  defaultMemoryTransport,
-} from './config/defaults.ts';
+  type RedisTransportConfig,
+  type TransportConfig,
+  transportKinds,
+} from './config/transports.ts';
 import type { HubConfig, IssuerConfig, KeySource } from './config/config.ts';
 import { ConfigError, type Problem } from './config/problem.ts';
 import { parsePublication } from './hub/publication.ts';
@@ -70,6 +70,13 @@ export interface HubOptions
   readonly legacy?: { readonly publisher?: HubKey; readonly subscriber?: HubKey };
   /** Directory of the history; without it the newest 1,000 updates are kept in memory. */
   readonly history?: string;
+  /** Keeps the history in Redis or Valkey instead, for hubs on several machines. */
+  readonly redis?: Partial<Omit<RedisTransportConfig, 'kind' | 'urls'>> & {
+    /** `redis://` or `rediss://`; several for sentinels or a cluster. */
+    readonly urls: readonly string[];
+    /** Prefix of this hub's keys, the same on every machine. */
+    readonly stream: string;
+  };
   /** @default a logger that says nothing */
   readonly log?: Logger;
   /** @default the system's */
@@ -160,7 +167,7 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
 }
 
 function hubConfig(options: HubOptions): HubConfig {
-  const { issuers, legacy = {}, history, log: _log, clock: _clock, ...settings } = options;
+  const { issuers, legacy = {}, history, redis, log: _log, clock: _clock, ...settings } = options;
   return {
     ...defaultHub,
     ...settings,
@@ -173,11 +180,17 @@ function hubConfig(options: HubOptions): HubConfig {
       }),
     ),
     legacy: { publisher: keySource(legacy.publisher), subscriber: keySource(legacy.subscriber) },
-    transport:
-      history === undefined
-        ? defaultMemoryTransport
-        : { ...defaultLmdbTransport, path: resolve(history) },
+    transport: transportOf(history, redis),
   };
+}
+
+function transportOf(history: string | undefined, redis: HubOptions['redis']): TransportConfig {
+  if (redis !== undefined) {
+    const urls = redis.urls.map((url) => new Secret(url));
+    return { ...transportKinds.redis.defaults, ...redis, urls };
+  }
+  if (history === undefined) return transportKinds.memory.defaults;
+  return { ...transportKinds.lmdb.defaults, path: resolve(history) };
 }
 
 function keySource(key: HubKey | undefined): KeySource | null {

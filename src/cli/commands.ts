@@ -18,6 +18,7 @@ export const COMMANDS = {
   subscribe: async (output) => (await import('./commands/subscribe.ts')).subscribeCommand(output),
   trust: async (output) => (await import('./commands/trust.ts')).trustCommand(output),
   untrust: async (output) => (await import('./commands/untrust.ts')).untrustCommand(output),
+  history: async (output) => (await import('./commands/history.ts')).historyCommand(output),
   'list-certificates': async (output) =>
     (await import('./commands/list-certificates.ts')).listCertificatesCommand(output),
   environ: async (output) => (await import('./commands/environ.ts')).environCommand(output),

@@ -2,8 +2,10 @@ import type { Config, GlobalOptions, HubConfig } from './config.ts';
 import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
 import { checkPorts } from './check-ports.ts';
+import { checkTransport } from './check-transport.ts';
 import { checkUpstreams } from './check-upstreams.ts';
 import type { Report } from './problem.ts';
+import { isShared, storeOf, type TransportConfig } from './transports.ts';
 
 /**
  * Checks what no single field can show: fields that need or exclude each other, addresses that
@@ -17,6 +19,7 @@ export function checkConfig(config: Config, report: Report): void {
     if (site.hub !== null) {
       checkHub(site.hub, site, report);
       checkWorkers(site.hub, config.options, report);
+      checkTransport(site.hub.transport, report);
     }
     checkUpstreams([...site.routes, ...site.errorRoutes], report);
     const { discovery } = site;
@@ -29,6 +32,7 @@ export function checkConfig(config: Config, report: Report): void {
       });
     }
   }
+  checkStores(config, report);
   checkHubNames(config, report);
 }
 
@@ -44,29 +48,37 @@ export function checkServed({ sites }: Config, report: Report): void {
 }
 
 function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, report: Report): void {
-  if (transport.kind !== 'memory' || workers === 1) return;
+  if (isShared(transport) || workers === 1) return;
   report(transport, {
     severity: 'error',
     code: 'memory-with-workers',
-    message: 'with several workers each would have a memory transport of its own',
+    message: `with several workers each would have a ${transport.kind} transport of its own`,
     hint: 'use transport lmdb, which they share, or leave workers out',
   });
 }
 
-/** Two hubs of one name would share a health path and a default store. */
-function checkHubNames(config: Config, report: Report): void {
-  const stores = new Map<string, object>();
+/** Two hubs of one store would read each other's updates, private ones too. */
+function checkStores(config: Config, report: Report): void {
+  const stores = new Map<string, TransportConfig>();
   for (const { hub } of config.sites) {
-    if (hub?.transport.kind !== 'lmdb' || hub.transport.path === null) continue;
-    const { path } = hub.transport;
-    const other = stores.get(path);
-    if (other === undefined) stores.set(path, hub.transport);
-    else {
-      const message = `two hubs keep their history in ${path}`;
-      const hint = 'give each hub a path of its own';
+    const store = hub === null ? null : storeOf(hub.transport);
+    if (hub === null || store === null) continue;
+    const other = stores.get(store.id);
+    if (other === undefined) stores.set(store.id, hub.transport);
+    else if (!saysShared(hub.transport) || !saysShared(other)) {
+      const message = `two hubs keep their history in ${store.shown}`;
+      const hint = 'give each hub its own, or write `shared` in both transports';
       report(hub.transport, { severity: 'error', code: 'shared-store', message, hint }, { other });
     }
   }
+}
+
+function saysShared(transport: TransportConfig): boolean {
+  return 'shared' in transport && transport.shared;
+}
+
+/** Two hubs of one name would share a health path. */
+function checkHubNames(config: Config, report: Report): void {
   const names = new Map<string, object>();
   for (const { hub } of config.sites) {
     if (hub === null || hub.name === 'default') continue;

@@ -1,4 +1,5 @@
 import type { Secret } from '../kernel/secret.ts';
+import type { TransportConfig } from './transports.ts';
 
 /**
  * What a gateway is: plain readonly data, the same whether it was written as a Hubfile, as YAML or
@@ -217,19 +218,6 @@ export interface JwksKeySource {
   readonly cooldownMs: number;
   readonly timeoutMs: number;
 }
-
-export type TransportConfig =
-  | { readonly kind: 'memory'; readonly size: number }
-  | {
-      readonly kind: 'lmdb';
-      /** null: a directory of this hub under the storage. */
-      readonly path: string | null;
-      /** Updates kept; 0 means all. */
-      readonly size: number;
-      /** 0 means for ever. */
-      readonly maxAgeMs: number;
-      readonly durability: 'commit' | 'async';
-    };
 
 export interface DiscoveryConfig {
   readonly matcher: RequestMatcher | null;

@@ -11,8 +11,8 @@ import type {
   TokenExchangeConfig,
   TokenGrantsConfig,
   TokenMintConfig,
-  TransportConfig,
 } from './config.ts';
+import { transportKinds } from './transports.ts';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -87,19 +87,6 @@ export const defaultAccessLog: AccessLogConfig = {
   roll: defaultRoll,
 };
 
-export const defaultMemoryTransport: Extract<TransportConfig, { kind: 'memory' }> = {
-  kind: 'memory',
-  size: 1000,
-};
-
-export const defaultLmdbTransport: Extract<TransportConfig, { kind: 'lmdb' }> = {
-  kind: 'lmdb',
-  path: null,
-  size: 0,
-  maxAgeMs: 0,
-  durability: 'commit',
-};
-
 /** A hub whose block is empty; it still lacks an issuer. */
 export const defaultHub: HubConfig = {
   profile: 'hub',
@@ -122,7 +109,7 @@ export const defaultHub: HubConfig = {
   maxConnectionsPerClient: 0,
   maxSubscriberBuffer: 1024 * 1024,
   maxPatternSize: 10_000,
-  transport: defaultLmdbTransport,
+  transport: transportKinds.lmdb.defaults,
   topicMatcherCache: 100_000,
   subscriberListCacheSize: 100_000,
   debugger: false,

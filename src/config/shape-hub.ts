@@ -4,18 +4,16 @@ import type {
   IssuerConfig,
   KeySource,
   RequestMatcher,
-  TransportConfig,
 } from './config.ts';
 import {
   defaultDiscovery,
   defaultHub,
   defaultJwks,
-  defaultLmdbTransport,
-  defaultMemoryTransport,
   defaultTokenExchange,
   defaultTokenMint,
 } from './defaults.ts';
 import { headerName } from './shape-options.ts';
+import { transportShape } from './transports.ts';
 import { byKind, list, nullable, object, type Shape } from './shape.ts';
 import {
   count,
@@ -62,19 +60,6 @@ const issuer = object<IssuerConfig>(
   { authorizationServer: false, ...noKeys },
 );
 
-const transport = byKind<TransportConfig>({
-  memory: object({ size: count({ min: 1 }) }, defaultMemoryTransport),
-  lmdb: object(
-    {
-      path: nullable(name('a directory')),
-      size: count(),
-      maxAgeMs: duration(),
-      durability: oneOf('commit', 'async'),
-    },
-    defaultLmdbTransport,
-  ),
-});
-
 /** A hub. */
 export const hubShape: Shape<HubConfig> = object(
   {
@@ -99,7 +84,7 @@ export const hubShape: Shape<HubConfig> = object(
     // Without a bound, one stalled subscriber could take all memory.
     maxSubscriberBuffer: size({ min: 1 }),
     maxPatternSize: count({ min: 1 }),
-    transport,
+    transport: transportShape,
     topicMatcherCache: count({ min: -(2 ** 31) }),
     subscriberListCacheSize: count(),
     debugger: flag,

@@ -10,7 +10,7 @@ import {
 } from '../hub/publication.ts';
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { messageOf } from '../kernel/error.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Slices } from '../kernel/slices.ts';
 import { type Access, grantMissing } from './access.ts';
 import { readBody } from './body.ts';
@@ -56,7 +56,9 @@ export function createPublish(
       await hub.publish(update, topics);
     } catch (error) {
       exchange.log.error('An update was not stored', { error: messageOf(error) });
-      throw new Refusal(500);
+      // Closed for good, or away for a while; an update that may be stored has the id that was sent.
+      if (codeOf(error) === 'transport-closed') throw new Refusal(500);
+      throw new Refusal(503, { fields: { 'retry-after': '1' } });
     }
   };
 

@@ -10,7 +10,6 @@ import { HEARTBEAT } from './event-stream.ts';
 import { LogReader } from './log-reader.ts';
 import type { EventSink } from './outlet.ts';
 import type { PresenceNames, SubscriptionRecord } from './presence.ts';
-import { MAX_ID_BYTES } from './publication.ts';
 import { Replay } from './replay.ts';
 import { Roll } from './roll.ts';
 import {
@@ -22,7 +21,7 @@ import {
 import { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
 import type { Transport } from './transport.ts';
-import { EARLIEST, type Update } from './update.ts';
+import { EARLIEST, isPossibleId, type Update } from './update.ts';
 
 /** What ending a stream costs, in steps. */
 const END_STEPS = 500;
@@ -399,7 +398,7 @@ export class Hub {
 /** A cursor that no log can know: there is no such id. */
 function knowsNothing(lastEventId: string | null): boolean {
   if (lastEventId === null || lastEventId === '') return true;
-  return Buffer.byteLength(lastEventId) > MAX_ID_BYTES;
+  return !isPossibleId(lastEventId);
 }
 
 /** Where the replay begins: what was asked for when the log knows it, else `earliest`. */

@@ -103,10 +103,10 @@ export class LogReader {
   }
 
   async #read(after: number, until: number): Promise<LogPage> {
-    const entries = await this.#transport.read(after, until - after);
-    // What has been evicted is passed over, so more may have come than was asked for.
-    const last = entries.at(-1)?.position ?? until;
-    const page = new LogPage(after, Math.max(until, last), entries, this.#base);
+    const entries = await this.#transport.read(after, until - after, PAGE_SIZE);
+    // What has been evicted is passed over, and large updates end a page early.
+    const end = entries.at(-1)?.position ?? until;
+    const page = new LogPage(after, end, entries, this.#base);
     if (page.size > PAGE_SIZE) this.#entries = Math.max(1, Math.floor(this.#entries / 4));
     else if (page.size < PAGE_SIZE / 4) this.#entries = Math.min(PAGE_ENTRIES, this.#entries * 2);
     this.#keep(page);

@@ -20,14 +20,28 @@ export interface PresenceBoard {
   /** All that are on the board, in the order in which they were entered. */
   list(): Promise<readonly SubscriptionRecord[]>;
   /**
+   * Some of those on the board, at the same cost wherever they stand.
+   *
+   * @param after what the page before said, null for the first page
+   * @param limit subscribers, 1 at least; each has one record or several
+   */
+  page(after: string | null, limit: number): Promise<PresencePage>;
+  /**
    * Tells what has come or gone without the doing of its process: taken off because that process
    * is dead, or entered again because it was only slow. Exactly one process is told of each.
    */
   watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void;
 }
 
+export interface PresencePage {
+  readonly records: readonly SubscriptionRecord[];
+  /** Where the next page begins; null behind the last. */
+  readonly next: string | null;
+}
+
 /** The board of a log that lives and dies with this process. */
 export function createProcessBoard(): PresenceBoard {
+  /** By subscriber; a map keeps the order in which they were entered. */
   const entries = new Map<string, readonly SubscriptionRecord[]>();
   return {
     async enter(subscriber, records) {
@@ -38,6 +52,12 @@ export function createProcessBoard(): PresenceBoard {
     },
     async list() {
       return [...entries.values()].flat();
+    },
+    async page(after, limit) {
+      const skipped = Number(after ?? 0);
+      const some = [...entries.values()].slice(skipped, skipped + limit);
+      const next = skipped + some.length;
+      return { records: some.flat(), next: next < entries.size ? String(next) : null };
     },
     watch() {},
   };

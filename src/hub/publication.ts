@@ -1,7 +1,7 @@
 import { HubgateError } from '../kernel/error.ts';
 import type { Profile } from './profile.ts';
 import { hasForbiddenCharacters, isReservedTopic, parseTopic, type Topic } from './topic.ts';
-import { EARLIEST, type Update } from './update.ts';
+import { EARLIEST, isPossibleId, MAX_ID_BYTES, type Update } from './update.ts';
 
 /** The fields of a publication as they were sent; null stands for bytes that are not UTF-8. */
 export interface PublicationFields {
@@ -38,8 +38,6 @@ export class PublicationError extends HubgateError {
 
 const MAX_TOPICS = 1000;
 const MAX_TOPIC_BYTES = 4096;
-/** Longest id of an update, in bytes of UTF-8. */
-export const MAX_ID_BYTES = 1024;
 const MAX_TYPE_BYTES = 1024;
 const MAX_RETRY = 18446744073709551615n;
 
@@ -83,7 +81,7 @@ function parseTopics(topics: readonly (string | null)[], rules: PublicationRules
 function parseId(id: string | null | undefined): string | undefined {
   if (id === undefined || id === '') return undefined;
   const text = requireUtf8('id', id ?? undefined, id === null);
-  if (Buffer.byteLength(text) > MAX_ID_BYTES) {
+  if (!isPossibleId(text)) {
     throw tooLarge(`id too long (max ${MAX_ID_BYTES} bytes)`);
   }
   refuseForbidden('id', text);

@@ -4,16 +4,22 @@ import type { Update } from './update.ts';
 /**
  * An ordered log of updates with a tail: the only way from a publisher to a subscriber.
  *
- * Order: all processes that share a log see its entries in the same order, without gaps. Positions
- * are whole numbers that grow by one with each entry. Concurrency: `append` may be called again
- * before the last one has resolved. Trust: what `append` is given has been authorised and checked.
+ * Order: all processes that share a log see its entries in the same order. Positions are whole
+ * numbers that grow by one with each entry; they are this object's own and mean nothing elsewhere.
+ * Concurrency: `append` may be called again before the last one has resolved; what was appended
+ * first stands first. Fairness: no call holds the event loop longer than a page that it was asked
+ * for. Trust: what `append` is given has been authorised and checked.
+ *
+ * A log that loses its newest entries (a store that fails over) gives what replaces them positions
+ * of their own: to a reader it is as if the lost ones had been evicted.
  */
 export interface Transport {
   /**
    * Adds an update. Resolves when it is as durable as the transport promises; by then the tail has
    * handed it out.
    *
-   * @throws HubgateError `transport-closed`, or `transport-failed` when nothing was stored
+   * @throws HubgateError `transport-closed`; `transport-failed` when it was not stored and nobody
+   * has received or will receive it; `transport-uncertain` when that cannot be known
    */
   append(update: Update): Promise<void>;
   /**
@@ -25,15 +31,24 @@ export interface Transport {
   readonly position: number;
   /** Id of the entry at {@link position}, also when that entry has been evicted since; null before the first. */
   readonly lastEventId: string | null;
-  /** Position of the *earliest* kept entry with that id, compared byte for byte; null when there is none. */
+  /**
+   * Position of the *earliest* kept entry with that id, compared byte for byte; null when there is
+   * none, and for every id that is longer than an id may be.
+   */
   find(eventId: string): Promise<number | null>;
   /**
-   * The entries after `position`, at most `limit`, none beyond {@link position}. Entries that have
-   * been evicted are passed over: the first one's position tells.
+   * The entries after `position`, at most `limit`, none beyond {@link position}. With `bytes` the page
+   * also ends when its data have that many, but always has one entry if there is one. Entries that
+   * have been evicted are passed over: the first one's position tells.
+   *
+   * @param bytes characters of data; {@link PAGE_BYTES} is a page that holds the event loop for no
+   * longer than it may
    */
-  read(after: number, limit: number): Promise<readonly LogEntry[]>;
+  read(after: number, limit: number, bytes?: number): Promise<readonly LogEntry[]>;
   /** Who is subscribed, of all that share the log. */
   readonly presence: PresenceBoard;
+  /** A way to tell the hubs on other machines that share the log; absent where there are none. */
+  readonly signals?: TransportSignals;
   /** Looks at once for what other processes have added, instead of at the next time by itself. */
   wake(): void;
   /**
@@ -50,3 +65,14 @@ export interface LogEntry {
   readonly position: number;
   readonly update: Update;
 }
+
+/** What concerns streams of this hub wherever they are: a token that is revoked, a logout. */
+export interface TransportSignals {
+  /** Tells all others; those that cannot be reached now are told when they can. Never throws. */
+  send(message: string): void;
+  /** Is told what others send. One listener. */
+  receive(listener: (message: string) => void): void;
+}
+
+/** Characters of data that a page of the log should not exceed by more than one update. */
+export const PAGE_BYTES = 1024 * 1024;

@@ -15,3 +15,12 @@ export interface Update {
 
 /** The cursor before the first update; as an update's id it is refused. */
 export const EARLIEST = 'earliest';
+
+/** Longer ids are refused when they are published, and known to no log. */
+export const MAX_ID_BYTES = 1024;
+
+/** Whether an id may stand in a log at all. */
+export function isPossibleId(id: string): boolean {
+  // A character is one to three bytes, so most are decided without counting.
+  return id.length <= MAX_ID_BYTES && Buffer.byteLength(id) <= MAX_ID_BYTES;
+}

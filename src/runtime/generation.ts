@@ -14,6 +14,7 @@ import type { Certificate } from '../tls/certificate.ts';
 import { type CertificateSource, openCertificates } from '../tls/certificates.ts';
 import { answerChallenges } from './challenge-answer.ts';
 import { type Handshakes, openHandshakes } from './handshakes.ts';
+import { siteName } from './hub-place.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
 import type { Resources } from './resources.ts';
@@ -188,9 +189,4 @@ function runningHub({ config, core: { hub } }: ReadyHub): RunningHub {
     check: () => hub.check(),
     revoke: async (tokenId) => hub.revoke(tokenId),
   };
-}
-
-function siteName({ addresses }: SiteConfig): string {
-  const [first] = addresses;
-  return first === undefined ? '' : `${first.scheme}://${first.host}:${first.port ?? ''}`;
 }

@@ -1,4 +1,5 @@
-import type { TransportConfig } from '../config/config.ts';
+import { createHash } from 'node:crypto';
+import { isShared, storeOf, type TransportConfig } from '../config/transports.ts';
 import { Hub } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
@@ -8,9 +9,8 @@ import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
-import { openLmdbTransport } from '../transports/lmdb/lmdb-transport.ts';
-import { createMemoryTransport } from '../transports/memory.ts';
-import type { HubSignals } from './siblings.ts';
+import { openTransport } from '../transports/registry.ts';
+import { type HubSignals, parseStreamSignal, type StreamSignal } from './siblings.ts';
 
 /** Streams that a reload ends are spread over this time, so that their clients do not return at once. */
 export const SPREAD_MS = 10_000;
@@ -20,9 +20,9 @@ export interface HubCore {
   readonly hub: Hub;
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
-  /** Ends the streams of a token here and at the siblings; says how many ended here. */
+  /** Ends the streams of a token here, at the siblings and on other machines; says how many ended here. */
   revoke(tokenId: string): number;
-  /** Ends the streams of a browser session here and at the siblings. */
+  /** Ends the streams of a browser session here, at the siblings and on other machines. */
   signOut(session: string): void;
   /** Siblings no longer reach this hub. */
   detach(): void;
@@ -34,13 +34,9 @@ export interface HubCoreKey {
   readonly profile: Profile;
   readonly path: string;
   readonly base: string;
-  readonly transport: ResolvedTransport;
+  /** With its place: nothing is left to be made up. */
+  readonly transport: TransportConfig;
 }
-
-/** A transport whose place is known. */
-export type ResolvedTransport =
-  | Extract<TransportConfig, { kind: 'memory' }>
-  | (Extract<TransportConfig, { kind: 'lmdb' }> & { readonly path: string });
 
 export interface HubCoreDependencies {
   readonly signals: HubSignals;
@@ -66,46 +62,51 @@ export function createHubCores(spreadMs: () => number, log: Logger): LeasePool<H
   });
 }
 
-/** @throws HubgateError `transport-failed` */
+/** @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new` */
 export async function openHubCore(
   key: HubCoreKey,
   { signals, clock, wheel, slices, log }: HubCoreDependencies,
 ): Promise<HubCore> {
   const core = hubCoreName(key);
   const appended = (): void => signals.send({ core, kind: 'appended' });
-  const transport =
-    key.transport.kind === 'memory'
-      ? createMemoryTransport(key.transport)
-      : await openLmdbTransport({ ...key.transport, appended, clock, log });
+  const transport = await openTransport(key.transport, { appended, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
   const hub = new Hub({ transport, names, clock, wheel, slices, log });
+  const obey = (signal: StreamSignal): number =>
+    signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
+  const tellAll = (signal: StreamSignal): number => {
+    signals.send({ core, ...signal });
+    transport.signals?.send(JSON.stringify(signal));
+    return obey(signal);
+  };
+  transport.signals?.receive((message) => {
+    const signal = parseStreamSignal(message);
+    if (signal !== null) obey(signal);
+  });
   return {
     hub,
     transport,
     connections: new ConnectionCounter(),
-    revoke(tokenId) {
-      signals.send({ core, kind: 'revoked', tokenId });
-      return hub.revoke(tokenId);
-    },
-    signOut(session) {
-      signals.send({ core, kind: 'signed-out', session });
-      hub.signOut(session);
-    },
+    revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
+    signOut: (session) => void tellAll({ kind: 'signed-out', session }),
     detach: signals.join(core, (signal) => {
       if (signal.kind === 'appended') transport.wake();
-      else if (signal.kind === 'revoked') hub.revoke(signal.tokenId);
-      else hub.signOut(signal.session);
+      else obey(signal);
     }),
   };
 }
 
-/** The name of a core in its pool. A memory log is one site's; a file is whoever's names it. */
+/** The name of a core in its pool. A memory log is one site's; a store is whoever's names it. */
 export function hubCoreName({ site, profile, path, base, transport }: HubCoreKey): string {
   return JSON.stringify([
-    transport.kind === 'memory' ? site : '',
+    isShared(transport) ? '' : site,
     profile.name,
     path,
     base,
     Object.entries(transport),
+    // A password in it makes another transport, and must not be in a name.
+    createHash('sha256')
+      .update(storeOf(transport)?.id ?? '')
+      .digest('hex'),
   ]);
 }

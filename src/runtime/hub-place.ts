@@ -1,7 +1,9 @@
 import { isIP } from 'node:net';
 import type { Config, HubConfig, SiteAddress, SiteConfig } from '../config/config.ts';
+import type { TransportConfig } from '../config/transports.ts';
 import { profiles } from '../hub/profile.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { placeTransport } from '../transports/registry.ts';
 
 /** Where the hub is that a site announces. */
 export type HubPlace =
@@ -51,4 +53,15 @@ function originOf({ scheme, host, port }: SiteAddress, { options }: Config): str
   const actual = port ?? configured;
   const name = isIP(host) === 6 ? `[${host}]` : host;
   return `${scheme}://${name}${actual === standard ? '' : `:${actual}`}`;
+}
+
+/** Tells sites apart: the first address. */
+export function siteName({ addresses }: SiteConfig): string {
+  const [first] = addresses;
+  return first === undefined ? '' : `${first.scheme}://${first.host}:${first.port ?? ''}`;
+}
+
+/** The settings of a hub's transport with the place of its log. */
+export function placedTransport(site: string, hub: HubConfig, storage: string): TransportConfig {
+  return placeTransport(hub.transport, { storage, hub: `${site} ${hub.path ?? ''}`.trim() });
 }

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { type Jwks, jwksKeySet, openJwks } from '../auth/jwks.ts';
 import { isHmac } from '../auth/algorithms.ts';
 import { type KeySet, signingKey, staticKeySet } from '../auth/key.ts';
@@ -22,13 +21,8 @@ import type { Logger } from '../kernel/log.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
-import {
-  type HubCore,
-  hubCoreName,
-  openHubCore,
-  type ResolvedTransport,
-  SPREAD_MS,
-} from './hub-core.ts';
+import { type HubCore, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
+import { placedTransport } from './hub-place.ts';
 import type { HubSignals } from './siblings.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
@@ -83,7 +77,8 @@ export async function setUpHub(
   const base = hubBase(config.resourceIdentifier, path);
   const cookieName = config.cookieName ?? profile.cookieName;
   const detailType = config.detailType ?? profile.detailType;
-  const key = { site, profile, path, base, transport: resolveTransport(config, around) };
+  const transport = placedTransport(site, config, around.storage);
+  const key = { site, profile, path, base, transport };
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
     openHubCore(key, { signals, clock, wheel, slices, log }),
   );
@@ -236,16 +231,6 @@ async function openKeys(
   );
   scope.defer(() => lease.release());
   return jwksKeySet(lease.value, source);
-}
-
-function resolveTransport(
-  config: HubConfig,
-  { storage, site }: HubSurroundings,
-): ResolvedTransport {
-  const { transport } = config;
-  if (transport.kind === 'memory') return transport;
-  const directory = encodeURIComponent(`${site} ${config.path ?? ''}`.trim());
-  return { ...transport, path: transport.path ?? join(storage, 'history', directory) };
 }
 
 function originOf(url: string): string {

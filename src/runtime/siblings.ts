@@ -1,9 +1,23 @@
-/** What one process tells the others about a hub that they share; `core` is the hub's name. */
-export type Signal = { readonly core: string } & (
-  | { readonly kind: 'appended' }
+/** What ends streams of a hub, wherever they are. */
+export type StreamSignal =
   | { readonly kind: 'revoked'; readonly tokenId: string }
-  | { readonly kind: 'signed-out'; readonly session: string }
-);
+  | { readonly kind: 'signed-out'; readonly session: string };
+
+/** What one process tells the others about a hub that they share; `core` is the hub's name. */
+export type Signal = { readonly core: string } & ({ readonly kind: 'appended' } | StreamSignal);
+
+/** What another machine has sent; null for what this version does not know. */
+export function parseStreamSignal(message: string): StreamSignal | null {
+  try {
+    const { kind, tokenId, session } = Object(JSON.parse(message));
+    if (kind === 'revoked' && typeof tokenId === 'string') return { kind, tokenId };
+    if (kind === 'signed-out' && typeof session === 'string') return { kind, session };
+    return null;
+  } catch {
+    // A later version may write something else.
+    return null;
+  }
+}
 
 /** The other processes that serve the same configuration: the workers of one gateway. */
 export interface Siblings {

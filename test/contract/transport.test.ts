@@ -1,66 +1,39 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, stat } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
-import type { LogEntry, Transport } from '../../src/hub/transport.ts';
-import type { Update } from '../../src/hub/update.ts';
+import { type LogEntry, PAGE_BYTES, type Transport } from '../../src/hub/transport.ts';
+import { MAX_ID_BYTES, type Update } from '../../src/hub/update.ts';
+import { codeOf } from '../../src/kernel/error.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { silentLogger } from '../../src/kernel/log.ts';
-import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
-import { createMemoryTransport } from '../../src/transports/memory.ts';
+import { type Implementation, implementations, type TestLog } from './transports.ts';
 
-interface Implementation {
-  readonly name: string;
-  /** Opens a log that keeps `size` updates; opened again it is the same log where it is durable. */
-  open(test: TestContext, size: number): Promise<{ open(): Promise<Transport> }>;
-}
+/** What a transport may hand out at once: no listener is called with more. */
+const ENTRIES_AT_ONCE = 512;
+/** Larger than any free space inside a small store. */
+const LARGE = 'x'.repeat(2 * 1024 * 1024);
 
-const implementations: readonly Implementation[] = [
-  {
-    name: 'memory',
-    async open(_test, size) {
-      return { open: async () => createMemoryTransport({ size }) };
-    },
-  },
-  {
-    name: 'lmdb',
-    async open(test, size) {
-      const path = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
-      test.after(() => rm(path, { recursive: true, force: true }));
-      return {
-        open: () =>
-          openLmdbTransport({
-            path,
-            size,
-            maxAgeMs: 0,
-            durability: 'commit',
-            clock: systemClock,
-            log: silentLogger,
-          }),
-      };
-    },
-  },
-];
+for (const implementation of implementations) {
+  const { name, isShared, hasAge } = implementation;
 
-for (const { name, open } of implementations) {
-  describe(`transport ${name}`, () => {
+  describe(`transport ${name}: order`, () => {
     it('hands out every append in order, then resolves it', async (test) => {
-      const transport = await opened(open, test, 100);
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
       const seen = collect(transport);
       await transport.append(update('a'));
       assert.deepEqual(ids(seen), ['a']);
-      await Promise.all(['b', 'c', 'd'].map((id) => transport.append(update(id))));
-      assert.deepEqual(ids(seen), ['a', 'b', 'c', 'd']);
+      const many = Array.from({ length: 1000 }, (_, index) => `m${index}`);
+      await Promise.all(many.map((id) => transport.append(update(id))));
+      assert.deepEqual(ids(seen), ['a', ...many]);
       assert.deepEqual(
         seen.map(({ position }) => position),
-        [1, 2, 3, 4],
+        Array.from({ length: 1001 }, (_, index) => index + 1),
       );
     });
 
     it('knows its position and last event id, none before the first update', async (test) => {
-      const transport = await opened(open, test, 100);
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
       assert.equal(transport.position, 0);
       assert.equal(transport.lastEventId, null);
       await transport.append(update('a'));
@@ -68,8 +41,327 @@ for (const { name, open } of implementations) {
       assert.equal(transport.lastEventId, 'a');
     });
 
+    it('gives back every field of an update unchanged', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const full: Update = {
+        id: 'urn:uuid:1',
+        topics: ['https://example.com/é', 'b c'],
+        data: 'line\r\nline\0\u{1F600}',
+        private: true,
+        type: 'message',
+        retry: '18446744073709551615',
+      };
+      await transport.append(full);
+      await transport.append(update('plain'));
+      const entries = await transport.read(0, 2);
+      assert.deepEqual(entries, [
+        { position: 1, update: full },
+        { position: 2, update: update('plain') },
+      ]);
+    });
+
+    it('B-181 B-193: replay goes over into live without gap or duplicate while others publish', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const total = 400;
+      const live: LogEntry[][] = [];
+      const replays: LogEntry[][] = [[], [], []];
+      const joined = replays.map(() => false);
+      transport.tail((entries) => {
+        for (const [index, replay] of replays.entries()) {
+          if (joined[index] === true) replay.push(...entries);
+        }
+        live.push([...entries]);
+      });
+      const publishing = (async () => {
+        for (let index = 0; index < total; index += 10) {
+          await Promise.all(
+            Array.from({ length: 10 }, (_, more) => transport.append(update(`u${index + more}`))),
+          );
+        }
+      })();
+      const reading = replays.map(async (replay, index) => {
+        let position = 0;
+        while (position < transport.position || position === 0) {
+          const entries = await transport.read(position, 7);
+          replay.push(...entries);
+          position = entries.at(-1)?.position ?? position;
+          if (entries.length === 0) await new Promise((resolve) => setImmediate(resolve));
+        }
+        // In this same turn, as the hub does it.
+        joined[index] = true;
+      });
+      await Promise.all([publishing, ...reading]);
+      for (const replay of replays) assert.deepEqual(replay, live.flat());
+      assert.equal(live.flat().length, total);
+    });
+  });
+
+  describe(`transport ${name}: cursors`, () => {
+    it('finds the position of any id that is kept', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const all = Array.from({ length: 50 }, (_, index) => `id ${index} é`);
+      await Promise.all(all.map((id) => transport.append(update(id))));
+      for (const [index, id] of all.entries()) {
+        assert.equal(await transport.find(id), index + 1);
+      }
+    });
+
+    it('B-186: knows neither what never was nor what is longer than an id may be', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const longest = 'é'.repeat(MAX_ID_BYTES / 2);
+      await transport.append(update(longest));
+      assert.equal(await transport.find(longest), 1);
+      for (const unknown of ['', 'never', `${longest}x`, 'x'.repeat(4500), 'x'.repeat(80_000)]) {
+        assert.equal(await transport.find(unknown), null, `${unknown.length} characters`);
+      }
+    });
+
+    it('B-194 L11: finds the earliest kept of several updates with one id', async (test) => {
+      const transport = await opened(implementation, test, { size: 4 });
+      if (transport === null) return;
+      for (const id of ['a', 'twice', 'b', 'twice']) await transport.append(update(id));
+      assert.equal(await transport.find('twice'), 2);
+      await transport.append(update('twice'));
+      await transport.append(update('c'));
+      assert.equal(await transport.find('twice'), 4);
+      await transport.append(update('d'));
+      await transport.append(update('e'));
+      assert.equal(await transport.find('twice'), 5);
+      await transport.append(update('f'));
+      assert.equal(await transport.find('twice'), null);
+    });
+
+    it('B-199: compares ids byte for byte', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      await transport.append(update('é'));
+      assert.equal(await transport.find('é'), 1);
+      assert.equal(await transport.find('e\u0301'), null);
+      assert.equal(await transport.find('É'), null);
+    });
+
+    it('reads what follows a position, as much as was asked for', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      for (const id of ['a', 'b', 'c', 'd']) await transport.append(update(id));
+      assert.deepEqual(ids(await transport.read(1, 2)), ['b', 'c']);
+      assert.deepEqual(ids(await transport.read(0, 100)), ['a', 'b', 'c', 'd']);
+      assert.deepEqual(await transport.read(4, 100), []);
+    });
+
+    it('ends a page where it is asked to, but gives at least one update', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      await transport.append({ ...update('large'), data: LARGE });
+      const data = 'x'.repeat(PAGE_BYTES / 8);
+      for (let index = 0; index < 20; index += 1) {
+        await transport.append({ ...update(`u${index}`), data });
+      }
+      assert.deepEqual(ids(await transport.read(0, 100, PAGE_BYTES)), ['large']);
+      const page = await transport.read(1, 100, PAGE_BYTES);
+      assert.ok(page.length >= 7 && page.length <= 9, `${page.length} updates`);
+      assert.equal((await transport.read(0, 100)).length, 21, 'nobody has asked for less');
+    });
+  });
+
+  describe(`transport ${name}: limits`, () => {
+    it('forgets what exceeds its size, and keeps positions', async (test) => {
+      const transport = await opened(implementation, test, { size: 2 });
+      if (transport === null) return;
+      const seen = collect(transport);
+      await Promise.all(['a', 'b', 'c', 'd'].map((id) => transport.append(update(id))));
+      assert.deepEqual(ids(seen), ['a', 'b', 'c', 'd'], 'the tail hands out even what is evicted');
+      assert.equal(await transport.find('a'), null);
+      const kept = await transport.read(0, 100);
+      assert.deepEqual(
+        kept.map(({ position, update: { id } }) => [position, id]),
+        [
+          [3, 'c'],
+          [4, 'd'],
+        ],
+      );
+      assert.equal(transport.lastEventId, 'd');
+    });
+
+    it('forgets what is older than its age when the next update comes', {
+      skip: !hasAge,
+    }, async (test) => {
+      let now = Date.now();
+      const clock = { ...systemClock, now: () => now };
+      const transport = await opened(implementation, test, { size: 0, maxAgeMs: 1000, clock });
+      if (transport === null) return;
+      await transport.append(update('old'));
+      await transport.append(update('old too'));
+      now += 1001;
+      await transport.append(update('new'));
+      assert.equal(await transport.find('old'), null);
+      assert.deepEqual(ids(await transport.read(0, 10)), ['new']);
+    });
+
+    it('refuses publishers when too much waits for the store, and stores what it took', {
+      skip: !isShared,
+    }, async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const seen = collect(transport);
+      const outcomes = await Promise.allSettled(
+        Array.from({ length: 40 }, (_, index) =>
+          transport.append({ ...update(`u${index}`), data: LARGE }),
+        ),
+      );
+      const refused = outcomes.filter(({ status }) => status === 'rejected');
+      for (const outcome of refused) {
+        assert.equal(outcome.status === 'rejected' && codeOf(outcome.reason), 'transport-failed');
+      }
+      assert.ok(refused.length > 0 && refused.length < 40, `${refused.length} refused`);
+      assert.equal(seen.length, 40 - refused.length);
+      await transport.append(update('after'));
+    });
+
+    it('hands out and reads in slices, however much there is', async (test) => {
+      const log = await implementation.log(test, { size: 0 + 100_000 });
+      if (log === null) return;
+      const [writer, reader] = [await open(log, test), isShared ? await open(log, test) : null];
+      const sizes: number[] = [];
+      const all = new Promise<void>((resolve) => {
+        let left = 2000;
+        (reader ?? writer).tail((entries) => {
+          sizes.push(entries.length);
+          left -= entries.length;
+          if (left === 0) resolve();
+        });
+      });
+      const updates = Array.from({ length: 2000 }, (_, index) => update(`u${index}`));
+      await Promise.all(updates.map((one) => writer.append(one)));
+      const alive = setInterval(() => {}, 1000);
+      await all;
+      clearInterval(alive);
+      assert.ok(Math.max(...sizes) <= ENTRIES_AT_ONCE, `${Math.max(...sizes)} at once`);
+    });
+  });
+
+  describe(`transport ${name}: several that share it`, { skip: !isShared }, () => {
+    it('gives all the same order, each update once', async (test) => {
+      const log = await implementation.log(test, { size: 100_000 });
+      if (log === null) return;
+      const all = [await open(log, test), await open(log, test), await open(log, test)];
+      const alive = setInterval(() => {}, 1000);
+      test.after(() => clearInterval(alive));
+      const arrived = all.map((transport) => {
+        const seen: LogEntry[] = [];
+        return new Promise<LogEntry[]>((resolve) =>
+          transport.tail((entries) => {
+            seen.push(...entries);
+            if (seen.length >= 300) resolve(seen);
+          }),
+        );
+      });
+      await Promise.all(
+        all.map(async (transport, index) => {
+          for (let count = 0; count < 100; count += 1) {
+            await transport.append(update(`${index}-${count}`));
+          }
+        }),
+      );
+      const [first, ...others] = await Promise.all(arrived);
+      assert.equal(new Set(ids(first ?? [])).size, 300);
+      for (const other of others) assert.deepEqual(other, first);
+    });
+
+    it('K-578: keeps its updates, its position and its last event id over a restart', async (test) => {
+      const log = await implementation.log(test, { size: 2 });
+      if (log === null) return;
+      const first = await log.open();
+      for (const id of ['a', 'b', 'c']) await first.append(update(id));
+      await first.close();
+      const second = await open(log, test);
+      assert.equal(second.position, 3);
+      assert.equal(second.lastEventId, 'c');
+      assert.equal(await second.find('b'), 2);
+      const seen = collect(second);
+      await second.append(update('d'));
+      assert.deepEqual(
+        seen.map(({ position }) => position),
+        [4],
+      );
+    });
+  });
+
+  describe(`transport ${name}: failure`, () => {
+    it('gives nobody an update whose storing has failed, and goes on when it can', async (test) => {
+      const log = await implementation.log(test, { size: 100_000 });
+      if (log?.breakStore === undefined) return test.skip('it cannot fail');
+      const [transport, other] = [await open(log, test), await open(log, test)];
+      const seen = collect(transport);
+      const alive = setInterval(() => {}, 1000);
+      test.after(() => clearInterval(alive));
+      const otherSeen: LogEntry[] = [];
+      const recovered = new Promise<void>((resolve) =>
+        other.tail((entries) => {
+          otherSeen.push(...entries);
+          if (ids(entries).includes('after')) resolve();
+        }),
+      );
+      await transport.append(update('before'));
+      const mend = await log.breakStore();
+      try {
+        const failing = ['a', 'b'].map((id) => transport.append({ ...update(id), data: LARGE }));
+        for (const append of failing) await assert.rejects(append, { code: 'transport-failed' });
+        await assert.rejects(transport.append({ ...update('c'), data: LARGE }), {
+          code: 'transport-failed',
+        });
+        assert.deepEqual(ids(seen), ['before']);
+        assert.equal(transport.lastEventId, 'before');
+      } finally {
+        mend();
+      }
+      await transport.append(update('after'));
+      await transport.check();
+      await recovered;
+      assert.deepEqual(ids(seen), ['before', 'after']);
+      assert.deepEqual(otherSeen, seen);
+      assert.equal(await transport.find('a'), null);
+      assert.deepEqual(await transport.read(0, 10), seen);
+    });
+
+    it('K-590: refuses everything after close, and closes twice without complaint', async (test) => {
+      const transport = await opened(implementation, test, { size: 10 });
+      if (transport === null) return;
+      await transport.check();
+      await transport.close();
+      await transport.close();
+      await assert.rejects(transport.append(update('a')), { code: 'transport-closed' });
+      await assert.rejects(transport.find('a'), { code: 'transport-closed' });
+      await assert.rejects(transport.read(0, 1), { code: 'transport-closed' });
+      await assert.rejects(transport.check(), { code: 'transport-closed' });
+    });
+
+    it('finishes what was appended when it is closed', async (test) => {
+      const log = await implementation.log(test, { size: 100_000 });
+      if (log === null) return;
+      const transport = await log.open();
+      const seen = collect(transport);
+      const appends = Array.from({ length: 50 }, (_, index) =>
+        transport.append(update(`u${index}`)),
+      );
+      await transport.close();
+      await Promise.all(appends);
+      assert.equal(seen.length, 50);
+      if (!isShared) return;
+      const again = await open(log, test);
+      assert.equal(again.position, 50);
+    });
+  });
+
+  describe(`transport ${name}: presence`, () => {
     it('has a board of who is subscribed, in the order of coming', async (test) => {
-      const { presence } = await opened(open, test, 100);
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const { presence } = transport;
       assert.deepEqual(await presence.list(), []);
       await presence.enter('urn:z', [subscription('z', 'one'), subscription('z', 'two')]);
       await presence.enter('urn:a', [subscription('a', 'one')]);
@@ -87,169 +379,42 @@ for (const { name, open } of implementations) {
       assert.deepEqual(await presence.list(), [subscription('a', 'one')]);
     });
 
-    it('B-194 L11: finds the earliest of several updates with one id', async (test) => {
-      const transport = await opened(open, test, 100);
-      for (const id of ['a', 'twice', 'b', 'twice']) await transport.append(update(id));
-      assert.equal(await transport.find('twice'), 2);
-    });
-
-    it('B-199: compares ids byte for byte', async (test) => {
-      const transport = await opened(open, test, 100);
-      await transport.append(update('é'));
-      assert.equal(await transport.find('é'), 1);
-      assert.equal(await transport.find('e\u0301'), null);
-      assert.equal(await transport.find('É'), null);
-    });
-
-    it('reads what follows a position, as much as was asked for', async (test) => {
-      const transport = await opened(open, test, 100);
-      for (const id of ['a', 'b', 'c', 'd']) await transport.append(update(id));
-      assert.deepEqual(ids(await transport.read(1, 2)), ['b', 'c']);
-      assert.deepEqual(ids(await transport.read(0, 100)), ['a', 'b', 'c', 'd']);
-      assert.deepEqual(await transport.read(4, 100), []);
-    });
-
-    it('gives back every field of an update unchanged', async (test) => {
-      const transport = await opened(open, test, 100);
-      const full: Update = {
-        id: 'urn:uuid:1',
-        topics: ['https://example.com/é', 'b c'],
-        data: 'line\r\nline\0\u{1F600}',
-        private: true,
-        type: 'message',
-        retry: '18446744073709551615',
-      };
-      await transport.append(full);
-      const [entry] = await transport.read(0, 1);
-      assert.deepEqual(entry, { position: 1, update: full });
-    });
-
-    it('forgets what exceeds its size, and keeps positions', async (test) => {
-      const transport = await opened(open, test, 2);
-      const seen = collect(transport);
-      await Promise.all(['a', 'b', 'c', 'd'].map((id) => transport.append(update(id))));
-      assert.deepEqual(ids(seen), ['a', 'b', 'c', 'd'], 'the tail hands out even what is evicted');
-      assert.equal(await transport.find('a'), null);
-      const kept = await transport.read(0, 100);
-      assert.deepEqual(
-        kept.map(({ position, update: { id } }) => [position, id]),
-        [
-          [3, 'c'],
-          [4, 'd'],
-        ],
+    it('is read page by page, each subscriber once', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const { presence } = transport;
+      assert.deepEqual(await presence.page(null, 10), { records: [], next: null });
+      const subscribers = Array.from({ length: 25 }, (_, index) => `s${index}`);
+      await Promise.all(
+        subscribers.map((id) => presence.enter(`urn:${id}`, [subscription(id, 'm')])),
       );
-      assert.equal(transport.lastEventId, 'd');
-    });
-
-    it('K-590: refuses everything after close, and closes twice without complaint', async (test) => {
-      const transport = await opened(open, test, 10);
-      await transport.check();
-      await transport.close();
-      await transport.close();
-      await assert.rejects(transport.append(update('a')), { code: 'transport-closed' });
-      await assert.rejects(transport.check(), { code: 'transport-closed' });
+      const found: string[] = [];
+      const sizes: number[] = [];
+      let next: string | null = null;
+      do {
+        const page: Awaited<ReturnType<typeof presence.page>> = await presence.page(next, 10);
+        found.push(...page.records.map(({ subscriber }) => subscriber));
+        sizes.push(page.records.length);
+        next = page.next;
+      } while (next !== null);
+      assert.deepEqual(found.toSorted(), subscribers.toSorted());
+      assert.deepEqual(sizes, [10, 10, 5]);
     });
   });
 }
 
-describe('transport lmdb on disk', () => {
-  const [, lmdb] = implementations;
-  assert.ok(lmdb);
-
-  it('K-578: keeps its updates, its position and its last event id over a restart', async (test) => {
-    const log = await lmdb.open(test, 2);
-    const first = await log.open();
-    for (const id of ['a', 'b', 'c']) await first.append(update(id));
-    await first.close();
-    const second = await log.open();
-    test.after(() => second.close());
-    assert.equal(second.position, 3);
-    assert.equal(second.lastEventId, 'c');
-    assert.equal(await second.find('b'), 2);
-    const seen = collect(second);
-    await second.append(update('d'));
-    assert.deepEqual(
-      seen.map(({ position }) => position),
-      [4],
-    );
-  });
-
-  it('hands out what another process, here another opening, has appended', async (test) => {
-    const log = await lmdb.open(test, 100);
-    const [mine, other] = [await log.open(), await log.open()];
-    test.after(() => mine.close());
-    test.after(() => other.close());
-    const arrived = new Promise<LogEntry>((resolve) =>
-      mine.tail(([entry]) => entry !== undefined && resolve(entry)),
-    );
-    other.tail(() => {});
-    // The log's own timer keeps no process alive, so the test does.
-    const alive = setInterval(() => {}, 1000);
-    test.after(() => clearInterval(alive));
-    await other.append(update('theirs'));
-    assert.equal((await arrived).update.id, 'theirs');
-    assert.equal(mine.lastEventId, 'theirs');
-  });
-
-  it('K-580: makes its directory 0700 and its file 0600', async (test) => {
-    const parent = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
-    test.after(() => rm(parent, { recursive: true, force: true }));
-    const path = join(parent, 'deep', 'history');
-    const transport = await openLmdbTransport({
-      path,
-      size: 0,
-      maxAgeMs: 0,
-      durability: 'commit',
-      clock: systemClock,
-      log: silentLogger,
-    });
-    test.after(() => transport.close());
-    await transport.append(update('a'));
-    assert.equal((await stat(path)).mode & 0o777, 0o700);
-    assert.equal((await stat(join(path, 'history.mdb'))).mode & 0o777, 0o600);
-  });
-
-  it('forgets what is older than max_age when the next update comes', async (test) => {
-    const path = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
-    test.after(() => rm(path, { recursive: true, force: true }));
-    let now = 1_000_000;
-    const transport = await openLmdbTransport({
-      path,
-      size: 0,
-      maxAgeMs: 1000,
-      durability: 'async',
-      clock: { ...systemClock, now: () => now },
-      log: silentLogger,
-    });
-    test.after(() => transport.close());
-    await transport.append(update('old'));
-    now += 1001;
-    await transport.append(update('new'));
-    assert.equal(await transport.find('old'), null);
-    assert.deepEqual(ids(await transport.read(0, 10)), ['new']);
-  });
-
-  it('says that a directory cannot be opened', async () => {
-    await assert.rejects(
-      openLmdbTransport({
-        path: '/dev/null/history',
-        size: 0,
-        maxAgeMs: 0,
-        durability: 'commit',
-        clock: systemClock,
-        log: silentLogger,
-      }),
-      { code: 'transport-failed' },
-    );
-  });
-});
-
+/** An opening of a new log, with a tail, that is closed with the test. */
 async function opened(
-  open: Implementation['open'],
+  { log }: Implementation,
   test: TestContext,
-  size: number,
-): Promise<Transport> {
-  const transport = await (await open(test, size)).open();
+  limits: Parameters<Implementation['log']>[1] = { size: 100_000 },
+): Promise<Transport | null> {
+  const made = await log(test, limits);
+  return made === null ? null : open(made, test);
+}
+
+async function open(log: TestLog, test: TestContext): Promise<Transport> {
+  const transport = await log.open();
   transport.tail(() => {});
   test.after(() => transport.close());
   return transport;

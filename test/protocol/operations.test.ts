@@ -14,7 +14,7 @@ import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
-import { createMemoryTransport } from '../../src/transports/memory.ts';
+import { createMemoryTransport } from '../../src/transports/memory/memory-transport.ts';
 import { processAround, wish } from '../support/core-hub.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';

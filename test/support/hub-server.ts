@@ -1,4 +1,8 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { SignJWT } from 'jose';
 import { createHub, type HubOptions, type MountedHub } from '../../src/hub.ts';
 import { profiles } from '../../src/hub/profile.ts';
@@ -45,6 +49,7 @@ export async function startHub(test: Owner, options: Partial<HubOptions> = {}): 
     ],
     anonymous: true,
     log: recorder(log, {}),
+    ...(await chosenTransport(test)),
     ...options,
   });
   const origin = await listen(test, (request, response) =>
@@ -82,6 +87,16 @@ export async function startHub(test: Owner, options: Partial<HubOptions> = {}): 
     subscribe: (query, request) => openStream(test, `${url}?${query}`, request),
   };
   return self;
+}
+
+/** HUBGATE_TEST_TRANSPORT runs what a test says of a hub on another transport than memory. */
+async function chosenTransport(test: Owner): Promise<Pick<HubOptions, 'history' | 'redis'>> {
+  const chosen = process.env['HUBGATE_TEST_TRANSPORT'] ?? 'memory';
+  if (chosen === 'memory') return {};
+  if (chosen !== 'lmdb') return { redis: { urls: [chosen], stream: randomUUID() } };
+  const history = await mkdtemp(join(tmpdir(), 'hubgate-protocol-'));
+  test.after(() => rm(history, { recursive: true, force: true }));
+  return { history };
 }
 
 /** Signs claims as they are, with `exp` an hour from now unless they say otherwise. */

@@ -1,11 +1,11 @@
-import type { HubConfig, TransportConfig } from '../../config/config.ts';
-import { defaultHub, defaultLmdbTransport, defaultMemoryTransport } from '../../config/defaults.ts';
+import type { HubConfig } from '../../config/config.ts';
+import { defaultHub } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../cursor.ts';
-import type { Word } from '../parser.ts';
 import type { Directive } from '../scope.ts';
 import { step } from '../scope.ts';
-import { badValue, choiceOf, count, duration, flag, list, name, oneOf, size } from '../values.ts';
+import { badValue, count, duration, flag, list, name, oneOf, size } from '../values.ts';
 import { issuer, jwksUri, jwt } from './issuer.ts';
+import { transport } from './transport.ts';
 
 /**
  *     hub [<path>] {
@@ -30,7 +30,7 @@ import { issuer, jwksUri, jwt } from './issuer.ts';
  *         max_pattern_size <n>
  *         topic_matcher_cache <n>
  *         subscriber_list_cache_size <n>
- *         transport memory|lmdb [{ … }]
+ *         transport memory|lmdb|redis [{ … }]
  *         debugger
  *         playground
  *         protocol_version_compatibility 7|8
@@ -126,31 +126,4 @@ function bufferSize(cursor: Cursor): number {
   // Without a bound, one stalled subscriber could take all memory.
   if (bytes === 0 && word !== undefined) badValue(cursor, word, 'a size above 0');
   return bytes;
-}
-
-function transport(cursor: Cursor): TransportConfig {
-  const word = cursor.argument('memory or lmdb');
-  refuseOthers(cursor, word);
-  switch (choiceOf(cursor, word, ['memory', 'lmdb'])) {
-    case 'memory':
-      return cursor.options(defaultMemoryTransport, {
-        size: (option) => ({ size: count(option, { min: 1 }) }),
-      });
-    case 'lmdb':
-      return cursor.options(defaultLmdbTransport, {
-        path: (option) => ({ path: name(option, 'a directory') }),
-        size: (option) => ({ size: count(option) }),
-        max_age: (option) => ({ maxAgeMs: duration(option) }),
-        durability: (option) => ({ durability: oneOf(option, ['commit', 'async']) }),
-      });
-  }
-}
-
-/** Transports that other hubs have, or that a later release will. */
-function refuseOthers(cursor: Cursor, word: Word): void {
-  const instead = { bolt: 'lmdb', local: 'memory', redis: 'lmdb' }[word.text];
-  if (instead === undefined) return;
-  const since = word.text === 'redis' ? 'in this release' : 'by hubgate';
-  const message = `transport ${word.text} is not supported ${since}`;
-  cursor.fail(word.span, 'unsupported-transport', message, `use transport ${instead}`);
 }

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, RootDatabase } from 'lmdb';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
-import type { PresenceBoard } from '../../hub/presence-board.ts';
+import type { PresenceBoard, PresencePage } from '../../hub/presence-board.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
+import { write } from './write.ts';
 
 /** How long a process is believed to live after it was last heard of. */
 const LEASE_MS = 15_000;
@@ -80,6 +81,19 @@ export class LmdbPresence implements PresenceBoard {
       .flatMap(recordsOf);
   }
 
+  async page(after: string | null, limit: number): Promise<PresencePage> {
+    this.#refuseClosed();
+    // One more than a page: it is where the next one begins.
+    const range = this.#entries.getRange({ start: startOf(after), limit: limit + 1 });
+    const found = Array.from(range);
+    const some = found.slice(0, limit).filter(({ key: [process] }) => this.#lives(process));
+    const following = found[limit];
+    return {
+      records: some.flatMap(({ value }) => recordsOf(value)),
+      next: following === undefined ? null : following.key.join(' '),
+    };
+  }
+
   watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void {
     this.#changed = listener;
   }
@@ -88,7 +102,7 @@ export class LmdbPresence implements PresenceBoard {
   async close(): Promise<void> {
     this.#stopHeartbeat();
     this.#closed = true;
-    await this.#root.transaction(() => this.#remove(this.#process));
+    await write(this.#root, () => this.#remove(this.#process));
   }
 
   #armHeartbeat(): void {
@@ -141,7 +155,7 @@ export class LmdbPresence implements PresenceBoard {
   async #write(change: () => unknown): Promise<void> {
     this.#refuseClosed();
     try {
-      await this.#root.transaction(change);
+      await write(this.#root, change);
     } catch (cause) {
       throw new HubgateError('transport-failed', 'The presence could not be stored', { cause });
     }
@@ -154,6 +168,12 @@ export class LmdbPresence implements PresenceBoard {
 
 /** Behind every subscriber's id, which is a URN. */
 const LAST = '\u{10ffff}';
+
+/** A key as the page before has given it: neither part has a space. */
+function startOf(after: string | null): [process: string, subscriber: string] {
+  const [process = '', subscriber = ''] = after?.split(' ') ?? [];
+  return [process, subscriber];
+}
 
 function recordsOf({ records }: Entry): readonly SubscriptionRecord[] {
   // Written by enter, which was given such records.

@@ -1,20 +1,20 @@
-import { chmod, mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import { type Database, open, type RootDatabase } from 'lmdb';
-import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError } from '../../kernel/error.ts';
-import type { Logger } from '../../kernel/log.ts';
+import { watch } from 'node:fs';
 import type { LogEntry, Transport } from '../../hub/transport.ts';
-import type { Update } from '../../hub/update.ts';
+import { PAGE_BYTES } from '../../hub/transport.ts';
+import { isPossibleId, type Update } from '../../hub/update.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import type { Logger } from '../../kernel/log.ts';
+import { GroupCommit } from '../group-commit.ts';
+import { evict, type EvictableLog, type Oldest, type Retention } from './eviction.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
+import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
+import { decodeStored, encodeStored, storedHead } from './stored-update.ts';
+import { write } from './write.ts';
 
-export interface LmdbTransportOptions {
+export interface LmdbTransportOptions extends Retention {
   /** Directory of the history; made with mode 0700 when it is missing. */
   readonly path: string;
-  /** Updates kept; 0 keeps all. */
-  readonly size: number;
-  /** Milliseconds that an update is kept; 0 keeps it for ever. */
-  readonly maxAgeMs: number;
   /** `commit`: an acknowledged update is on disk. `async`: the disk follows soon after. */
   readonly durability: 'commit' | 'async';
   /** Told when an update was added, so that others who share the history can be woken. */
@@ -23,73 +23,44 @@ export interface LmdbTransportOptions {
   readonly log: Logger;
 }
 
-/** What the log's database holds: the update and when it was accepted. */
-interface StoredUpdate extends Update {
-  readonly at: number;
-}
-
-interface Tail {
-  readonly position: number;
-  readonly eventId: string;
-}
-
-/** How often the log is asked for what other processes have added to it, if nobody wakes this one. */
+/** How often the log is asked for what others have added, where the file cannot be watched. */
 const POLL_MS = 100;
-/** Evicted in the transaction of one publish, so that a lowered limit never blocks the process. */
-const EVICTED_AT_ONCE = 256;
-const TAIL = 'tail';
-/** The log, its ids, its tail; who is subscribed, and the processes that say so. */
-const MAX_DATABASES = 5;
+/** Handed out in one turn of the event loop, of what others have added. */
+const ENTRIES_AT_ONCE = 256;
 
 /**
- * A log on disk. The position of an update is given inside the transaction that stores it, and
- * publishes of the same turn share one commit. Nothing is handed out before its commit, and with
- * durability `commit` nothing is acknowledged before it has been flushed to the disk.
+ * A log on disk. Positions are given inside the transaction that stores the updates, so several
+ * processes may share it. With durability `commit` nothing is handed out or acknowledged before it
+ * has been flushed to the disk.
  *
- * @throws HubgateError `transport-failed` when the directory cannot be opened
+ * @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new`
  */
 export async function openLmdbTransport(options: LmdbTransportOptions): Promise<Transport> {
-  try {
-    await mkdir(options.path, { recursive: true, mode: 0o700 });
-    const file = join(options.path, 'history.mdb');
-    const root = open({ path: file, maxDbs: MAX_DATABASES });
-    await chmod(file, 0o600);
-    return new LmdbTransport(root, options);
-  } catch (cause) {
-    throw new HubgateError(
-      'transport-failed',
-      `The history in ${options.path} cannot be opened; is the directory writable?`,
-      { cause },
-    );
-  }
+  return new LmdbTransport(await openLmdbStore(options.path), options);
 }
 
 class LmdbTransport implements Transport {
   readonly presence: LmdbPresence;
-  readonly #root: RootDatabase;
-  readonly #log: Database<StoredUpdate, number>;
-  /** Id → positions, ascending: an id may be used again. */
-  readonly #ids: Database<number, string>;
-  readonly #meta: Database<Tail, string>;
+  readonly #store: LmdbStore;
   readonly #options: LmdbTransportOptions;
-  /** Stored here but not yet handed out, by position. */
-  readonly #stored = new Map<number, Update>();
+  readonly #commits: GroupCommit;
+  #oldest: Oldest | null = null;
   #position: number;
   #lastEventId: string | null;
   #deliver: (entries: readonly LogEntry[]) => void = () => {};
   #closed: Promise<void> | undefined;
-  #pending = 0;
-  #idle: () => void = () => {};
-  #stopPolling: () => void = () => {};
+  /** A group of this process is being stored: it hands out what there is when it is done. */
+  #storing = false;
+  #advancing = false;
+  #stopWatching: () => void = () => {};
 
-  constructor(root: RootDatabase, options: LmdbTransportOptions) {
-    this.#root = root;
+  constructor(store: LmdbStore, options: LmdbTransportOptions) {
+    this.#store = store;
     this.#options = options;
-    this.#log = root.openDB({ name: 'log', encoding: 'msgpack' });
-    this.#ids = root.openDB({ name: 'ids', dupSort: true, encoding: 'ordered-binary' });
-    this.#meta = root.openDB({ name: 'meta', encoding: 'msgpack' });
-    this.presence = new LmdbPresence({ root, clock: options.clock, log: options.log });
-    const tail = this.#meta.get(TAIL);
+    const { clock, log } = options;
+    this.#commits = new GroupCommit((group) => this.#commit(group), clock);
+    this.presence = new LmdbPresence({ root: store.root, clock, log });
+    const tail = store.tail.get();
     this.#position = tail?.position ?? 0;
     this.#lastEventId = tail?.eventId ?? null;
   }
@@ -104,35 +75,25 @@ class LmdbTransport implements Transport {
 
   tail(listener: (entries: readonly LogEntry[]) => void): void {
     this.#deliver = listener;
-    this.#poll();
+    this.#stopWatching();
+    this.#watch();
   }
 
   async append(update: Update): Promise<void> {
     this.#refuseClosed();
-    this.#pending += 1;
-    try {
-      await this.#root.transaction(() => this.#store(update));
-      this.#advance();
-      this.#options.appended?.();
-      if (this.#options.durability === 'commit') await this.#root.flushed;
-    } catch (cause) {
-      throw new HubgateError('transport-failed', 'The update could not be stored', { cause });
-    } finally {
-      this.#pending -= 1;
-      if (this.#pending === 0) this.#idle();
-    }
+    await this.#commits.append(update);
   }
 
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();
-    for (const position of this.#ids.getValues(eventId)) return position;
+    if (!isPossibleId(eventId)) return null;
+    for (const position of this.#store.ids.getValues(eventId, { limit: 1 })) return position;
     return null;
   }
 
-  async read(after: number, limit: number): Promise<readonly LogEntry[]> {
+  async read(after: number, limit: number, bytes = Infinity): Promise<readonly LogEntry[]> {
     this.#refuseClosed();
-    const range = this.#log.getRange({ start: after + 1, end: this.#position + 1, limit });
-    return Array.from(range, ({ key, value }) => ({ position: key, update: fromStored(value) }));
+    return this.#entries(after, this.#position, limit, bytes);
   }
 
   wake(): void {
@@ -142,7 +103,9 @@ class LmdbTransport implements Transport {
   async check(): Promise<void> {
     this.#refuseClosed();
     try {
-      await this.#root.transaction(() => this.#meta.get(TAIL));
+      // A write, not only a transaction: an empty one succeeds on a full disk.
+      const { root, probe } = this.#store;
+      await write(root, () => probe(this.#options.clock.now()));
     } catch (cause) {
       throw new HubgateError('transport-failed', 'The history cannot be written', { cause });
     }
@@ -153,58 +116,162 @@ class LmdbTransport implements Transport {
     return this.#closed;
   }
 
-  /** Runs inside the write transaction: one writer at a time. */
-  #store(update: Update): void {
-    const at = this.#options.clock.now();
-    const position = (this.#meta.get(TAIL)?.position ?? 0) + 1;
-    this.#log.putSync(position, { ...update, at });
-    this.#ids.putSync(update.id, position);
-    this.#meta.putSync(TAIL, { position, eventId: update.id });
-    this.#evict(position, at);
-    // Kept until it is handed out: publishes of the same commit may evict it from the log before.
-    this.#stored.set(position, update);
-  }
-
-  #evict(newest: number, now: number): void {
-    const { size, maxAgeMs } = this.#options;
-    if (size === 0 && maxAgeMs === 0) return;
-    const oldest = this.#log.getRange({ end: newest, limit: EVICTED_AT_ONCE });
-    for (const { key, value } of Array.from(oldest)) {
-      const surplus = size > 0 && key <= newest - size;
-      const expired = maxAgeMs > 0 && value.at < now - maxAgeMs;
-      if (!surplus && !expired) return;
-      this.#log.removeSync(key);
-      this.#ids.removeSync(value.id, key);
+  async #commit(group: readonly Update[]): Promise<void> {
+    const { root } = this.#store;
+    this.#storing = true;
+    try {
+      const { stored, oldest } = await write(root, () => this.#put(group));
+      this.#oldest = oldest;
+      if (this.#options.durability === 'commit') await root.flushed;
+      this.#handOut(stored);
+    } catch (cause) {
+      throw storingError(cause);
+    } finally {
+      this.#storing = false;
     }
+    this.#options.appended?.();
   }
 
-  /** Another process that shares the history cannot wake this one, so it is asked. */
-  #poll(): void {
-    this.#stopPolling = this.#options.clock.after(POLL_MS, () => {
-      if (this.#closed !== undefined) return;
-      this.#advance();
-      this.#poll();
+  /** Runs inside the write transaction: one writer at a time, of all processes. */
+  #put(group: readonly Update[]): { stored: readonly LogEntry[]; oldest: Oldest | null } {
+    const { log, ids, tail } = this.#store;
+    const now = this.#options.clock.now();
+    let position = tail.get()?.position ?? 0;
+    const stored = group.map((update) => {
+      position += 1;
+      log.putSync(position, encodeStored(update, now));
+      if (isPossibleId(update.id)) ids.putSync(update.id, position);
+      return { position, update };
+    });
+    tail.put({ position, eventId: stored.at(-1)?.update.id ?? '' });
+    const extent = { newest: position, now, added: group.length };
+    return { stored, oldest: evict(this.#evictable(), this.#options, extent, this.#oldest) };
+  }
+
+  #evictable(): EvictableLog {
+    const { log, ids } = this.#store;
+    return {
+      first(from) {
+        for (const { key, value } of log.getRange({ start: from, limit: 1 })) {
+          return { position: key, at: storedHead(value).at };
+        }
+        return null;
+      },
+      remove(position) {
+        const bytes = log.get(position);
+        log.removeSync(position);
+        if (bytes !== undefined) ids.removeSync(storedHead(bytes).id, position);
+      },
+    };
+  }
+
+  /** What this process has stored, after what others have stored before it. */
+  #handOut(stored: readonly LogEntry[]): void {
+    const [first] = stored;
+    const last = stored.at(-1);
+    if (first === undefined || last === undefined) return;
+    if (this.#position < first.position - 1) this.#refresh();
+    while (this.#position < first.position - 1 && this.#step(first.position - 1)) {
+      // Seldom more than one step: others wake this process for each of theirs.
+    }
+    this.#give(stored, last.position, last.update.id);
+  }
+
+  /** Hands out what others have committed, a slice in each turn of the event loop. */
+  #advance(): void {
+    if (this.#storing || this.#advancing) return;
+    this.#refresh();
+    const tail = this.#store.tail.get();
+    if (tail === undefined || tail.position <= this.#position) return;
+    this.#step(tail.position);
+    if (this.#position >= tail.position) {
+      this.#lastEventId = tail.eventId;
+      return;
+    }
+    this.#advancing = true;
+    setImmediate(() => {
+      this.#advancing = false;
+      if (this.#closed === undefined) this.#advance();
     });
   }
 
-  /** Hands out what has been committed since, whoever committed it. */
-  #advance(): void {
-    const tail = this.#meta.get(TAIL);
-    if (tail === undefined || tail.position <= this.#position) return;
-    const entries: LogEntry[] = [];
-    for (let position = this.#position + 1; position <= tail.position; position += 1) {
-      const update = this.#stored.get(position) ?? this.#read(position);
-      this.#stored.delete(position);
-      if (update !== null) entries.push({ position, update });
-    }
-    this.#position = tail.position;
-    this.#lastEventId = tail.eventId;
-    this.#deliver(entries);
+  /** What this process reads in one turn is one snapshot, which may be older than a commit. */
+  #refresh(): void {
+    this.#store.root.resetReadTxn();
   }
 
-  #read(position: number): Update | null {
-    const stored = this.#log.get(position);
-    return stored === undefined ? null : fromStored(stored);
+  /** Hands out some of what is stored up to `end`; false when it cannot. */
+  #step(end: number): boolean {
+    try {
+      const entries = this.#entries(this.#position, end, ENTRIES_AT_ONCE, PAGE_BYTES);
+      const last = entries.at(-1);
+      this.#give(entries, last?.position ?? end, last?.update.id ?? this.#lastEventId);
+    } catch (error) {
+      this.#options.log.error('An update of another process was left out', {
+        position: this.#position + 1,
+        error: messageOf(error),
+      });
+      this.#position += 1;
+    }
+    return true;
+  }
+
+  #give(entries: readonly LogEntry[], position: number, eventId: string | null): void {
+    this.#position = position;
+    this.#lastEventId = eventId;
+    if (entries.length > 0) this.#deliver(entries);
+  }
+
+  /** @throws HubgateError `transport-failed` for an update that cannot be read back */
+  #entries(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
+    const entries: LogEntry[] = [];
+    let bytes = 0;
+    for (const { key, value } of this.#store.log.getRange({
+      start: after + 1,
+      end: end + 1,
+      limit,
+    })) {
+      entries.push({ position: key, update: this.#decode(key, value) });
+      bytes += value.length;
+      if (bytes >= most) break;
+    }
+    return entries;
+  }
+
+  #decode(position: number, value: Buffer): Update {
+    try {
+      return decodeStored(value).update;
+    } catch (cause) {
+      throw new HubgateError(
+        'transport-failed',
+        `The update at position ${position} of the history in ${this.#options.path} cannot be read: ` +
+          `${messageOf(cause)} (hubgate history verify tells how many there are)`,
+        { cause },
+      );
+    }
+  }
+
+  /** The file is changed by every commit of any process, so nobody has to ask. */
+  #watch(): void {
+    try {
+      const watcher = watch(this.#store.file, { persistent: false }, () => this.wake());
+      // The directory may be moved away; what is open stays usable, and siblings still wake it.
+      watcher.on('error', () => this.#poll());
+      this.#stopWatching = () => watcher.close();
+    } catch (error) {
+      this.#options.log.debug('The history is asked for changes, as it cannot be watched', {
+        reason: codeOf(error) ?? messageOf(error),
+      });
+      this.#poll();
+    }
+  }
+
+  #poll(): void {
+    this.#stopWatching = this.#options.clock.after(POLL_MS, () => {
+      if (this.#closed !== undefined) return;
+      this.wake();
+      this.#poll();
+    });
   }
 
   #refuseClosed(): void {
@@ -214,17 +281,18 @@ class LmdbTransport implements Transport {
   }
 
   async #finish(): Promise<void> {
-    this.#stopPolling();
-    if (this.#pending > 0) {
-      await new Promise<void>((resolve) => {
-        this.#idle = resolve;
+    this.#stopWatching();
+    await this.#commits.drained();
+    await this.presence.close().catch((error: unknown) => {
+      this.#options.log.warn('This process could not be taken off the presence board', {
+        error: messageOf(error),
       });
-    }
-    await this.presence.close();
-    await this.#root.close();
+    });
+    await this.#store.root.close();
   }
 }
 
-function fromStored({ at: _at, ...update }: StoredUpdate): Update {
-  return update;
+function storingError(cause: unknown): HubgateError {
+  const message = `The update could not be stored (${messageOf(cause)}); is the disk full?`;
+  return new HubgateError('transport-failed', message, { cause });
 }

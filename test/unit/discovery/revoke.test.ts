@@ -4,7 +4,7 @@ import { Hub } from '../../../src/hub/hub.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { EndReason } from '../../../src/hub/subscriber.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
-import { createMemoryTransport } from '../../../src/transports/memory.ts';
+import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 

@@ -12,7 +12,7 @@ import { MatcherCache } from '../../../src/hub/matcher.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
-import { createMemoryTransport } from '../../../src/transports/memory.ts';
+import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';

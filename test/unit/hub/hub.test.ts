@@ -8,7 +8,7 @@ import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
 import type { Transport } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
-import { createMemoryTransport } from '../../../src/transports/memory.ts';
+import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 

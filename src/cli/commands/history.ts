@@ -1,0 +1,166 @@
+import { createReadStream, createWriteStream } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { finished } from 'node:stream/promises';
+import { once } from 'node:events';
+import type { Writable } from 'node:stream';
+import { Command } from 'commander';
+import { systemClock } from '../../kernel/clock.ts';
+import { type History, type HistoryEntry, openHistoryOf } from '../../runtime/history.ts';
+import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { parseHistoryLine, toHistoryLine } from '../history-line.ts';
+import { EXIT, type Output } from '../output.ts';
+import { createProgress } from '../progress.ts';
+import { readUnchecked } from '../read-config.ts';
+import { storageOf } from '../storage.ts';
+
+interface HistoryFlags extends ConfigSource {
+  readonly hub?: string;
+  readonly json?: true;
+}
+
+/** Updates that are imported in one transaction. */
+const IMPORTED_AT_ONCE = 256;
+/** Characters of them, at most, unless one alone has more. */
+const IMPORTED_CHARACTERS = 4 * 1024 * 1024;
+
+/** `hubgate history`: what a hub keeps, for its operator. */
+export function historyCommand(output: Output): Command {
+  const history = new Command('history').description('look at, back up and mend what a hub keeps');
+  for (const command of [
+    statsCommand(output),
+    exportCommand(output),
+    importCommand(output),
+    compactCommand(output),
+    verifyCommand(output),
+  ]) {
+    history.addCommand(
+      withConfigSource(command).option('--hub <name>', 'whose: the name of a hub or of its site'),
+    );
+  }
+  return history;
+}
+
+function statsCommand(output: Output): Command {
+  return new Command('stats')
+    .description('print how much there is, and from when to when')
+    .option('--json', 'print it as JSON')
+    .action((flags: HistoryFlags) =>
+      withHistory(flags, async (history) => {
+        const stats = await history.stats();
+        const [oldest, newest] = [stats.oldestAt, stats.newestAt].map((at) =>
+          at === null ? null : new Date(at).toISOString(),
+        );
+        const { updates, position, bytes, lastEventId } = stats;
+        const shown = { updates, position, last_event_id: lastEventId, oldest, newest, bytes };
+        if (flags.json === true) output.result(JSON.stringify(shown));
+        else {
+          for (const [name, value] of Object.entries(shown)) {
+            output.result(`${name.padEnd(14)} ${value ?? '-'}`);
+          }
+        }
+      }),
+    );
+}
+
+function exportCommand(output: Output): Command {
+  return new Command('export')
+    .description('write all updates as lines of JSON; the gateway may be running')
+    .argument('[file]', 'where to; "-" is standard output', '-')
+    .action((file: string, flags: HistoryFlags) =>
+      withHistory(flags, async (history) => {
+        const { updates } = await history.stats();
+        const progress = createProgress('exported', updates);
+        const out: Writable =
+          file === '-' ? process.stdout : createWriteStream(file, { flags: 'wx', mode: 0o600 });
+        let count = 0;
+        for await (const entries of history.entries()) {
+          const text = entries.map((entry) => `${toHistoryLine(entry)}\n`).join('');
+          if (!out.write(text)) await once(out, 'drain');
+          count += entries.length;
+          progress.at(count);
+        }
+        if (file !== '-') {
+          out.end();
+          await finished(out);
+        }
+        progress.end();
+        output.note(`${count} updates were exported`);
+      }),
+    );
+}
+
+function importCommand(output: Output): Command {
+  return new Command('import')
+    .description('add updates of such lines behind those that are there')
+    .argument('[file]', 'where from; "-" is standard input', '-')
+    .action((file: string, flags: HistoryFlags) =>
+      withHistory(flags, async (history) => {
+        const progress = createProgress('imported', null);
+        const input = file === '-' ? process.stdin : createReadStream(file);
+        let [line, count, characters] = [0, 0, 0];
+        let group: HistoryEntry[] = [];
+        const store = async (): Promise<void> => {
+          await history.add(group);
+          count += group.length;
+          progress.at(count);
+          group = [];
+          characters = 0;
+        };
+        try {
+          for await (const text of createInterface({ input, crlfDelay: Infinity })) {
+            line += 1;
+            if (text.trim() === '') continue;
+            group.push(parseHistoryLine(text, line, systemClock.now()));
+            characters += text.length;
+            const isFull = group.length === IMPORTED_AT_ONCE || characters >= IMPORTED_CHARACTERS;
+            if (isFull) await store();
+          }
+          if (group.length > 0) await store();
+        } finally {
+          progress.end();
+          output.note(`${count} updates were imported`);
+        }
+      }),
+    );
+}
+
+function compactCommand(output: Output): Command {
+  return new Command('compact')
+    .description('give back the room of evicted updates; the gateway must not be running')
+    .action((flags: HistoryFlags) =>
+      withHistory(flags, async (history) => {
+        const { beforeBytes, afterBytes } = await history.compact();
+        output.result(`${beforeBytes} bytes before, ${afterBytes} bytes now`);
+      }),
+    );
+}
+
+function verifyCommand(output: Output): Command {
+  return new Command('verify')
+    .description('read everything and check it; exits with 1 when something is damaged')
+    .action((flags: HistoryFlags) =>
+      withHistory(flags, async (history) => {
+        const { updates } = await history.stats();
+        const progress = createProgress('checked', updates);
+        const faults = await history.verify((checked) => progress.at(checked));
+        progress.end();
+        for (const { position, message } of faults) output.result(`${position}: ${message}`);
+        if (faults.length > 0) process.exitCode = EXIT.failed;
+        output.note(`${updates} updates, ${faults.length} of them damaged`);
+      }),
+    );
+}
+
+async function withHistory(
+  flags: HistoryFlags,
+  use: (history: History) => Promise<void>,
+): Promise<void> {
+  const config = readUnchecked(flags, process.env);
+  const around = { storage: storageOf(config), clock: systemClock };
+  const history = await openHistoryOf(config, flags.hub ?? null, around);
+  try {
+    await use(history);
+  } finally {
+    await history.close();
+  }
+}

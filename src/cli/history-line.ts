@@ -1,0 +1,44 @@
+import type { Update } from '../hub/update.ts';
+import { HubgateError } from '../kernel/error.ts';
+import type { HistoryEntry } from '../runtime/history.ts';
+
+/** An update as a line of JSON; `at` is when it was accepted. */
+export function toHistoryLine({ at, update }: HistoryEntry): string {
+  return JSON.stringify({ ...update, at: new Date(at).toISOString() });
+}
+
+/**
+ * @param now when a line was accepted that does not say it
+ * @throws HubgateError `invalid-argument` naming the line
+ */
+export function parseHistoryLine(text: string, line: number, now: number): HistoryEntry {
+  const refuse = (what: string): never => {
+    throw new HubgateError('invalid-argument', `Line ${line} is no update: ${what}`);
+  };
+  const fields = fieldsOf(text) ?? refuse('it is not a JSON object');
+  const { id, topics, data = '', private: secret = false, type = null, retry = null } = fields;
+  if (typeof id !== 'string' || id === '') return refuse('"id" is missing');
+  if (!isTexts(topics) || topics.length === 0) return refuse('"topics" is no list of texts');
+  if (typeof data !== 'string') return refuse('"data" is no text');
+  if (typeof secret !== 'boolean') return refuse('"private" is neither true nor false');
+  if (type !== null && typeof type !== 'string') return refuse('"type" is no text');
+  if (retry !== null && typeof retry !== 'string') return refuse('"retry" is no text');
+  const at = typeof fields['at'] === 'string' ? Date.parse(fields['at']) : now;
+  if (Number.isNaN(at)) return refuse('"at" is no time');
+  const update: Update = { id, topics, data, private: secret, type, retry };
+  return { at, update };
+}
+
+function fieldsOf(text: string): Readonly<Record<string, unknown>> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return null;
+    return { ...value };
+  } catch {
+    return null;
+  }
+}
+
+function isTexts(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((one) => typeof one === 'string');
+}

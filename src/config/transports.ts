@@ -1,0 +1,181 @@
+import { resolve } from 'node:path';
+import type { Secret } from '../kernel/secret.ts';
+import { byKind, object, type Members, type Shape } from './shape.ts';
+import {
+  choiceOption,
+  countOption,
+  degreeOption,
+  durationOption,
+  flagOption,
+  nameOption,
+  secretsOption,
+  type TransportOption,
+} from './transport-option.ts';
+
+/*
+ * The transports as a configuration knows them. Another one is another interface and another entry
+ * of the table here, and a folder and a line in src/transports/registry.ts that opens it.
+ */
+
+/** A log in the memory of one process. */
+export interface MemoryTransportConfig {
+  readonly kind: 'memory';
+  /** Updates kept. */
+  readonly size: number;
+}
+
+/** A log in a directory of this machine. */
+export interface LmdbTransportConfig {
+  readonly kind: 'lmdb';
+  /** null: a directory of this hub under the storage. */
+  readonly path: string | null;
+  /** Updates kept; 0 means all. */
+  readonly size: number;
+  /** 0 means for ever. */
+  readonly maxAgeMs: number;
+  readonly durability: 'commit' | 'async';
+  /** Another hub of this configuration may use the same directory. */
+  readonly shared: boolean;
+}
+
+/** A log in Redis or Valkey, for several machines. */
+export interface RedisTransportConfig {
+  readonly kind: 'redis';
+  /** `redis://` or `rediss://` URLs: of the server, of sentinels, or of nodes of a cluster. */
+  readonly urls: readonly Secret[];
+  /** Name of the primary that the sentinels at the URLs watch; null when they are none. */
+  readonly sentinel: string | null;
+  readonly cluster: boolean;
+  /** Prefix of the hub's keys; null: made of the site's address and the hub's path. */
+  readonly stream: string | null;
+  /** Updates kept; 0 means all. */
+  readonly maxLength: number;
+  /** 0 means for ever. */
+  readonly maxAgeMs: number;
+  /** Replicas that must have an update before it is acknowledged and delivered; 0 for none. */
+  readonly replicas: number;
+  /** PEM file of the authorities that `rediss://` is verified with; null for the system's. */
+  readonly trustPoolFile: string | null;
+  /** Another hub of this configuration may use the same stream. */
+  readonly shared: boolean;
+}
+
+export type TransportConfig = MemoryTransportConfig | LmdbTransportConfig | RedisTransportConfig;
+
+/** How a transport is written down, and how far it reaches. */
+interface TransportKind<Settings extends TransportConfig> {
+  readonly defaults: Settings;
+  readonly options: {
+    readonly [Field in Exclude<keyof Settings, 'kind'>]-?: TransportOption<Settings[Field]>;
+  };
+  /** Who can share a log of this kind. */
+  readonly sharedBy: 'nobody' | 'processes' | 'machines';
+  /** Where the log is kept; null when each hub has its own anyway. */
+  readonly store: (settings: Settings) => Store | null;
+}
+
+/** A place that two hubs may only have in common when both say `shared`. */
+interface Store {
+  /** Differs for every two places. It may hold a secret. */
+  readonly id: string;
+  /** For messages. */
+  readonly shown: string;
+}
+
+type TransportKinds = {
+  readonly [Kind in TransportConfig['kind']]: TransportKind<
+    Extract<TransportConfig, { kind: Kind }>
+  >;
+};
+
+export const transportKinds: TransportKinds = {
+  memory: {
+    defaults: { kind: 'memory', size: 1000 },
+    options: { size: countOption('size', { min: 1 }) },
+    sharedBy: 'nobody',
+    store: () => null,
+  },
+  lmdb: {
+    defaults: {
+      kind: 'lmdb',
+      path: null,
+      size: 0,
+      maxAgeMs: 0,
+      durability: 'commit',
+      shared: false,
+    },
+    options: {
+      path: nameOption('path', 'a directory'),
+      size: countOption('size'),
+      maxAgeMs: durationOption('max_age'),
+      durability: choiceOption('durability', 'commit', 'async'),
+      shared: flagOption('shared'),
+    },
+    sharedBy: 'processes',
+    store: ({ path }) => (path === null ? null : { id: resolve(path), shown: path }),
+  },
+  redis: {
+    defaults: {
+      kind: 'redis',
+      urls: [],
+      sentinel: null,
+      cluster: false,
+      stream: null,
+      maxLength: 0,
+      maxAgeMs: 0,
+      replicas: 0,
+      trustPoolFile: null,
+      shared: false,
+    },
+    options: {
+      urls: secretsOption('url', 'a URL such as redis://127.0.0.1:6379'),
+      sentinel: nameOption('sentinel', 'the name of the primary that the sentinels watch'),
+      cluster: flagOption('cluster'),
+      stream: nameOption('stream', 'a name for the keys of this hub'),
+      maxLength: countOption('max_length'),
+      maxAgeMs: durationOption('max_age'),
+      replicas: degreeOption('durability', 'primary', 'replicated'),
+      trustPoolFile: nameOption('tls_trust_pool', 'a PEM file'),
+      shared: flagOption('shared'),
+    },
+    sharedBy: 'machines',
+    store: ({ urls, stream }) =>
+      stream === null
+        ? null
+        : { id: `${urls.map((url) => url.reveal()).join(' ')} ${stream}`, shown: stream },
+  },
+};
+
+export const TRANSPORT_KINDS = Object.keys(transportKinds) as readonly TransportConfig['kind'][];
+
+/** Whether another process can see the log; else each worker would have one of its own. */
+export function isShared({ kind }: TransportConfig): boolean {
+  return transportKinds[kind].sharedBy !== 'nobody';
+}
+
+/** Where a log is kept; null when it is this hub's own anyway. */
+export function storeOf(transport: TransportConfig): Store | null {
+  // The entry of the table is the one of this kind.
+  const kind = transportKinds[transport.kind] as TransportKind<TransportConfig>;
+  const store = kind.store(transport);
+  return store === null ? null : { ...store, id: `${transport.kind} ${store.id}` };
+}
+
+export const transportShape: Shape<TransportConfig> = byKind<TransportConfig>({
+  memory: shapeOf(transportKinds.memory),
+  lmdb: shapeOf(transportKinds.lmdb),
+  redis: shapeOf(transportKinds.redis),
+});
+
+function shapeOf<Settings extends TransportConfig>({
+  options,
+  defaults,
+}: TransportKind<Settings>): Shape<Omit<Settings, 'kind'>> {
+  const entries = Object.entries<TransportOption<unknown>>(options);
+  // One shape for each option, under the name of its field.
+  const members = Object.fromEntries(
+    entries.map(([field, { shape }]) => [field, shape]),
+  ) as unknown as Members<Omit<Settings, 'kind'>>;
+  const { kind: _, ...rest } = defaults;
+  return object(members, rest as Partial<Omit<Settings, 'kind'>>);
+}

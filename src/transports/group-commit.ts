@@ -1,0 +1,129 @@
+import type { Update } from '../hub/update.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
+
+/** What one group holds at most: a bound on the length of its transaction. */
+const GROUP_UPDATES = 512;
+const GROUP_BYTES = 4 * 1024 * 1024;
+/** What may wait for the groups before it; beyond it publishers are refused. */
+const WAITING_BYTES = 64 * 1024 * 1024;
+/** Counted for an update beside its data. */
+const UPDATE_OVERHEAD_BYTES = 1024;
+/** How long a publisher waits for a store that does not answer. */
+const DEADLINE_MS = 10_000;
+const TICK_MS = 1000;
+
+interface Waiting {
+  readonly update: Update;
+  readonly bytes: number;
+  readonly since: number;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Appends that arrive while a group is being stored share the next one: one commit, one flush or
+ * one round trip for all of them. Order is kept; one group is stored at a time.
+ */
+export class GroupCommit {
+  readonly #store: (group: readonly Update[]) => Promise<void>;
+  readonly #clock: Clock;
+  readonly #most: number;
+  #waiting: Waiting[] = [];
+  #waitingBytes = 0;
+  #underway: readonly Waiting[] = [];
+  #running: Promise<void> | undefined;
+  #stopTicking: (() => void) | undefined;
+
+  /**
+   * @param store stores a group or throws what each of its appends is to throw
+   * @param most updates of a group, where the log keeps fewer than it could have
+   */
+  constructor(
+    store: (group: readonly Update[]) => Promise<void>,
+    clock: Clock,
+    most = GROUP_UPDATES,
+  ) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#most = Math.min(most, GROUP_UPDATES);
+  }
+
+  /**
+   * @throws HubgateError `transport-failed` when it never began to be stored, `transport-uncertain`
+   * when the store did not say in time, and what the store throws
+   */
+  append(update: Update): Promise<void> {
+    const bytes = update.data.length + UPDATE_OVERHEAD_BYTES;
+    if (this.#waitingBytes + bytes > WAITING_BYTES) {
+      const message = 'The update could not be stored: too many wait for the store already';
+      return Promise.reject(new HubgateError('transport-failed', message));
+    }
+    this.#waitingBytes += bytes;
+    return new Promise((resolve, reject) => {
+      const since = this.#clock.monotonic();
+      this.#waiting.push({ update, bytes, since, resolve, reject });
+      this.#running ??= this.#run();
+      this.#stopTicking ??= this.#clock.after(TICK_MS, () => this.#tick());
+    });
+  }
+
+  /** Resolves when nothing waits or is underway. */
+  async drained(): Promise<void> {
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    // Those that come in the same turn of the event loop are one group.
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    while (this.#waiting.length > 0) {
+      const group = this.#nextGroup();
+      this.#underway = group;
+      try {
+        await this.#store(group.map(({ update }) => update));
+        for (const { resolve } of group) resolve();
+      } catch (error) {
+        for (const { reject } of group) reject(error);
+      }
+      this.#underway = [];
+    }
+    this.#running = undefined;
+    this.#stopTicking?.();
+    this.#stopTicking = undefined;
+  }
+
+  #nextGroup(): readonly Waiting[] {
+    let bytes = 0;
+    let count = 0;
+    for (const waiting of this.#waiting) {
+      if (count > 0 && (count === this.#most || bytes + waiting.bytes > GROUP_BYTES)) break;
+      bytes += waiting.bytes;
+      count += 1;
+    }
+    this.#waitingBytes -= bytes;
+    const group = this.#waiting.slice(0, count);
+    this.#waiting = this.#waiting.slice(count);
+    return group;
+  }
+
+  /** A settled promise ignores what comes later, so a store that wakes up again does no harm. */
+  #tick(): void {
+    const due = this.#clock.monotonic() - DEADLINE_MS;
+    for (const { since, reject } of this.#underway) {
+      if (since <= due) reject(new HubgateError('transport-uncertain', SILENT));
+    }
+    const late = this.#waiting.filter(({ since }) => since <= due);
+    if (late.length > 0) {
+      this.#waiting = this.#waiting.filter(({ since }) => since > due);
+      for (const { bytes, reject } of late) {
+        this.#waitingBytes -= bytes;
+        reject(
+          new HubgateError('transport-failed', 'The update was not stored: the store is busy'),
+        );
+      }
+    }
+    this.#stopTicking = this.#clock.after(TICK_MS, () => this.#tick());
+  }
+}
+
+const SILENT = 'Whether the update was stored is not known: the store has not answered in time';

@@ -1,0 +1,138 @@
+import { rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isPossibleId } from '../../hub/update.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
+import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
+import { decodeStored, encodeStored, storedHead } from './stored-update.ts';
+import { write } from './write.ts';
+
+/** Looked at in one turn of the event loop. */
+const AT_ONCE = 256;
+
+/** Opens a history for its operator; a gateway may be using it. */
+export async function openLmdbHistory(path: string): Promise<History> {
+  return new LmdbHistory(path, await openLmdbStore(path));
+}
+
+class LmdbHistory implements History {
+  readonly #path: string;
+  readonly #store: LmdbStore;
+
+  constructor(path: string, store: LmdbStore) {
+    this.#path = path;
+    this.#store = store;
+  }
+
+  async stats(): Promise<HistoryStats> {
+    const { log, tail, file } = this.#store;
+    const [oldest] = log.getRange({ limit: 1 });
+    const [newest] = log.getRange({ limit: 1, reverse: true });
+    const end = tail.get();
+    return {
+      updates: log.getKeysCount(),
+      position: end?.position ?? 0,
+      lastEventId: end?.eventId ?? null,
+      oldestAt: oldest === undefined ? null : storedHead(oldest.value).at,
+      newestAt: newest === undefined ? null : storedHead(newest.value).at,
+      bytes: (await stat(file)).size,
+    };
+  }
+
+  async *entries(): AsyncIterable<readonly HistoryEntry[]> {
+    for await (const page of this.#pages()) {
+      yield page.map(({ position, bytes }) => {
+        try {
+          return decodeStored(bytes);
+        } catch (cause) {
+          const message = `The update at position ${position} cannot be read: ${messageOf(cause)}`;
+          throw new HubgateError('history-damaged', message, { cause });
+        }
+      });
+    }
+  }
+
+  async add(entries: readonly HistoryEntry[]): Promise<void> {
+    const { root, log, ids, tail } = this.#store;
+    await write(root, () => {
+      let position = tail.get()?.position ?? 0;
+      for (const { update, at } of entries) {
+        position += 1;
+        log.putSync(position, encodeStored(update, at));
+        if (isPossibleId(update.id)) ids.putSync(update.id, position);
+      }
+      const last = entries.at(-1);
+      if (last !== undefined) tail.put({ position, eventId: last.update.id });
+    });
+    await root.flushed;
+  }
+
+  async verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]> {
+    const { ids } = this.#store;
+    const faults: HistoryFault[] = [];
+    let checked = 0;
+    for await (const page of this.#pages()) {
+      for (const { position, bytes } of page) {
+        const fault = faultOf(bytes, (id) => ids.doesExist(id, position));
+        if (fault !== null) faults.push({ position, message: fault });
+      }
+      checked += page.length;
+      progress(checked);
+    }
+    return faults;
+  }
+
+  async compact(): Promise<{ readonly beforeBytes: number; readonly afterBytes: number }> {
+    const { root, file } = this.#store;
+    const others = processesOf(root.readerList()).filter((pid) => pid !== process.pid);
+    if (others.length > 0) {
+      const message = `The history in ${this.#path} is in use by process ${others.join(', ')}; stop the gateway first`;
+      throw new HubgateError('history-in-use', message);
+    }
+    const beforeBytes = (await stat(file)).size;
+    const copy = join(this.#path, 'compacted.mdb');
+    await rm(copy, { force: true });
+    await root.backup(copy, true);
+    await root.close();
+    await rename(copy, file);
+    return { beforeBytes, afterBytes: (await stat(file)).size };
+  }
+
+  async close(): Promise<void> {
+    await this.#store.root.close();
+  }
+
+  /** One snapshot, however long it takes to read and whatever is added or evicted meanwhile. */
+  async *#pages(): AsyncIterable<readonly { readonly position: number; readonly bytes: Buffer }[]> {
+    const { root, log } = this.#store;
+    const transaction = root.useReadTransaction();
+    try {
+      for (let from = 0; ; ) {
+        const range = log.getRange({ start: from, limit: AT_ONCE, transaction });
+        const page = Array.from(range, ({ key, value }) => ({ position: key, bytes: value }));
+        const last = page.at(-1);
+        if (last === undefined) return;
+        yield page;
+        from = last.position + 1;
+        await new Promise<void>((resolve) => setImmediate(resolve));
+      }
+    } finally {
+      transaction.done();
+    }
+  }
+}
+
+function faultOf(bytes: Buffer, isIndexed: (id: string) => boolean): string | null {
+  try {
+    const { id } = decodeStored(bytes).update;
+    return !isPossibleId(id) || isIndexed(id) ? null : 'its id is not in the index';
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** LMDB lists its readers as lines of process, thread and transaction. */
+function processesOf(readers: string): number[] {
+  const found = [...readers.matchAll(/^\s*(\d+)\s/gm)].map(([, pid]) => Number(pid));
+  return [...new Set(found)];
+}

@@ -1,0 +1,118 @@
+import { chmod, mkdir, open as openFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Database, open, type RootDatabase } from 'lmdb';
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+
+/** The log, its ids, its tail; who is subscribed, and the processes that say so. */
+const MAX_DATABASES = 5;
+/** Of what is stored. A store of a later version is left alone. */
+const FORMAT = 1;
+/** Where LMDB signs its first page. */
+const MAGIC_AT = 24;
+const MAGIC = 0xbeefc0de;
+const META_PAGE_BYTES = 4096;
+const TAIL = 'tail';
+const FORMAT_KEY = 'format';
+const PROBE_KEY = 'probe';
+
+export interface Tail {
+  readonly position: number;
+  readonly eventId: string;
+}
+
+/** The databases of a history. */
+export interface LmdbStore {
+  readonly root: RootDatabase;
+  readonly file: string;
+  /** Position → update, as `stored-update.ts` has it. */
+  readonly log: Database<Buffer, number>;
+  /** Id → positions, ascending: an id may be used again. */
+  readonly ids: Database<number, string>;
+  readonly tail: { get(): Tail | undefined; put(tail: Tail): void };
+  /** Writes something that means nothing, inside a transaction. */
+  probe(now: number): void;
+}
+
+/**
+ * Opens the history in a directory; made with mode 0700 when it is missing, its files with 0600.
+ *
+ * @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new`
+ */
+export async function openLmdbStore(path: string): Promise<LmdbStore> {
+  const file = join(path, 'history.mdb');
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+    await refuseForeign(file);
+    const root = open({ path: file, maxDbs: MAX_DATABASES });
+    await chmod(file, 0o600);
+    await chmod(`${file}-lock`, 0o600);
+    return databasesOf(root, file);
+  } catch (cause) {
+    throw openingError(path, cause);
+  }
+}
+
+function databasesOf(root: RootDatabase, file: string): LmdbStore {
+  const meta = root.openDB<Tail | number, string>({ name: 'meta', encoding: 'msgpack' });
+  const format = meta.get(FORMAT_KEY);
+  if (format === undefined) {
+    if (meta.get(TAIL) !== undefined) {
+      const message = 'it was written before hubgate 0.1.0 was released; move it away';
+      throw new HubgateError('history-damaged', message);
+    }
+    meta.putSync(FORMAT_KEY, FORMAT);
+  } else if (typeof format !== 'number' || format > FORMAT) {
+    const message =
+      'it was written by a later version of hubgate; run that one, or export it there';
+    throw new HubgateError('history-too-new', message);
+  }
+  return {
+    root,
+    file,
+    log: root.openDB({ name: 'log', encoding: 'binary' }),
+    ids: root.openDB({ name: 'ids', dupSort: true, encoding: 'ordered-binary' }),
+    tail: {
+      get() {
+        const tail = meta.get(TAIL);
+        return typeof tail === 'object' ? tail : undefined;
+      },
+      put: (tail) => meta.putSync(TAIL, tail),
+    },
+    probe: (now) => meta.putSync(PROBE_KEY, now),
+  };
+}
+
+/** lmdb-js ends the process when it is given a file that LMDB has not written. */
+async function refuseForeign(file: string): Promise<void> {
+  const head = Buffer.alloc(META_PAGE_BYTES);
+  try {
+    const handle = await openFile(file, 'r');
+    try {
+      const { bytesRead } = await handle.read(head, 0, head.length, 0);
+      // A file that was only just made.
+      if (bytesRead === 0) return;
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return;
+    throw error;
+  }
+  if (head.readUInt32LE(MAGIC_AT) === MAGIC) return;
+  throw new HubgateError(
+    'history-damaged',
+    'history.mdb is not a history; move it away, then import a backup: hubgate history import',
+  );
+}
+
+function openingError(path: string, cause: unknown): HubgateError {
+  if (cause instanceof HubgateError) {
+    return new HubgateError(cause.code, `The history in ${path} is not used: ${cause.message}`);
+  }
+  const said = messageOf(cause);
+  return new HubgateError(
+    'transport-failed',
+    `The history in ${path} cannot be opened (${said}); is the directory writable, and the disk not full?`,
+    { cause },
+  );
+}

@@ -1,0 +1,39 @@
+/** The keys of a hub. One hash tag holds them together, so a cluster keeps them on one node. */
+export interface HubKeys {
+  /** Stream: the log. An entry's id is its position and `-1`. */
+  readonly log: string;
+  /** Hash: id → position of the earliest kept entry with it. */
+  readonly ids: string;
+  /** Sorted set of further entries with an id that was there already: `id NUL position`. */
+  readonly repeated: string;
+  /** Hash: version, position, key and id of the last entry, and a counter of the presence board. */
+  readonly meta: string;
+  /** Sorted set: `process subscriber` by the order of coming. */
+  readonly present: string;
+  /** Hash: `process subscriber` → its records as JSON. */
+  readonly records: string;
+  /** Sorted set without scores, so that a process' subscribers are found. */
+  readonly owned: string;
+  /** Sorted set: process by when its lease runs out, in milliseconds of the server's clock. */
+  readonly processes: string;
+  /** Stream: what is told to all nodes. */
+  readonly signals: string;
+  /** Written to before it is waited for replicas, and to prove that writing works. */
+  readonly probe: string;
+}
+
+export function hubKeys(stream: string): HubKeys {
+  const key = (name: string): string => `{${stream}}:${name}`;
+  return {
+    log: key('log'),
+    ids: key('ids'),
+    repeated: key('repeated'),
+    meta: key('meta'),
+    present: key('present'),
+    records: key('records'),
+    owned: key('owned'),
+    processes: key('processes'),
+    signals: key('signals'),
+    probe: key('probe'),
+  };
+}

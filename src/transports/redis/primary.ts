@@ -1,0 +1,208 @@
+import { requireUrl } from '../../kernel/parse-url.ts';
+import { readFile } from 'node:fs/promises';
+import { createClient } from '@redis/client';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Secret } from '../../kernel/secret.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+
+const CONNECT_TIMEOUT_MS = 3000;
+const ANSWER_TIMEOUT_MS = 3000;
+
+/** Where a store is, as the configuration has it. */
+export interface RedisPlace {
+  readonly urls: readonly Secret[];
+  readonly sentinel: string | null;
+  readonly cluster: boolean;
+  readonly trustPoolFile: string | null;
+}
+
+/** One connection. It never reconnects by itself: who uses it looks for the primary again. */
+export interface RedisConnection {
+  /**
+   * A server that does not answer in time is taken for gone.
+   *
+   * @throws the error of the server, or that the connection is lost
+   */
+  command(timeoutMs: number, ...args: string[]): Promise<unknown>;
+  /** Told once when it is lost; not when it is closed. */
+  onLost(listener: () => void): void;
+  close(): void;
+}
+
+/** How a connection is made. */
+interface Means {
+  readonly ca: string | null;
+  readonly clock: Clock;
+}
+
+/** Opens connections to one server, the one that takes writes. */
+export type ConnectPrimary = () => Promise<RedisConnection>;
+
+/**
+ * Finds the server that takes writes for a key: the one that is configured, the one that sentinels
+ * name, or the one of the key's slot.
+ *
+ * @throws HubgateError `transport-failed` with what each address has said
+ */
+export async function findPrimary(
+  place: RedisPlace,
+  key: string,
+  clock: Clock,
+): Promise<ConnectPrimary> {
+  const ca = place.trustPoolFile === null ? null : await readFile(place.trustPoolFile, 'utf8');
+  const means = { ca, clock };
+  const faults: string[] = [];
+  for (const secret of place.urls) {
+    const url = requireUrl(secret.reveal());
+    try {
+      const primary = await primaryBehind(url, place, key, means);
+      return () => connect(primary, means);
+    } catch (error) {
+      faults.push(`${url.host}: ${messageOf(error)}`);
+    }
+  }
+  throw new HubgateError('transport-failed', `Redis cannot be reached (${faults.join('; ')})`);
+}
+
+async function primaryBehind(
+  url: URL,
+  { sentinel, cluster }: RedisPlace,
+  key: string,
+  means: Means,
+): Promise<URL> {
+  if (sentinel !== null) return namedBySentinel(url, sentinel, means);
+  return cluster ? ofSlot(url, key, means) : url;
+}
+
+async function namedBySentinel(url: URL, name: string, means: Means): Promise<URL> {
+  const sentinel = await connectSentinel(url, means);
+  try {
+    const address = await sentinel.command(
+      ANSWER_TIMEOUT_MS,
+      'SENTINEL',
+      'GET-MASTER-ADDR-BY-NAME',
+      name,
+    );
+    if (!Array.isArray(address)) throw new Error(`this sentinel does not know ${name}`);
+    const [host, port] = address;
+    const primary = at(url, String(host), String(port));
+    // A sentinel may name a server that does not know yet, or no longer, that it is the primary.
+    const connection = await connect(primary, means);
+    try {
+      const role = await connection.command(ANSWER_TIMEOUT_MS, 'ROLE');
+      if (!Array.isArray(role) || role[0] !== 'master') {
+        throw new Error(`${primary.host} is not the primary at the moment`);
+      }
+    } finally {
+      connection.close();
+    }
+    return primary;
+  } finally {
+    sentinel.close();
+  }
+}
+
+/** Sentinels often have no users although their servers do. */
+async function connectSentinel(url: URL, means: Means): Promise<RedisConnection> {
+  try {
+    return await connect(url, means);
+  } catch (error) {
+    if (url.password === '' || !/AUTH|WRONGPASS|NOPERM/i.test(messageOf(error))) throw error;
+    const anonymous = requireUrl(url.href);
+    anonymous.username = '';
+    anonymous.password = '';
+    return connect(anonymous, means);
+  }
+}
+
+async function ofSlot(url: URL, key: string, means: Means): Promise<URL> {
+  const node = await connect(url, means);
+  try {
+    const slot = Number(await node.command(ANSWER_TIMEOUT_MS, 'CLUSTER', 'KEYSLOT', key));
+    const ranges = await node.command(ANSWER_TIMEOUT_MS, 'CLUSTER', 'SLOTS');
+    if (!Array.isArray(ranges)) throw new Error('it is not a node of a cluster');
+    for (const range of ranges) {
+      if (!Array.isArray(range)) continue;
+      const [first, last, primary] = range;
+      if (slot < Number(first) || slot > Number(last) || !Array.isArray(primary)) continue;
+      const [host, port] = primary;
+      // A node that does not know its own name leaves it to who has asked.
+      return at(url, typeof host === 'string' && host !== '' ? host : url.hostname, String(port));
+    }
+    throw new Error(`no node of the cluster has slot ${slot}`);
+  } finally {
+    node.close();
+  }
+}
+
+function at(url: URL, host: string, port: string): URL {
+  const there = requireUrl(url.href);
+  there.hostname = host.includes(':') ? `[${host}]` : host;
+  there.port = port;
+  return there;
+}
+
+async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection> {
+  const isTls = url.protocol === 'rediss:';
+  const common = { connectTimeout: CONNECT_TIMEOUT_MS, reconnectStrategy: false as const };
+  const client = createClient({
+    url: url.href,
+    RESP: 2,
+    disableOfflineQueue: true,
+    disableClientInfo: true,
+    maintNotifications: 'disabled',
+    socket: isTls ? { ...common, tls: true, ...(ca === null ? {} : { ca }) } : common,
+  });
+  const asked = new Set<(reason: Error) => void>();
+  let isOver = false;
+  let lost: () => void = () => {};
+  const end = (): void => {
+    if (isOver) return;
+    isOver = true;
+    destroy(client);
+    // What was asked on a connection that is gone may never be answered or refused.
+    for (const reject of asked) reject(new Error('the connection is lost'));
+  };
+  const lose = (): void => {
+    if (isOver) return;
+    end();
+    lost();
+  };
+  // Without a listener the process would end.
+  client.on('error', lose);
+  client.on('end', lose);
+  try {
+    await client.connect();
+  } catch (error) {
+    end();
+    throw error;
+  }
+  return {
+    command: (timeoutMs, ...args) =>
+      new Promise((resolve, reject) => {
+        asked.add(reject);
+        // A network that was cut says nothing at all.
+        const stop = clock.after(timeoutMs, lose);
+        client
+          .sendCommand(args)
+          .then(resolve, reject)
+          .finally(() => {
+            stop();
+            asked.delete(reject);
+          });
+      }),
+    onLost(listener) {
+      lost = listener;
+      if (isOver) listener();
+    },
+    close: end,
+  };
+}
+
+function destroy(client: { destroy(): void }): void {
+  try {
+    client.destroy();
+  } catch {
+    // It throws when the connection is gone already, which is what is wanted.
+  }
+}

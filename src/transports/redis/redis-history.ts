@@ -1,0 +1,123 @@
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { PAGE_BYTES } from '../../hub/transport.ts';
+import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
+import { hubKeys, type HubKeys } from './keys.ts';
+import type { RedisPlace } from './primary.ts';
+import { APPEND, READ } from './scripts.ts';
+import { Session } from './session.ts';
+import { decodeEntry, encodeRest, placeOf, type StoredEntry } from './stored-entry.ts';
+import { randomBytes } from 'node:crypto';
+
+const AT_ONCE = 256;
+
+/** Opens the log of a hub in Redis for its operator; gateways may be using it. */
+export async function openRedisHistory(
+  place: RedisPlace & { readonly stream: string },
+  clock: Clock,
+): Promise<History> {
+  const keys = hubKeys(place.stream);
+  return new RedisHistory(keys, await Session.open(place, keys.log, clock));
+}
+
+class RedisHistory implements History {
+  readonly #keys: HubKeys;
+  readonly #session: Session;
+
+  constructor(keys: HubKeys, session: Session) {
+    this.#keys = keys;
+    this.#session = session;
+  }
+
+  async stats(): Promise<HistoryStats> {
+    const { log, meta } = this.#keys;
+    const oldest = await this.#session.command('XRANGE', log, '-', '+', 'COUNT', '1');
+    const newest = await this.#session.command('XREVRANGE', log, '+', '-', 'COUNT', '1');
+    const bytes = await this.#session.command('MEMORY', 'USAGE', log);
+    const id = await this.#session.command('HGET', meta, 'id');
+    return {
+      updates: Number(await this.#session.command('XLEN', log)),
+      position: await this.#end(),
+      lastEventId: typeof id === 'string' ? id : null,
+      oldestAt: entriesOf(oldest)[0]?.at ?? null,
+      newestAt: entriesOf(newest)[0]?.at ?? null,
+      bytes: Number(bytes ?? 0),
+    };
+  }
+
+  async *entries(): AsyncIterable<readonly HistoryEntry[]> {
+    for await (const page of this.#pages()) {
+      yield page.map((entry) => {
+        const { at, update } = decodeEntry(entry);
+        return { at, update };
+      });
+    }
+  }
+
+  /** The server says when it has accepted them. */
+  async add(entries: readonly HistoryEntry[]): Promise<void> {
+    const { log, ids, repeated, meta } = this.#keys;
+    const updates = entries.flatMap(({ update }) => [update.id, encodeRest(update)]);
+    const args = [randomBytes(12).toString('base64url'), '', '0', '0', '0', ...updates];
+    await this.#session.append(APPEND, [log, ids, repeated, meta], args, 0, 0);
+  }
+
+  async verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]> {
+    const faults: HistoryFault[] = [];
+    let checked = 0;
+    let previous: StoredEntry | null = null;
+    for await (const page of this.#pages()) {
+      for (const entry of page) {
+        const read = entryOrFault(entry, previous);
+        if ('message' in read) faults.push(read);
+        else previous = read;
+      }
+      checked += page.length;
+      progress(checked);
+    }
+    return faults;
+  }
+
+  async compact(): Promise<never> {
+    const message = 'Redis gives room back by itself; there is nothing to compact';
+    throw new HubgateError('not-supported', message);
+  }
+
+  async close(): Promise<void> {
+    this.#session.close();
+  }
+
+  async #end(): Promise<number> {
+    return Number((await this.#session.command('HGET', this.#keys.meta, 'position')) ?? 0);
+  }
+
+  /** Up to where the log ends now; what is evicted meanwhile is left out. */
+  async *#pages(): AsyncIterable<readonly unknown[]> {
+    const end = await this.#end();
+    for (let from = 0; from < end; ) {
+      const range = [placeOf(from + 1), placeOf(end), String(AT_ONCE), String(PAGE_BYTES)];
+      const reply = await this.#session.run(READ, [this.#keys.log], range);
+      const page: readonly unknown[] = Array.isArray(reply) ? reply : [];
+      const last: unknown = page.at(-1);
+      if (!Array.isArray(last)) return;
+      yield page;
+      from = Number.parseInt(String(last[0]), 10);
+    }
+  }
+}
+
+function entriesOf(reply: unknown): StoredEntry[] {
+  return Array.isArray(reply) ? reply.map(decodeEntry) : [];
+}
+
+function entryOrFault(entry: unknown, previous: StoredEntry | null): StoredEntry | HistoryFault {
+  const position = Array.isArray(entry) ? Number.parseInt(String(entry[0]), 10) : 0;
+  try {
+    const read = decodeEntry(entry);
+    const follows = previous === null || read.position !== previous.position + 1;
+    if (follows || read.previous === previous.key) return read;
+    return { position, message: 'it does not follow the one before it' };
+  } catch (error) {
+    return { position, message: messageOf(error) };
+  }
+}

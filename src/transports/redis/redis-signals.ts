@@ -1,0 +1,75 @@
+import type { TransportSignals } from '../../hub/transport.ts';
+import type { HubKeys } from './keys.ts';
+import type { Session } from './session.ts';
+
+/** Signals that the store keeps for nodes that are away for a while. */
+const KEPT = 10_000;
+/** Signals that wait here while Redis is away. */
+const WAITING = 10_000;
+
+interface RedisSignalsOptions {
+  readonly keys: HubKeys;
+  readonly process: string;
+  /** @throws while Redis is away */
+  readonly session: () => Session;
+}
+
+/** What is told to the hubs of all nodes, by a stream beside the log: who was away reads it later. */
+export class RedisSignals implements TransportSignals {
+  readonly #options: RedisSignalsOptions;
+  #waiting: string[] = [];
+  #listener: (message: string) => void = () => {};
+  /** Place of the last signal that was read. */
+  last = '0';
+
+  constructor(options: RedisSignalsOptions) {
+    this.#options = options;
+  }
+
+  send(message: string): void {
+    this.#waiting.push(message);
+    if (this.#waiting.length > WAITING) this.#waiting.shift();
+    this.flush();
+  }
+
+  receive(listener: (message: string) => void): void {
+    this.#listener = listener;
+  }
+
+  /** What was told before is no concern of a process that had no streams then. */
+  async begin(session: Session): Promise<void> {
+    const { signals } = this.#options.keys;
+    const newest = await session.command('XREVRANGE', signals, '+', '-', 'COUNT', '1');
+    const [entry] = Array.isArray(newest) ? newest : [];
+    this.last = Array.isArray(entry) ? String(entry[0]) : '0';
+  }
+
+  /** Sends what waits, and keeps what could not be sent. */
+  flush(): void {
+    const messages = this.#waiting;
+    this.#waiting = [];
+    for (const message of messages) {
+      this.#add(message).catch(() => {
+        this.#waiting.push(message);
+      });
+    }
+  }
+
+  /** Passes on entries of the stream, but for those of this process. */
+  take(entries: readonly unknown[]): void {
+    for (const entry of entries) {
+      if (!Array.isArray(entry)) continue;
+      const [place, fields] = entry;
+      this.last = String(place);
+      if (!Array.isArray(fields)) continue;
+      const [, process, , message] = fields;
+      if (process !== this.#options.process) this.#listener(String(message));
+    }
+  }
+
+  async #add(message: string): Promise<void> {
+    const { keys, process, session } = this.#options;
+    const bound = ['MAXLEN', '~', String(KEPT)];
+    await session().command('XADD', keys.signals, ...bound, '*', 'p', process, 'm', message);
+  }
+}

@@ -1,0 +1,43 @@
+import type { Update } from '../../hub/update.ts';
+import { HubgateError } from '../../kernel/error.ts';
+
+type Rest = [Update['topics'], string, boolean, string | null, string | null];
+
+/** An entry of the stream. */
+export interface StoredEntry {
+  readonly position: number;
+  /** Its own, random: it tells it from another that is given the same position later. */
+  readonly key: string;
+  /** That of the entry before it; empty for the first. */
+  readonly previous: string;
+  /** When it was accepted: milliseconds since the Unix epoch, of the server's clock. */
+  readonly at: number;
+  readonly update: Update;
+}
+
+/** What is stored beside the id. */
+export function encodeRest({ topics, data, private: secret, type, retry }: Update): string {
+  const rest: Rest = [[...topics], data, secret, type, retry];
+  return JSON.stringify(rest);
+}
+
+/** @throws HubgateError `history-damaged` */
+export function decodeEntry(reply: unknown): StoredEntry {
+  try {
+    // The shape that the append script has written: k, p, a, i, u with their values.
+    const [place, fields] = reply as [string, string[]];
+    const [, key = '', , previous = '', , at = '', , id = '', , json = ''] = fields;
+    const [topics, data, secret, type, retry] = JSON.parse(json) as Rest;
+    const update = { id, topics, data, private: secret, type, retry };
+    return { position: Number.parseInt(place, 10), key, previous, at: Number(at), update };
+  } catch (cause) {
+    throw new HubgateError('history-damaged', 'an entry of the stream is not one of a hub', {
+      cause,
+    });
+  }
+}
+
+/** The id that the stream has for a position. */
+export function placeOf(position: number): string {
+  return `${position}-1`;
+}

@@ -1,0 +1,102 @@
+import { join } from 'node:path';
+import type { TransportConfig } from '../config/transports.ts';
+import type { Transport } from '../hub/transport.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { History } from './history.ts';
+
+/** What a transport is given beside its settings. */
+export interface TransportSurroundings {
+  /** To be called when an update was added, so that workers who share the log can be woken. */
+  readonly appended: () => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** What makes the place of a log where the configuration leaves it open. */
+export interface TransportPlace {
+  /** Directory of the gateway's storage, absolute. */
+  readonly storage: string;
+  /** Tells the hubs of a gateway apart, and is the same on every machine. */
+  readonly hub: string;
+}
+
+interface TransportOpener<Settings extends TransportConfig> {
+  /** The settings with everything that was left open. */
+  place(settings: Settings, place: TransportPlace): Settings;
+  open(settings: Settings, around: TransportSurroundings): Promise<Transport>;
+  /** Opens what is kept for the operator; absent where nothing is kept. */
+  openHistory?(settings: Settings, clock: Clock): Promise<History>;
+}
+
+type TransportOpeners = {
+  readonly [Kind in TransportConfig['kind']]: TransportOpener<
+    Extract<TransportConfig, { kind: Kind }>
+  >;
+};
+
+/** Each library is loaded when the first hub wants it. */
+const openers: TransportOpeners = {
+  memory: {
+    place: (settings) => settings,
+    async open(settings) {
+      const { createMemoryTransport } = await import('./memory/memory-transport.ts');
+      return createMemoryTransport(settings);
+    },
+  },
+  lmdb: {
+    place: (settings, { storage, hub }) => ({
+      ...settings,
+      path: settings.path ?? join(storage, 'history', encodeURIComponent(hub)),
+    }),
+    async open({ path, ...settings }, around) {
+      const { openLmdbTransport } = await import('./lmdb/lmdb-transport.ts');
+      return openLmdbTransport({ ...settings, ...around, path: path ?? '.' });
+    },
+    async openHistory({ path }) {
+      const { openLmdbHistory } = await import('./lmdb/lmdb-history.ts');
+      return openLmdbHistory(path ?? '.');
+    },
+  },
+  redis: {
+    place: (settings, { hub }) => ({
+      ...settings,
+      stream: settings.stream ?? `hubgate:${encodeURIComponent(hub)}`,
+    }),
+    async open({ stream, ...settings }, { clock, log }) {
+      const { openRedisTransport } = await import('./redis/redis-transport.ts');
+      const random = Math.random;
+      return openRedisTransport({ ...settings, stream: stream ?? 'hubgate', random, clock, log });
+    },
+    async openHistory({ stream, ...settings }, clock) {
+      const { openRedisHistory } = await import('./redis/redis-history.ts');
+      return openRedisHistory({ ...settings, stream: stream ?? 'hubgate' }, clock);
+    },
+  },
+};
+
+/** The settings of a transport with its place: a directory, or the names of its keys. */
+export function placeTransport(settings: TransportConfig, place: TransportPlace): TransportConfig {
+  return openerOf(settings).place(settings, place);
+}
+
+/** @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new` */
+export function openTransport(
+  settings: TransportConfig,
+  around: TransportSurroundings,
+): Promise<Transport> {
+  return openerOf(settings).open(settings, around);
+}
+
+/** @throws HubgateError `not-supported` for a transport that keeps nothing, and as {@link openTransport} */
+export async function openHistory(settings: TransportConfig, clock: Clock): Promise<History> {
+  const history = await openerOf(settings).openHistory?.(settings, clock);
+  if (history !== undefined) return history;
+  const message = `transport ${settings.kind} keeps its history in the memory of the gateway only`;
+  throw new HubgateError('not-supported', message);
+}
+
+function openerOf({ kind }: TransportConfig): TransportOpener<TransportConfig> {
+  return openers[kind];
+}

@@ -1,0 +1,391 @@
+import assert from 'node:assert/strict';
+import { describe, it, type TestContext } from 'node:test';
+import type { LogEntry, Transport } from '../../src/hub/transport.ts';
+import type { SubscriptionRecord } from '../../src/hub/presence.ts';
+import type { Update } from '../../src/hub/update.ts';
+import { type Clock, systemClock } from '../../src/kernel/clock.ts';
+import { silentLogger } from '../../src/kernel/log.ts';
+import { Secret } from '../../src/kernel/secret.ts';
+import {
+  openRedisTransport,
+  type RedisTransportOptions,
+} from '../../src/transports/redis/redis-transport.ts';
+import { startRedis, startSentinel } from '../support/redis-server.ts';
+import { startRelay } from '../support/relay.ts';
+import { TestClock } from '../support/test-clock.ts';
+
+describe('a log in Redis whose answers are lost', () => {
+  it('stores nothing twice when an append is tried again', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const transport = await open(test, { urls: urlsOf(relay.port) });
+    const seen = collect(transport);
+    await transport.append(update('before'));
+    relay.loseAnswers();
+    const appends = ['a', 'b', 'c'].map((id) => transport.append(update(id)));
+    await until(() => redis.command('XLEN', '{test}:log') === '4');
+    relay.cut();
+    relay.heal();
+    await Promise.all(appends);
+    await transport.append(update('after'));
+    assert.deepEqual(ids(seen), ['before', 'a', 'b', 'c', 'after']);
+    assert.equal(redis.command('XLEN', '{test}:log'), '5');
+  });
+
+  it('says that the outcome is unknown when Redis does not come back in time', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const clock = quickClock();
+    const transport = await open(test, { urls: urlsOf(relay.port), clock });
+    collect(transport);
+    relay.loseAnswers();
+    const append = transport.append(update('a'));
+    const refused = assert.rejects(append, { code: 'transport-uncertain' });
+    await until(() => redis.command('XLEN', '{test}:log') === '1');
+    relay.cut();
+    await refused;
+    await assert.rejects(transport.append(update('b')), { code: 'transport-failed' });
+    await assert.rejects(transport.check(), { code: 'transport-failed' });
+  });
+});
+
+describe('a log in Redis that goes away', () => {
+  it('hands out what was acknowledged meanwhile, once and in order', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const [away, here] = [
+      await open(test, { urls: urlsOf(relay.port) }),
+      await open(test, { urls: urlsOf(redis.port) }),
+    ];
+    const seen = collect(away);
+    await here.append(update('a'));
+    await until(() => seen.length === 1);
+    relay.cut();
+    const more = Array.from({ length: 500 }, (_, index) => `m${index}`);
+    await Promise.all(more.map((id) => here.append(update(id))));
+    relay.heal();
+    await until(() => seen.length === 501);
+    assert.deepEqual(ids(seen), ['a', ...more]);
+    assert.deepEqual(
+      seen.map(({ position }) => position),
+      seen.map((_, index) => index + 1),
+    );
+  });
+
+  it('keeps all that it has acknowledged when it is killed and keeps an append-only file', async (test) => {
+    const redis = await startRedis(test, test, ['appendonly yes', 'appendfsync always']);
+    if (redis === null) return;
+    keepAlive(test);
+    const transport = await open(test, { urls: urlsOf(redis.port) });
+    const seen = collect(transport);
+    const acknowledged: string[] = [];
+    const publishing = Promise.all(
+      Array.from({ length: 8 }, async (_, publisher) => {
+        for (let count = 0; count < 200; count += 1) {
+          const id = `${publisher}-${count}`;
+          try {
+            await transport.append(update(id));
+            acknowledged.push(id);
+          } catch {
+            await new Promise((resolve) => setTimeout(resolve, 5));
+          }
+        }
+      }),
+    );
+    await until(() => acknowledged.length > 300);
+    await redis.kill();
+    await redis.restart();
+    await publishing;
+    await until(() => isSubset(acknowledged, ids(seen)));
+    const positions = seen.map(({ position }) => position);
+    assert.deepEqual(
+      positions,
+      positions.toSorted((a, b) => a - b),
+    );
+    assert.equal(new Set(ids(seen)).size, seen.length, 'nothing came twice');
+    const kept: LogEntry[] = [];
+    for (let from = 0; from < transport.position; from = kept.at(-1)?.position ?? Infinity) {
+      kept.push(...(await transport.read(from, 1000)));
+    }
+    assert.deepEqual(kept, seen, 'a replay is what was delivered');
+  });
+});
+
+describe('a log in Redis that loses its end', () => {
+  it('goes back to what both have, and hands out what has replaced the rest', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const transport = await open(test, { urls: urlsOf(redis.port) });
+    const seen = collect(transport);
+    for (const id of ['a', 'b', 'c']) await transport.append(update(id));
+    redis.command('SAVE');
+    for (const id of ['lost', 'lost too']) await transport.append(update(id));
+    assert.equal(await transport.find('lost'), 4);
+    await redis.kill();
+    await redis.restart();
+    await until(() => transport.lastEventId === 'c');
+    assert.equal(await transport.find('lost'), null, 'a client with that cursor is told earliest');
+    for (const id of ['d', 'e', 'f']) await transport.append(update(id));
+    assert.deepEqual(ids(seen), ['a', 'b', 'c', 'lost', 'lost too', 'd', 'e', 'f']);
+    assert.deepEqual(
+      seen.map(({ position }) => position),
+      [1, 2, 3, 4, 5, 6, 7, 8],
+    );
+    const replay = async (after: number) => ids(await transport.read(after, 100));
+    assert.deepEqual(await replay(0), ['a', 'b', 'c', 'd', 'e', 'f']);
+    assert.deepEqual(await replay(2), ['c', 'd', 'e', 'f']);
+    assert.deepEqual(await replay(4), ['d', 'e', 'f'], 'behind one that was lost');
+    assert.deepEqual(await replay(6), ['e', 'f']);
+    assert.equal(await transport.find('d'), 6);
+  });
+
+  it('begins anew when all is lost', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const transport = await open(test, { urls: urlsOf(redis.port) });
+    const seen = collect(transport);
+    for (const id of ['a', 'b']) await transport.append(update(id));
+    await redis.kill();
+    await redis.restart();
+    await until(() => transport.lastEventId === null);
+    await transport.append(update('c'));
+    assert.deepEqual(
+      seen.map(({ position, update: { id } }) => [position, id]),
+      [
+        [1, 'a'],
+        [2, 'b'],
+        [3, 'c'],
+      ],
+    );
+    assert.deepEqual(ids(await transport.read(0, 10)), ['c']);
+  });
+});
+
+describe('a log in Redis with replicas', () => {
+  it('acknowledges nothing, and hands out nothing, that only the primary has', async (test) => {
+    const [primary, replica] = [await startRedis(test, test), await startRedis(test, test)];
+    if (primary === null || replica === null) return;
+    keepAlive(test);
+    replica.command('REPLICAOF', '127.0.0.1', String(primary.port));
+    await until(() => replica.command('INFO', 'replication').includes('master_link_status:up'));
+    const transport = await open(test, { urls: urlsOf(primary.port), replicas: 1 });
+    const seen = collect(transport);
+    await transport.append(update('a'));
+    await replica.kill();
+    await assert.rejects(transport.append(update('b')), { code: 'transport-uncertain' });
+    assert.deepEqual(ids(seen), ['a']);
+    await replica.restart();
+    replica.command('REPLICAOF', '127.0.0.1', String(primary.port));
+    await until(() => seen.length === 2);
+    await transport.append(update('c'));
+    assert.deepEqual(ids(seen), ['a', 'b', 'c']);
+  });
+
+  it('follows a failover that a sentinel decides, and loses nothing that it has acknowledged', async (test) => {
+    const [primary, replica] = [await startRedis(test, test), await startRedis(test, test)];
+    if (primary === null || replica === null) return;
+    keepAlive(test);
+    replica.command('REPLICAOF', '127.0.0.1', String(primary.port));
+    await until(() => replica.command('INFO', 'replication').includes('master_link_status:up'));
+    const sentinel = await startSentinel(test, test, primary);
+    if (sentinel === null) return;
+    await until(() =>
+      sentinel.command('SENTINEL', 'REPLICAS', 'hub').includes(String(replica.port)),
+    );
+    const place = { urls: urlsOf(sentinel.port), sentinel: 'hub', replicas: 1 };
+    const nodes = [await open(test, place), await open(test, place)];
+    const seen = nodes.map(collect);
+    const acknowledged: string[] = [];
+    let failing = 0;
+    const publishing = new AbortController();
+    const publishers = nodes.map(async (node, index) => {
+      for (let count = 0; !publishing.signal.aborted; count += 1) {
+        const id = `${index}-${count}`;
+        try {
+          await node.append(update(id));
+          acknowledged.push(id);
+        } catch {
+          failing += 1;
+          await new Promise((resolve) => setTimeout(resolve, 20));
+        }
+      }
+    });
+    await until(() => acknowledged.length > 100);
+    await primary.kill();
+    await until(() => failing > 0 && replica.command('ROLE').startsWith('master'));
+    // The one that is left has no replica, so it acknowledges nothing until it gets one.
+    await primary.restart();
+    // Sentinel would do that too, after ten seconds.
+    primary.command('REPLICAOF', '127.0.0.1', String(replica.port));
+    await until(() => replica.command('INFO', 'replication').includes('state=online'));
+    const before = acknowledged.length;
+    await until(() => acknowledged.length > before + 100);
+    publishing.abort();
+    await Promise.all(publishers);
+    await until(() => seen.every((entries) => isSubset(acknowledged, ids(entries))));
+    const [one, two] = seen.map(ids);
+    assert.deepEqual(one, two, 'nobody sees another order');
+    assert.equal(new Set(one).size, one?.length, 'nothing came twice');
+  });
+});
+
+describe('a log in Redis and its nodes', () => {
+  it('leaves alone what a later version has written', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    const transport = await open(test, { urls: urlsOf(redis.port) });
+    await transport.append(update('a'));
+    redis.command('HSET', '{test}:meta', 'version', '2');
+    await assert.rejects(open(test, { urls: urlsOf(redis.port) }), { code: 'history-too-new' });
+    await assert.rejects(transport.append(update('b')), {
+      code: 'transport-failed',
+      message: /later version of hubgate/,
+    });
+  });
+
+  it('tells the others what was revoked, those too that were away', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const [one, two] = [
+      await open(test, { urls: urlsOf(redis.port) }),
+      await open(test, { urls: urlsOf(relay.port) }),
+    ];
+    const [atOne, atTwo]: [string[], string[]] = [[], []];
+    one.signals?.receive((message) => atOne.push(message));
+    two.signals?.receive((message) => atTwo.push(message));
+    one.signals?.send('first');
+    await until(() => atTwo.length === 1);
+    relay.cut();
+    one.signals?.send('second');
+    two.signals?.send('third');
+    relay.heal();
+    await until(() => atTwo.length === 2 && atOne.length === 1);
+    assert.deepEqual([atOne, atTwo], [['third'], ['first', 'second']]);
+  });
+
+  it('takes the subscriptions of a dead node off, and tells exactly one of the others', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const clocks = [new TestClock(), new TestClock()];
+    const [one, two] = await Promise.all(
+      clocks.map((clock) => open(test, { urls: urlsOf(redis.port), presenceClock: clock })),
+    );
+    const dying = await open(test, { urls: urlsOf(relay.port) });
+    assert.ok(one !== undefined && two !== undefined);
+    const told: unknown[] = [];
+    for (const { presence } of [one, two]) {
+      presence.watch((records, active) => told.push(...records.map(({ id }) => [id, active])));
+    }
+    await one.presence.enter('urn:s', [subscription('s')]);
+    const gone = Array.from({ length: 700 }, (_, index) => `g${index}`);
+    await Promise.all(gone.map((id) => dying.presence.enter(`urn:${id}`, [subscription(id)])));
+    assert.equal((await two.presence.list()).length, 701);
+    relay.cut();
+    // Its lease runs out by the clock of the server, which is not turned but told.
+    const processes = redis.command('ZRANGE', '{test}:processes', '0', '-1').split('\n');
+    const dead = processes.find((process) =>
+      redis.command('ZRANGE', '{test}:owned', '0', '-1').includes(`${process} urn:g0`),
+    );
+    redis.command('ZADD', '{test}:processes', '0', String(dead));
+    for (const clock of clocks) clock.advance(5000);
+    await until(() => told.length >= 700);
+    for (const clock of clocks) clock.advance(5000);
+    assert.deepEqual(
+      (await two.presence.list()).map(({ id }) => id),
+      [subscription('s').id],
+    );
+    assert.equal(told.length, 700);
+  });
+
+  it('forgets by the clock of the server what is too old', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const transport = await open(test, { urls: urlsOf(redis.port), maxAgeMs: 1 });
+    collect(transport);
+    await transport.append(update('old'));
+    const [second] = redis.command('TIME').split('\n');
+    await until(() => redis.command('TIME').split('\n')[0] !== second);
+    await transport.append(update('new'));
+    assert.deepEqual(ids(await transport.read(0, 10)), ['new']);
+    assert.equal(await transport.find('old'), null);
+  });
+});
+
+type Options = Partial<RedisTransportOptions> & Pick<RedisTransportOptions, 'urls'>;
+
+async function open(test: TestContext, options: Options): Promise<Transport> {
+  const transport = await openRedisTransport({
+    ...{ sentinel: null, cluster: false, trustPoolFile: null, stream: 'test' },
+    ...{ maxLength: 0, maxAgeMs: 0, replicas: 0, random: Math.random },
+    ...{ clock: systemClock, log: silentLogger, ...options },
+  });
+  transport.tail(() => {});
+  test.after(() => transport.close());
+  return transport;
+}
+
+function urlsOf(port: number): readonly Secret[] {
+  return [new Secret(`redis://127.0.0.1:${port}`)];
+}
+
+function collect(transport: Transport): LogEntry[] {
+  const seen: LogEntry[] = [];
+  transport.tail((entries) => seen.push(...entries));
+  return seen;
+}
+
+/** The transport's own timers keep no process alive. */
+function keepAlive(test: TestContext): void {
+  const alive = setInterval(() => {}, 1000);
+  test.after(() => clearInterval(alive));
+}
+
+/** A clock on which the waiting of ten seconds takes one. */
+function quickClock(): Clock {
+  return {
+    now: systemClock.now,
+    monotonic: () => systemClock.monotonic() * 10,
+    after: (delayMs, task) => systemClock.after(delayMs / 10, task),
+  };
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+function isSubset(some: readonly string[], all: readonly string[]): boolean {
+  const known = new Set(all);
+  return some.every((id) => known.has(id));
+}
+
+function ids(entries: readonly LogEntry[]): string[] {
+  return entries.map(({ update: { id } }) => id);
+}
+
+function update(id: string): Update {
+  return { id, topics: ['topic'], data: '', private: false, type: null, retry: null };
+}
+
+function subscription(subscriber: string): SubscriptionRecord {
+  return {
+    id: `/hub/subscriptions/exact/m/${subscriber}`,
+    type: 'subscription',
+    subscriber,
+    match: 'm',
+    match_type: 'exact',
+    active: true,
+  };
+}

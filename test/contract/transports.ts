@@ -1,0 +1,114 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { randomUUID } from 'node:crypto';
+import { after, type TestContext } from 'node:test';
+import type { Transport } from '../../src/hub/transport.ts';
+import { type Clock, systemClock } from '../../src/kernel/clock.ts';
+import { silentLogger } from '../../src/kernel/log.ts';
+import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
+import { createMemoryTransport } from '../../src/transports/memory/memory-transport.ts';
+import { Secret } from '../../src/kernel/secret.ts';
+import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
+import { programPath } from '../support/program.ts';
+import { type RedisServer, startRedis } from '../support/redis-server.ts';
+
+export interface LogLimits {
+  /** Updates kept. */
+  readonly size: number;
+  readonly maxAgeMs?: number;
+  readonly clock?: Clock;
+}
+
+/** One log of a transport: where it is durable, every opening is the same log. */
+export interface TestLog {
+  open(): Promise<Transport>;
+  /** Makes storing fail until the returned function is called; absent where it cannot fail. */
+  readonly breakStore?: () => Promise<() => void>;
+}
+
+export interface Implementation {
+  readonly name: string;
+  /** Another opening, and another process, sees the same log. */
+  readonly isShared: boolean;
+  /** It has a limit of age, and turns on the clock that it is given. */
+  readonly hasAge: boolean;
+  /** null: skipped, the test has said why. */
+  log(test: TestContext, limits: LogLimits): Promise<TestLog | null>;
+}
+
+/** Every transport. A new one is added here, and passes the whole suite. */
+export const implementations: readonly Implementation[] = [
+  {
+    name: 'memory',
+    isShared: false,
+    hasAge: false,
+    async log(_test, { size }) {
+      return { open: async () => createMemoryTransport({ size }) };
+    },
+  },
+  {
+    name: 'lmdb',
+    isShared: true,
+    hasAge: true,
+    async log(test, { size, maxAgeMs = 0, clock = systemClock }) {
+      const path = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
+      test.after(() => rm(path, { recursive: true, force: true }));
+      return {
+        open: () =>
+          openLmdbTransport({
+            ...{ path, size, maxAgeMs, clock },
+            durability: 'commit',
+            log: silentLogger,
+          }),
+        // As on a full disk: what needs more room than the file has is refused by the system.
+        async breakStore() {
+          const prlimit = programPath(test, 'prlimit', 'util-linux') ?? 'prlimit';
+          const { size: bytes } = await stat(join(path, 'history.mdb'));
+          const limit = (text: string): void => {
+            execFileSync(prlimit, ['--pid', String(process.pid), `--fsize=${text}:`]);
+          };
+          limit(String(bytes));
+          return () => limit('unlimited');
+        },
+      };
+    },
+  },
+  {
+    name: 'redis',
+    isShared: true,
+    // It goes by the clock of the server.
+    hasAge: false,
+    async log(test, { size }) {
+      const server = await redisOf(test);
+      if (server === null) return null;
+      const stream = `test:${randomUUID()}`;
+      return {
+        open: () =>
+          openRedisTransport({
+            ...{ urls: [new Secret(server.url)], sentinel: null, cluster: false },
+            ...{ trustPoolFile: null, stream, maxLength: size, maxAgeMs: 0, replicas: 0 },
+            ...{ random: Math.random, clock: systemClock, log: silentLogger },
+          }),
+        async breakStore() {
+          server.command('CONFIG', 'SET', 'maxmemory', '1');
+          return () => server.command('CONFIG', 'SET', 'maxmemory', '0');
+        },
+      };
+    },
+  },
+];
+
+let redis: Promise<RedisServer | null> | undefined;
+/** Run at the end of the file: `after` inside a test would be that test's. */
+const ends: (() => unknown)[] = [];
+after(async () => {
+  for (const end of ends) await end();
+});
+
+/** One server for the whole file. */
+function redisOf(test: TestContext): Promise<RedisServer | null> {
+  redis ??= startRedis(test, { after: (end) => ends.push(end) });
+  return redis;
+}

@@ -1,0 +1,157 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, open as openFile, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { Update } from '../../src/hub/update.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { silentLogger } from '../../src/kernel/log.ts';
+import type { Transport } from '../../src/hub/transport.ts';
+import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
+import { runCommand } from '../support/process.ts';
+import { startRedis } from '../support/redis-server.ts';
+
+describe('hubgate history', () => {
+  it('exports while the gateway runs, and imports what was exported elsewhere', async (test) => {
+    const { directory, path, hubfile } = await setUp(test);
+    const running = await openLog(path);
+    test.after(() => running.close());
+    const updates = Array.from({ length: 1000 }, (_, index) =>
+      update(`u${index}`, `data ${index}`),
+    );
+    await Promise.all(updates.map((one) => running.append(one)));
+    const file = join(directory, 'backup.ndjson');
+    const exported = await history(['export', file], hubfile);
+    assert.deepEqual([exported.code, exported.stderr], [0, '1000 updates were exported\n']);
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+    const lines = (await readFile(file, 'utf8')).trimEnd().split('\n');
+    const { at, ...first } = JSON.parse(lines[0] ?? '');
+    assert.deepEqual(first, updates[0]);
+    assert.ok(Date.parse(at) > Date.now() - 60_000);
+
+    const other = await setUp(test);
+    const imported = await history(['import', file], other.hubfile);
+    assert.deepEqual([imported.code, imported.stderr], [0, '1000 updates were imported\n']);
+    const again = await history(['export'], other.hubfile);
+    assert.equal(again.stdout, await readFile(file, 'utf8'), 'times and all');
+    const log = await openLog(other.path);
+    test.after(() => log.close());
+    assert.equal(await log.find('u999'), 1000);
+  });
+
+  it('moves a history to Redis and back', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    const { directory } = await setUp(test);
+    const hubfile = join(directory, 'Redisfile');
+    await writeFile(hubfile, hubWith(`transport redis {\n\t\t\turl ${redis.url}\n\t\t}`));
+    const file = join(directory, 'lines');
+    const lines = ['a', 'b', 'c'].map((id) => JSON.stringify(update(id, `é\n${id}`)));
+    await writeFile(file, `${lines.join('\n')}\n`);
+    assert.equal((await history(['import', file], hubfile)).code, 0);
+    const { stdout } = await history(['export'], hubfile);
+    const back = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    assert.deepEqual(
+      back.map(({ at: _at, ...rest }) => rest),
+      ['a', 'b', 'c'].map((id) => update(id, `é\n${id}`)),
+    );
+    const stats = JSON.parse((await history(['stats', '--json'], hubfile)).stdout);
+    assert.deepEqual([stats.updates, stats.position, stats.last_event_id], [3, 3, 'c']);
+    assert.equal((await history(['verify'], hubfile)).code, 0);
+    const compacted = await history(['compact'], hubfile);
+    assert.equal(compacted.code, 1);
+    assert.match(compacted.stderr, /nothing to compact/);
+  });
+
+  it('tells how much there is and from when', async (test) => {
+    const { path, hubfile } = await setUp(test);
+    const log = await openLog(path, 2);
+    for (const id of ['a', 'b', 'c']) await log.append(update(id));
+    await log.close();
+    const { stdout } = await history(['stats', '--json'], hubfile);
+    const { updates, position, last_event_id: last, oldest, bytes } = JSON.parse(stdout);
+    assert.deepEqual([updates, position, last], [2, 3, 'c']);
+    assert.ok(Date.parse(oldest) > 0 && bytes > 0);
+    const text = await history(['stats'], hubfile);
+    assert.match(text.stdout, /^updates {8}2$/m);
+  });
+
+  it('finds what is damaged, and says at which position', async (test) => {
+    const { path, hubfile } = await setUp(test);
+    const log = await openLog(path);
+    for (const id of ['a', 'b', 'c']) await log.append(update(id, `the data of ${id}`));
+    await log.close();
+    assert.deepEqual((await history(['verify'], hubfile)).code, 0);
+    const file = join(path, 'history.mdb');
+    const bytes = await readFile(file);
+    const handle = await openFile(file, 'r+');
+    for (let at = -1; (at = bytes.indexOf('the data of b', at + 1)) !== -1; ) {
+      await handle.write('X', at);
+    }
+    await handle.close();
+    const { code, stdout, stderr } = await history(['verify'], hubfile);
+    assert.equal(code, 1);
+    assert.match(stdout, /^2: an update does not have the checksum/);
+    assert.match(stderr, /3 updates, 1 of them damaged/);
+  });
+
+  it('gives back room, but not under a gateway that runs', async (test) => {
+    const { path, hubfile } = await setUp(test);
+    const log = await openLog(path, 5);
+    for (let index = 0; index < 40; index += 1) {
+      await log.append(update(`u${index}`, 'x'.repeat(100_000)));
+    }
+    const refused = await history(['compact'], hubfile);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, new RegExp(`in use by process ${process.pid}; stop the gateway`));
+    await log.close();
+    const before = (await stat(join(path, 'history.mdb'))).size;
+    assert.equal((await history(['compact'], hubfile)).code, 0);
+    assert.ok((await stat(join(path, 'history.mdb'))).size < before);
+    const again = await openLog(path);
+    test.after(() => again.close());
+    assert.equal(await again.find('u39'), 40);
+    assert.equal((await again.read(0, 100)).length, 5);
+  });
+
+  it('wants to know which hub is meant, and refuses lines that are no updates', async (test) => {
+    const { directory, hubfile } = await setUp(test);
+    const unknown = await history(['stats', '--hub', 'other.example'], hubfile);
+    assert.equal(unknown.code, 64);
+    assert.match(unknown.stderr, /--hub /);
+    const file = join(directory, 'lines');
+    await writeFile(file, `${JSON.stringify(update('a'))}\n{"id":"b"}\n`);
+    const refused = await history(['import', file], hubfile);
+    assert.equal(refused.code, 64);
+    assert.match(refused.stderr, /Line 2 is no update: "topics" is no list of texts/);
+  });
+});
+
+async function setUp(test: TestContext) {
+  const directory = await mkdtemp(join(tmpdir(), 'hubgate-history-'));
+  test.after(() => rm(directory, { recursive: true, force: true }));
+  const path = join(directory, 'history');
+  const hubfile = join(directory, 'Hubfile');
+  await writeFile(hubfile, hubWith(`transport lmdb {\n\t\t\tpath ${path}\n\t\t}`));
+  return { directory, path, hubfile };
+}
+
+function hubWith(transport: string): string {
+  return `http://localhost {\n\thub {\n\t\tanonymous\n\t\t${transport}\n\t}\n}\n`;
+}
+
+function history(args: readonly string[], hubfile: string) {
+  return runCommand(['history', ...args, '--config', hubfile, '--adapter', 'hubfile']);
+}
+
+function openLog(path: string, size = 0): Promise<Transport> {
+  const options = { path, size, maxAgeMs: 0, clock: systemClock, log: silentLogger };
+  return openLmdbTransport({ ...options, durability: 'commit' });
+}
+
+function update(id: string, data = ''): Update {
+  return { id, topics: ['topic'], data, private: false, type: null, retry: null };
+}

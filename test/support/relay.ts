@@ -1,0 +1,59 @@
+import { connect, createServer, type Socket } from 'node:net';
+import type { Owner } from './http.ts';
+
+/** A TCP relay that can lose answers, be cut and be healed. */
+export interface Relay {
+  readonly port: number;
+  /** From now on nothing comes back from the target; what is sent to it still arrives. */
+  loseAnswers(): void;
+  /** Breaks off every connection; new ones are refused until it is healed. */
+  cut(): void;
+  heal(): void;
+}
+
+export async function startRelay(owner: Owner, targetPort: number): Promise<Relay> {
+  const sockets = new Set<Socket>();
+  let answers = true;
+  let open = true;
+  const server = createServer((client) => {
+    if (!open) {
+      client.resetAndDestroy();
+      return;
+    }
+    const target = connect(targetPort, '127.0.0.1');
+    for (const socket of [client, target]) {
+      sockets.add(socket);
+      // A cut shows as an error on both sides: that is its purpose.
+      socket.on('error', () => {});
+      socket.once('close', () => {
+        sockets.delete(socket);
+        client.destroy();
+        target.destroy();
+      });
+    }
+    client.on('data', (chunk) => target.write(chunk));
+    target.on('data', (chunk) => answers && client.write(chunk));
+  });
+  const cut = (): void => {
+    open = false;
+    for (const socket of sockets) socket.resetAndDestroy();
+  };
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  owner.after(() => {
+    cut();
+    server.close();
+  });
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return {
+    port: address.port,
+    loseAnswers() {
+      answers = false;
+    },
+    cut,
+    heal() {
+      answers = true;
+      open = true;
+    },
+  };
+}

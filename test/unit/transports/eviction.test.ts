@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { evict, type Oldest } from '../../../src/transports/lmdb/eviction.ts';
+
+describe('eviction costs what it evicts', () => {
+  it('looks at nothing while the oldest that is known may stay', () => {
+    const log = countedLog(1, 1000);
+    const oldest = { position: 1, at: 1 };
+    assert.deepEqual(evict(log, { size: 1000, maxAgeMs: 0 }, extent(1000), oldest), oldest);
+    assert.deepEqual(evict(log, { size: 0, maxAgeMs: 2000 }, extent(1000), oldest), oldest);
+    assert.equal(log.looks, 0);
+  });
+
+  it('looks twice for each update that it removes', () => {
+    const log = countedLog(1, 1010);
+    const oldest = evict(log, { size: 1000, maxAgeMs: 0 }, extent(1010), { position: 1, at: 1 });
+    assert.deepEqual(log.removed, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert.deepEqual(oldest, { position: 11, at: 11 });
+    assert.equal(log.looks, 20);
+  });
+
+  it('removes by age what came before, whatever the size', () => {
+    const log = countedLog(1, 100);
+    evict(log, { size: 0, maxAgeMs: 40 }, { newest: 100, now: 100, added: 1 }, null);
+    assert.equal(log.removed.at(-1), 59);
+  });
+
+  it('never removes what was just added', () => {
+    const log = countedLog(5, 5);
+    evict(log, { size: 0, maxAgeMs: 1 }, { newest: 5, now: 1000, added: 1 }, null);
+    assert.deepEqual(log.removed, []);
+  });
+
+  it('takes down a lowered limit in parts, so that no publish waits for all of it', () => {
+    const log = countedLog(1, 100_000);
+    const oldest = evict(log, { size: 10, maxAgeMs: 0 }, extent(100_000), null);
+    assert.equal(log.removed.length, 257);
+    evict(log, { size: 10, maxAgeMs: 0 }, extent(100_000), oldest);
+    assert.equal(log.removed.length, 514);
+  });
+
+  it('finds its way when another process has evicted what it knew', () => {
+    const log = countedLog(50, 100);
+    evict(log, { size: 45, maxAgeMs: 0 }, extent(100), { position: 1, at: 1 });
+    assert.deepEqual(log.removed, [50, 51, 52, 53, 54, 55]);
+  });
+});
+
+function extent(newest: number): Parameters<typeof evict>[2] {
+  return { newest, now: newest, added: 1 };
+}
+
+/** A log whose entries were accepted at the time that is their position. */
+function countedLog(oldest: number, newest: number) {
+  const log = {
+    looks: 0,
+    removed: [] as number[],
+    first(from: number): Oldest | null {
+      log.looks += 1;
+      const position = Math.max(from, (log.removed.at(-1) ?? oldest - 1) + 1);
+      return position > newest ? null : { position, at: position };
+    },
+    remove(position: number): void {
+      log.removed.push(position);
+    },
+  };
+  return log;
+}

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, open as openFile, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { open } from 'lmdb';
+import type { Transport } from '../../../src/hub/transport.ts';
+import type { Update } from '../../../src/hub/update.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
+
+describe('a history in LMDB on disk', () => {
+  it('K-580: has a directory with mode 0700 and files with 0600, the lock too', async (test) => {
+    const path = join(await directory(test), 'deep', 'history');
+    const transport = await openHistory(path);
+    test.after(() => transport.close());
+    await transport.append(update('a'));
+    assert.equal((await stat(path)).mode & 0o777, 0o700);
+    for (const file of ['history.mdb', 'history.mdb-lock']) {
+      assert.equal((await stat(join(path, file))).mode & 0o777, 0o600, file);
+    }
+  });
+
+  it('says where it cannot be opened', async () => {
+    await assert.rejects(openHistory('/dev/null/history'), {
+      code: 'transport-failed',
+      message: /\/dev\/null\/history cannot be opened/,
+    });
+  });
+
+  it('says what to do about a file that is none', async (test) => {
+    const path = await directory(test);
+    await writeFile(join(path, 'history.mdb'), 'x'.repeat(100_000));
+    await assert.rejects(openHistory(path), {
+      code: 'history-damaged',
+      message: /is not a history; .* hubgate history import/,
+    });
+  });
+
+  it('leaves alone what a later version has written', async (test) => {
+    const path = await directory(test);
+    const transport = await openHistory(path);
+    await transport.append(update('a'));
+    await transport.close();
+    const root = open({ path: join(path, 'history.mdb'), maxDbs: 5 });
+    await root.openDB({ name: 'meta', encoding: 'msgpack' }).put('format', 2);
+    await root.close();
+    await assert.rejects(openHistory(path), {
+      code: 'history-too-new',
+      message: /written by a later version of hubgate/,
+    });
+  });
+
+  it('K-587: an update of which a byte has changed reaches nobody; the others stay readable', async (test) => {
+    const path = await directory(test);
+    const first = await openHistory(path);
+    for (const id of ['a', 'b', 'c']) {
+      await first.append({ ...update(id), data: `this is the data of ${id}` });
+    }
+    await first.close();
+    const file = join(path, 'history.mdb');
+    const bytes = await readFile(file);
+    const handle = await openFile(file, 'r+');
+    for (let at = -1; (at = bytes.indexOf('data of b', at + 1)) !== -1; ) {
+      await handle.write('X', at);
+    }
+    await handle.close();
+    const transport = await openHistory(path);
+    test.after(() => transport.close());
+    await assert.rejects(transport.read(0, 10), {
+      code: 'transport-failed',
+      message: /position 2 of .*checksum.*hubgate history verify/,
+    });
+    assert.deepEqual(
+      (await transport.read(2, 10)).map(({ update: { id } }) => id),
+      ['c'],
+    );
+    await transport.append(update('d'));
+    assert.equal(transport.position, 4);
+  });
+});
+
+async function directory(test: TestContext): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
+  test.after(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+function openHistory(path: string): Promise<Transport> {
+  const options = { path, size: 0, maxAgeMs: 0, clock: systemClock, log: silentLogger };
+  return openLmdbTransport({ ...options, durability: 'commit' });
+}
+
+function update(id: string): Update {
+  return { id, topics: ['topic'], data: '', private: false, type: null, retry: null };
+}
