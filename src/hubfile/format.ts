@@ -1,6 +1,6 @@
 import { type Lexeme, lex } from './lexer.ts';
 import { Problems } from './problems.ts';
-import { SourceFault, checkText, decodeText, makeSource } from './source.ts';
+import { SourceFault, checkText, decodeText, makeSource, withoutMark } from './source.ts';
 
 /**
  * A Hubfile in its one canonical layout: a tab per level, one space between words, at most one
@@ -9,7 +9,7 @@ import { SourceFault, checkText, decodeText, makeSource } from './source.ts';
  * @throws {ConfigError} `invalid-config` at an unclosed quote or heredoc.
  */
 export function formatHubfile(text: string, file = 'Hubfile'): string {
-  const normal = text.replace(/^\uFEFF/, '').replaceAll('\r\n', '\n');
+  const normal = withoutMark(text).replaceAll('\r\n', '\n');
   const layout = new Layout(normal);
   for (const lexeme of readLexemes(normal, file)) layout.add(lexeme);
   return layout.toString();

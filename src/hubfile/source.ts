@@ -44,6 +44,11 @@ export const MAX_SOURCE_BYTES = 4 * 1024 * 1024;
 const VARIABLE = /\{\$([^\n{}:]*)(?::([^}]*))?\}/y;
 const LONE_CR_OR_NUL = /\r(?!\n)|\0/;
 
+/** A byte order mark that an editor has put behind blank space is none of the first word's. */
+export function withoutMark(text: string): string {
+  return text.replace(/^[\s\uFEFF]+/, (blank) => blank.replaceAll('\uFEFF', ' '));
+}
+
 /**
  * UTF-8 with or without a byte order mark, lines ended by LF or CRLF; the result has LF only.
  * The problem, if there is one, comes with as much text as could be read.
@@ -55,7 +60,7 @@ export function decodeText(bytes: Uint8Array): { text: string; fault?: SourceFau
   }
   const valid = validPrefix(bytes);
   const decoded = new TextDecoder('utf-8').decode(bytes.subarray(0, valid));
-  const text = decoded.replaceAll('\r\n', '\n');
+  const text = withoutMark(decoded).replaceAll('\r\n', '\n');
   if (valid < bytes.length) {
     const message = 'the file is not UTF-8 from here on';
     return { text, fault: new SourceFault('not-utf8', text.length, message, 'save it as UTF-8') };

@@ -266,9 +266,12 @@ describe('an upgrade', () => {
     const socket = net.connect(gateway.http1, '127.0.0.1');
     socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n');
     let text = '';
-    for await (const chunk of socket) text += String(chunk);
+    // The connection stays for the next request.
+    for await (const chunk of socket) {
+      text += String(chunk);
+      if (text.includes('plain')) break;
+    }
     assert.match(text, /^HTTP\/1\.1 200 /);
-    assert.match(text, /plain/);
     assert.equal(upgrade, undefined);
   });
 
