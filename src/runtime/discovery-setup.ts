@@ -1,16 +1,24 @@
+import { randomUUID } from 'node:crypto';
 import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
-import type { AnnouncedHub } from '../discovery/announced-hub.ts';
+import type { AnnouncedHub, AnnouncedUpdate } from '../discovery/announced-hub.ts';
+import { createAnnounce } from '../discovery/announcements.ts';
+import { createChanges } from '../discovery/changes.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
+import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
+import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
 import type { TokenSource } from '../discovery/token-source.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { takeSessionMark } from '../http/session-mark.ts';
 import { profiles } from '../hub/profile.ts';
+import { parsePublication, type PublicationRules } from '../hub/publication.ts';
+import { hubBase } from '../hub/topic.ts';
 import { originList } from '../hub-http/origins.ts';
 import { compileMatcher } from '../site/matchers.ts';
 import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
+import { noAnnouncements } from './hub-core.ts';
 import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
@@ -42,11 +50,17 @@ export function discoveryHandlers(
 
   const { paths } = discovery.expire;
   const hubRequest = own === undefined ? () => false : isBelow(own.path);
+  const matches = compileMatcher(discovery.matcher);
+  handlers.push(
+    ...speakingForTheApp(discovery, announcement.hub, clock, (exchange) => {
+      return !hubRequest(exchange) && matches(exchange);
+    }),
+  );
   handlers.push(
     createDiscovery({
       config: discovery,
       hub: announcement.hub,
-      matches: compileMatcher(discovery.matcher),
+      matches,
       logsOut: paths.length === 0 ? () => false : compileMatcher([{ kind: 'path', paths }]),
       isHubRequest: hubRequest,
       tokens: tokenSource(discovery, announcement, clock),
@@ -56,10 +70,28 @@ export function discoveryHandlers(
   return handlers;
 }
 
+/** Updates that the gateway makes of the app's answers. */
+function speakingForTheApp(
+  { publish, changes }: DiscoveryConfig,
+  hub: AnnouncedHub,
+  clock: Resources['clock'],
+  concerns: (exchange: Exchange) => boolean,
+): Handler[] {
+  if (hub.publish === null) return [];
+  const announce = createAnnounce(hub);
+  const handlers: Handler[] = [];
+  if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
+  if (changes !== null) {
+    const expand = expandPlaceholders;
+    handlers.push(createChanges({ config: changes, hub, concerns, announce, expand, clock }));
+  }
+  return handlers;
+}
+
 /** What is between app and gateway stays there: the token's header, and the mark of the session. */
 function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler {
   return (exchange, next) => {
-    exchange.withhold(fromHeader);
+    for (const name of [fromHeader, PUBLISH_FIELD, DATA_FIELD]) exchange.withhold(name);
     for (const name of cookieNames) takeSessionMark(exchange, name);
     return next();
   };
@@ -119,6 +151,12 @@ function announced(
   hostFor: AnnouncedHub['hostFor'],
 ): Omit<Announcement, 'audience'> {
   const allowed = originList(config.corsOrigins);
+  const rules: PublicationRules = {
+    profile,
+    base: hubBase(config.resourceIdentifier, path),
+    hubPath: path,
+    newId: () => `urn:uuid:${randomUUID()}`,
+  };
   const hub: AnnouncedHub = {
     target,
     path,
@@ -130,10 +168,24 @@ function announced(
       config.corsOrigins.length === 0
         ? null
         : (origin) => allowed.find(origin.toLowerCase()) !== undefined,
+    publish: (update) => publishTo(core.hub, update, rules),
+    interest: (topic) => core.hub.interest(topic),
+    announcements: core.announcements,
     revoke: (tokenId) => core.revoke(tokenId),
     signOut: (session) => core.signOut(session),
   };
   return { hub, detailType: config.detailType ?? profile.detailType };
+}
+
+/** Under the rules of every publication, but with no token and no socket. */
+async function publishTo(
+  hub: ReadyHub['core']['hub'],
+  { topics, data, private: isPrivate, id, type }: AnnouncedUpdate,
+  rules: PublicationRules,
+): Promise<void> {
+  const fields = { topics, data, private: isPrivate, id, type, retry: undefined };
+  const publication = parsePublication(fields, rules);
+  await hub.publish(publication.update, publication.topics);
 }
 
 /** A hub of which only the URL is known; its path tells which names it goes by. */
@@ -148,6 +200,9 @@ function elsewhere(url: string, host: string): Announcement {
     lastEventId: () => null,
     hostFor: () => host,
     allowsOrigin: null,
+    publish: null,
+    interest: () => 0,
+    announcements: noAnnouncements(),
     revoke: () => {},
     signOut: () => {},
   };

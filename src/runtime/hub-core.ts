@@ -1,4 +1,5 @@
 import type { TransportConfig } from '../config/config.ts';
+import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
 import { Hub } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
@@ -20,6 +21,7 @@ export interface HubCore {
   readonly hub: Hub;
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
+  readonly announcements: AnnouncementCounts;
   /** Ends the streams of a token here and at the siblings; says how many ended here. */
   revoke(tokenId: string): number;
   /** Ends the streams of a browser session here and at the siblings. */
@@ -83,6 +85,7 @@ export async function openHubCore(
     hub,
     transport,
     connections: new ConnectionCounter(),
+    announcements: noAnnouncements(),
     revoke(tokenId) {
       signals.send({ core, kind: 'revoked', tokenId });
       return hub.revoke(tokenId);
@@ -97,6 +100,10 @@ export async function openHubCore(
       else hub.signOut(signal.session);
     }),
   };
+}
+
+export function noAnnouncements(): AnnouncementCounts {
+  return { announced: 0, merged: 0, refused: 0, collapsed: 0 };
 }
 
 /** The name of a core in its pool. A memory log is one site's; a file is whoever's names it. */

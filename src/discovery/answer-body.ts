@@ -1,0 +1,70 @@
+import { Writable } from 'node:stream';
+import zlib from 'node:zlib';
+import type { BodyWrapper, ResponseHead } from '../http/exchange.ts';
+
+/** Bytes of a body that may become the data of an update, encoded and decoded. */
+export const MAX_DATA_BYTES = 64 * 1024;
+
+/**
+ * Reads along a body that goes to the client.
+ *
+ * @param done called once, however the body ends: with its text, or null for one that is too large,
+ *   that was broken off, or that is no text
+ */
+export function readAlong(
+  { headers }: ResponseHead,
+  done: (text: string | null) => void,
+): BodyWrapper {
+  const encoding = (headers.combined('content-encoding') ?? 'identity').trim().toLowerCase();
+  return (body) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    let complete = false;
+    const reader = new Writable({
+      write(chunk: Buffer, _encoding, written) {
+        size += chunk.length;
+        if (size <= MAX_DATA_BYTES) chunks.push(chunk);
+        else chunks.length = 0;
+        body.write(chunk, written);
+      },
+      final(ended) {
+        complete = true;
+        body.end();
+        ended();
+      },
+    });
+    body.once('close', () => reader.destroy());
+    // Told to whoever writes by `close`; unheard it would end the process.
+    reader.on('error', () => {});
+    reader.once('close', () => {
+      done(complete && size <= MAX_DATA_BYTES ? decoded(Buffer.concat(chunks), encoding) : null);
+    });
+    return reader;
+  };
+}
+
+function decoded(bytes: Buffer, encoding: string): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(inflate(bytes, encoding));
+  } catch {
+    return null;
+  }
+}
+
+/** Of at most 64 KiB to at most 64 KiB: less than a millisecond. */
+function inflate(bytes: Buffer, encoding: string): Buffer {
+  const limit = { maxOutputLength: MAX_DATA_BYTES };
+  switch (encoding) {
+    case 'identity':
+      return bytes;
+    case 'gzip':
+    case 'x-gzip':
+      return zlib.gunzipSync(bytes, limit);
+    case 'deflate':
+      return zlib.inflateSync(bytes, limit);
+    case 'br':
+      return zlib.brotliDecompressSync(bytes, limit);
+    default:
+      throw new TypeError('an encoding that nobody here knows');
+  }
+}
