@@ -6,6 +6,7 @@ import { createChanges } from '../discovery/changes.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
+import { createLivePages } from '../discovery/live-pages.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
 import type { TokenSource } from '../discovery/token-source.ts';
@@ -15,6 +16,7 @@ import { profiles } from '../hub/profile.ts';
 import { parsePublication, type PublicationRules } from '../hub/publication.ts';
 import { hubBase } from '../hub/topic.ts';
 import { originList } from '../hub-http/origins.ts';
+import { HubgateError } from '../kernel/error.ts';
 import { compileMatcher } from '../site/matchers.ts';
 import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
@@ -95,6 +97,32 @@ function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler
     for (const name of cookieNames) takeSessionMark(exchange, name);
     return next();
   };
+}
+
+/**
+ * What stands next to whatever answers for the app, so that its pages become live; null where they
+ * do not.
+ *
+ * @throws HubgateError `no-live-script`
+ */
+export function livePagesHandler(
+  site: SiteConfig,
+  config: Config,
+  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+): Handler | null {
+  const { discovery } = site;
+  if (discovery === null || discovery.live === null) return null;
+  const place = placeOfHub(site, config);
+  const hub = place === null ? undefined : hubs.get(place.kind === 'site' ? place.site : site);
+  const announcement = announcementFor(site, config, hubs);
+  if (hub === undefined || announcement === null) return null;
+  if (hub.liveScript === null) {
+    const message = 'The script of live pages has not been built: run npm run build';
+    throw new HubgateError('no-live-script', message);
+  }
+  const matches = compileMatcher(discovery.matcher);
+  const { version } = hub.liveScript;
+  return createLivePages({ hub: announcement.hub, concerns: matches, version });
 }
 
 function isBelow(path: string): (exchange: Exchange) => boolean {
