@@ -1,6 +1,6 @@
-import { Writable } from 'node:stream';
 import zlib from 'node:zlib';
 import type { BodyWrapper, ResponseHead } from '../http/exchange.ts';
+import { copyBody } from './copied-body.ts';
 
 /** Bytes of a body that may become the data of an update, encoded and decoded. */
 export const MAX_DATA_BYTES = 64 * 1024;
@@ -16,31 +16,9 @@ export function readAlong(
   done: (text: string | null) => void,
 ): BodyWrapper {
   const encoding = (headers.combined('content-encoding') ?? 'identity').trim().toLowerCase();
-  return (body) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    let complete = false;
-    const reader = new Writable({
-      write(chunk: Buffer, _encoding, written) {
-        size += chunk.length;
-        if (size <= MAX_DATA_BYTES) chunks.push(chunk);
-        else chunks.length = 0;
-        body.write(chunk, written);
-      },
-      final(ended) {
-        complete = true;
-        body.end();
-        ended();
-      },
-    });
-    body.once('close', () => reader.destroy());
-    // Told to whoever writes by `close`; unheard it would end the process.
-    reader.on('error', () => {});
-    reader.once('close', () => {
-      done(complete && size <= MAX_DATA_BYTES ? decoded(Buffer.concat(chunks), encoding) : null);
-    });
-    return reader;
-  };
+  return copyBody(MAX_DATA_BYTES, (bytes) =>
+    done(bytes === null ? null : decoded(bytes, encoding)),
+  );
 }
 
 function decoded(bytes: Buffer, encoding: string): string | null {

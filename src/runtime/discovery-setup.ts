@@ -3,6 +3,7 @@ import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
 import type { AnnouncedHub, AnnouncedUpdate } from '../discovery/announced-hub.ts';
 import { createAnnounce } from '../discovery/announcements.ts';
 import { createChanges } from '../discovery/changes.ts';
+import { createCrowd } from '../discovery/crowd.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
@@ -36,7 +37,7 @@ export function discoveryHandlers(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
-  { clock }: Resources,
+  { clock, random }: Resources,
 ): Handler[] {
   const { discovery } = site;
   const own = hubs.get(site);
@@ -53,15 +54,17 @@ export function discoveryHandlers(
   const { paths } = discovery.expire;
   const hubRequest = own === undefined ? () => false : isBelow(own.path);
   const matches = compileMatcher(discovery.matcher);
-  handlers.push(
-    ...speakingForTheApp(discovery, announcement.hub, clock, (exchange) => {
-      return !hubRequest(exchange) && matches(exchange);
-    }),
-  );
+  const { hub } = announcement;
+  const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
+  if (discovery.live !== null) {
+    const { windowMs } = discovery.live;
+    handlers.push(createCrowd({ hub, concerns, windowMs, clock, random }));
+  }
+  handlers.push(...speakingForTheApp(discovery, hub, clock, concerns));
   handlers.push(
     createDiscovery({
       config: discovery,
-      hub: announcement.hub,
+      hub,
       matches,
       logsOut: paths.length === 0 ? () => false : compileMatcher([{ kind: 'path', paths }]),
       isHubRequest: hubRequest,

@@ -11,7 +11,7 @@ export async function morphPage(fetched: Document): Promise<void> {
   const apply = (): void => {
     document.title = fetched.title;
     observer.disconnect();
-    void Idiomorph.morph(document.body, fetched.body, { morphStyle: 'innerHTML', callbacks });
+    void Idiomorph.morph(document.body, fetched.body, { callbacks });
     observe();
     // It knows only of elements that it has looked at.
     (window as { htmx?: { process(element: Element): void } }).htmx?.process(document.body);
@@ -44,6 +44,8 @@ const callbacks = {
     return !(node instanceof HTMLElement) || !(added.has(node) || isOff(node) || holds(node));
   },
   beforeAttributeUpdated(name: string, element: Element): boolean {
+    // Scripts say by it how the whole page is shown.
+    if (element === document.body) return false;
     if (name === 'open' && /^D(?:ETAILS|IALOG)$/.test(element.tagName)) return false;
     return !(element instanceof HTMLElement) || element.dataset['hubLive'] !== 'children';
   },
