@@ -22,8 +22,13 @@ const EXTERNAL = ['lmdb', '#legacy-claim'];
 /** CommonJS libraries ask for Node's own modules by it. */
 const REQUIRE =
   "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);";
-/** For browsers: one file that imports nothing. */
+/** For browsers: each one file that imports nothing. */
 const BROWSER_ENTRY = 'client/subscribe';
+/** What the hub serves itself: as small as it can be. */
+const LIVE_ENTRY = 'client/live/live';
+/** Members that no browser knows, of idiomorph and of our own: they need no name. */
+const INTERNAL_NAMES =
+  /^(?:(?:before|after)(?:Node|Attribute|Head)[A-Z]\w+|should[A-Z]\w+|ignoreActive\w*|restoreFocus|morphStyle|persistentIds|idMap|pantry|activeElementAndParents|callbacks|(?:input|textArea|template|head|option)Element|defaults|newContent|realParentNode|originalNode|__idiomorphRoot|normalize\w+|elt|ctx|outdated|renew|retry|update|address|topics|cursor|unlessAborted)$/;
 
 export async function build() {
   if (existsSync(stamp) && statSync(stamp).mtimeMs > newestSource()) return;
@@ -55,13 +60,19 @@ async function bundle() {
     banner: { js: REQUIRE },
     metafile: true,
   });
-  writeFileSync(join(root, 'dist', 'LICENSES.txt'), licencesOf(Object.keys(metafile.inputs)));
-  await esbuild.build({
-    ...shared,
-    entryPoints: [`src/${BROWSER_ENTRY}.ts`],
-    platform: 'browser',
-    target: 'es2022',
+  const browser = { ...shared, platform: 'browser', target: 'es2022' };
+  await esbuild.build({ ...browser, entryPoints: [`src/${BROWSER_ENTRY}.ts`] });
+  const live = await esbuild.build({
+    ...browser,
+    entryPoints: [`src/${LIVE_ENTRY}.ts`],
+    minify: true,
+    sourcemap: false,
+    legalComments: 'none',
+    mangleProps: INTERNAL_NAMES,
+    metafile: true,
   });
+  const inputs = [...Object.keys(metafile.inputs), ...Object.keys(live.metafile.inputs)];
+  writeFileSync(join(root, 'dist', 'LICENSES.txt'), licencesOf(inputs));
 }
 
 /** The licences of the libraries whose files went into the bundle: they ask for it. */

@@ -46,6 +46,7 @@ const LIBRARY_PLACE = {
   'reflect-metadata': ['tls/make-certificate.ts'],
   pino: ['cli/', 'runtime/'],
   commander: ['cli/'],
+  idiomorph: ['client/live/page-morph.ts'],
   tldts: ['http/registrable-domain.ts'],
 };
 

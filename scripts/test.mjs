@@ -20,6 +20,7 @@ if (only.length === 0) {
     'bench',
   ]);
   step('types', bin('tsc'), ['-p', 'tsconfig.json']);
+  step('types of browsers', bin('tsc'), ['-p', 'src/client/live/tsconfig.json']);
   step('layers', process.execPath, ['scripts/check-layers.mjs']);
   step('dead code', bin('knip'), ['--no-progress']);
   step('protocol map', process.execPath, ['scripts/protocol-map.mjs', '--check']);

@@ -241,6 +241,34 @@ export interface DiscoveryConfig {
     readonly paths: readonly string[];
   };
   readonly tokenSource: TokenMintConfig | TokenExchangeConfig | null;
+  /** Whether the app may publish by the fields `Hub-Publish` and `Hub-Data` of its answers. */
+  readonly publish: boolean;
+  /** Announces what requests have changed (RFC 9111 §4.4); null does not. */
+  readonly changes: ChangesConfig | null;
+  /** Puts the script into pages that makes them follow their changes; null does not. */
+  readonly live: LiveConfig | null;
+}
+
+/** Which answers say that something has changed, and what is published then. */
+export interface ChangesConfig {
+  readonly methods: readonly string[];
+  /** Texts with placeholders; each is resolved against the URL of the request. */
+  readonly topics: readonly string[];
+  /** Further topics, likewise: the collection that an item belongs to. */
+  readonly also: readonly string[];
+  /** null: private where the request carries credentials, else public. */
+  readonly visibility: 'public' | 'private' | null;
+  /** What an update says: URL and method, nothing, or the body of the answer when it is JSON. */
+  readonly data: 'change' | 'none' | 'body';
+  /** Changes of one topic within this time are one update; 0: each is one. */
+  readonly windowMs: number;
+  /** `sync`: the client gets its answer once the update is stored. */
+  readonly mode: 'sync' | 'async';
+}
+
+export interface LiveConfig {
+  /** For how long one answer serves those who fetch a public page because of the same update. */
+  readonly windowMs: number;
 }
 
 /** What a token is to allow; placeholders in every text. */

@@ -1,9 +1,11 @@
 import type {
   AccessLogConfig,
+  ChangesConfig,
   DiscoveryConfig,
   GlobalOptions,
   HubConfig,
   JwksKeySource,
+  LiveConfig,
   ReverseProxyConfig,
   RollOptions,
   SiteConfig,
@@ -138,7 +140,27 @@ export const defaultDiscovery: DiscoveryConfig = {
   cookie: { fromHeader: 'Hub-Access-Token', sameSite: 'Strict', domain: null },
   expire: { statuses: [], paths: [] },
   tokenSource: null,
+  publish: true,
+  changes: null,
+  live: null,
 };
+
+/** What an answer to an unsafe method invalidates (RFC 9111 §4.4). */
+export const defaultChanges: ChangesConfig = {
+  methods: ['POST', 'PUT', 'PATCH', 'DELETE'],
+  topics: [
+    '{request.uri.without_query}',
+    '{http.response.location}',
+    '{http.response.content_location}',
+  ],
+  also: [],
+  visibility: null,
+  data: 'change',
+  windowMs: 250,
+  mode: 'async',
+};
+
+export const defaultLive: LiveConfig = { windowMs: SECOND };
 
 const noGrants: TokenGrantsConfig = {
   subscribe: [],

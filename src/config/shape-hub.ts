@@ -1,14 +1,18 @@
 import type {
+  ChangesConfig,
   DiscoveryConfig,
   HubConfig,
   IssuerConfig,
   KeySource,
+  LiveConfig,
   RequestMatcher,
 } from './config.ts';
 import {
+  defaultChanges,
   defaultDiscovery,
   defaultHub,
   defaultJwks,
+  defaultLive,
   defaultTokenExchange,
   defaultTokenMint,
 } from './defaults.ts';
@@ -32,6 +36,8 @@ const LABEL = /^[A-Za-z0-9._~-]{1,64}$/;
 const COOKIE_NAME = /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$|\{(?:env|file)\./;
 /** Goes into a quoted string of the Link header. */
 const ATTRIBUTE = /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/;
+/** RFC 9110 §9.2.1: those that only read change nothing. */
+const CHANGING_METHOD = /^(?!(?:GET|HEAD|OPTIONS|TRACE|QUERY|CONNECT)$)[A-Z][A-Z-]{0,31}$/;
 const DOMAIN = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*$/;
 
 const keySource: Shape<KeySource> = byKind<KeySource>({
@@ -130,6 +136,26 @@ const tokenSource = byKind<NonNullable<DiscoveryConfig['tokenSource']>>({
   ),
 });
 
+const topicTexts = list(name('a topic with placeholders'));
+
+const changes = object<ChangesConfig>(
+  {
+    methods: list(
+      text('an unsafe method', (method) => CHANGING_METHOD.test(method)),
+      { min: 1 },
+    ),
+    topics: topicTexts,
+    also: topicTexts,
+    visibility: nullable(oneOf('public', 'private')),
+    data: oneOf('change', 'none', 'body'),
+    windowMs: duration(),
+    mode: oneOf('sync', 'async'),
+  },
+  defaultChanges,
+);
+
+const live = object<LiveConfig>({ windowMs: duration() }, defaultLive);
+
 /** What a site announces of its hub. */
 export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<DiscoveryConfig> {
   const attribute = text('plain characters without quotes', (value) => ATTRIBUTE.test(value));
@@ -158,6 +184,9 @@ export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<Dis
         defaultDiscovery.expire,
       ),
       tokenSource: nullable(tokenSource),
+      publish: flag,
+      changes: nullable(changes),
+      live: nullable(live),
     },
     defaultDiscovery,
   );

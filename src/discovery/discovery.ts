@@ -5,6 +5,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { addVary, expose, isPrivate, makePrivate } from './cache-control.ts';
 import { Credentials } from './credentials.ts';
+import { DESTINATION, isDestinationOfPages } from './destination.ts';
 import { announcesHub, hubLink, hubTiming, selfLink } from './link.ts';
 import type { TokenSource } from './token-source.ts';
 
@@ -28,10 +29,6 @@ interface Arrival {
   readonly logsOut: boolean;
 }
 
-/** Documents and fetches (W3C Fetch Metadata §2.1), not images, scripts, styles and fonts. */
-const DESTINATION = 'Sec-Fetch-Dest';
-const READ_DESTINATIONS = new Set(['document', 'iframe', 'empty']);
-
 /**
  * Makes the pages of an app discoverable. The cursor is taken before the request goes to the app:
  * whatever is published while the page is rendered comes after it, so that no page can miss an
@@ -43,10 +40,9 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
   const readFields = tokens?.responseFields ?? [];
   return (exchange, next) => {
     if (isHubRequest(exchange) || !matches(exchange)) return next();
-    const destination = exchange.headers.get(DESTINATION);
     const arrival: Arrival = {
       lastEventId: config.lastEventId ? hub.lastEventId() : null,
-      isRead: destination === undefined || READ_DESTINATIONS.has(destination.toLowerCase()),
+      isRead: isDestinationOfPages(exchange.headers),
       logsOut: logsOut(exchange),
     };
     if (tokens !== null && arrival.isRead) askForWhole(exchange);

@@ -65,6 +65,8 @@ export interface Exchange {
   onHead(transform: HeadTransform): void;
   /** Keeps a field from the client, in informational responses, the head and the trailers alike. */
   withhold(name: string): void;
+  /** Reads the trailer fields of the response, before those that are withheld are taken off. */
+  onTrailers(read: (trailers: HeaderList) => void): void;
   /** Sends a 1xx response; 101 is not one of them. */
   inform(status: number, headers: HeaderList): void;
   /**

@@ -7,6 +7,7 @@ import type { StreamSettings } from '../hub/subscriber.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
+import type { LiveScript } from './live-script.ts';
 
 /**
  * All that the hub's HTTP face is compiled from: the core it speaks for, and the site's settings.
@@ -27,6 +28,8 @@ export interface HubEndpoint {
   readonly anonymous: boolean;
   /** Whether `HUB/debug/` is served. */
   readonly debugger: boolean;
+  /** Served as `HUB/live.js`; null: not there. */
+  readonly liveScript: LiveScript | null;
   /** null: no playground. */
   readonly playground: Playground | null;
   readonly corsOrigins: readonly string[];

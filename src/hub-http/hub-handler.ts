@@ -6,6 +6,7 @@ import { createDebugger } from './debugger.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import { createIdentity, type Identity, metadataPath } from './identity.ts';
 import { createReadMatchers } from './matcher-parameters.ts';
+import { createLiveScript, noLiveScript } from './live-script.ts';
 import { createMetadata } from './metadata.ts';
 import { createPlayground } from './playground.ts';
 import { createPublish } from './publish.ts';
@@ -85,6 +86,9 @@ function createRoute(endpoint: HubEndpoint): Route {
   const answerMetadata =
     verifier.roles.publisher || verifier.roles.subscriber ? createMetadata(endpoint) : absent;
 
+  const answerLiveScript =
+    endpoint.liveScript === null ? noLiveScript : createLiveScript(endpoint.liveScript);
+
   return (exchange, identity, requested) => {
     if (requested === path) {
       switch (exchange.method) {
@@ -98,6 +102,7 @@ function createRoute(endpoint: HubEndpoint): Route {
           throw methodNotAllowed('GET, HEAD, POST, QUERY');
       }
     }
+    if (requested === `${path}/live.js`) return answerLiveScript(exchange);
     if (requested === metadata) return answerMetadata(exchange, identity, requested);
     if (requested === api || requested.startsWith(`${api}/`)) {
       return answerSubscriptions(exchange, identity, requested);

@@ -160,6 +160,11 @@ export class Hub {
     };
   }
 
+  /** How many live streams have asked for exactly this topic. */
+  interest(topic: string): number {
+    return this.#index.countExact(topic);
+  }
+
   /**
    * What the cursor header would say, without subscribing.
    *

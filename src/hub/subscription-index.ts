@@ -64,6 +64,11 @@ export class SubscriptionIndex {
     }
   }
 
+  /** How many have an exact matcher for a topic. */
+  countExact(topic: string): number {
+    return this.#exact.get(topic)?.size ?? 0;
+  }
+
   /**
    * The sets of subscribers with a matcher for one of the topics; a subscriber may be in several.
    * Yields null whenever nothing is left of the meter. Who comes or goes meanwhile may be missing.

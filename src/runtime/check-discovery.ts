@@ -1,4 +1,10 @@
-import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
+import type {
+  Config,
+  DiscoveryConfig,
+  HubConfig,
+  RouteConfig,
+  SiteConfig,
+} from '../config/config.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
 import type { Finding, Report } from '../config/problem.ts';
 import { cookieDomain } from '../discovery/cookie.ts';
@@ -27,6 +33,7 @@ export function checkDiscovery(config: Config, report: Report): void {
     }
     checkCookie(site, discovery, place, report);
     checkTokenSource(discovery, place, report);
+    checkChanges(site, discovery, place, report);
     checkVouching(site, discovery, report);
   }
 }
@@ -125,6 +132,55 @@ function checkTokenSource(
     const hint = 'add subject_token {cookie.session}, or subscribe with the topics to ask for';
     report(source, error('empty-exchange', message, hint));
   }
+}
+
+/** What the gateway announces itself it puts into the log of a hub of its own. */
+function checkChanges(
+  site: SiteConfig,
+  discovery: DiscoveryConfig,
+  place: HubPlace,
+  report: Report,
+): void {
+  const { changes, live } = discovery;
+  const field = changes === null ? 'live' : 'changes';
+  if (place.kind === 'elsewhere') {
+    if (changes === null && live === null) return;
+    const message = `${field} needs a hub of this gateway, and this one is elsewhere`;
+    report(discovery, error('hub-elsewhere', message), { field });
+    return;
+  }
+  if (changes === null || changes.visibility !== null) return;
+  const hint =
+    'public: whoever may subscribe learns which URL has changed, and nothing else; ' +
+    'private: only who has a token for that URL. Write changes public, or changes private';
+  const sign = signOfCredentials(site, discovery, place.hub);
+  if (sign !== null) {
+    const message = `${sign}, so say whether changes are public or private`;
+    report(changes, error('changes-visibility', message, hint));
+    return;
+  }
+  const message =
+    'changes by requests with Cookie or Authorization are private, which reaches only who has a token';
+  report(changes, { ...error('changes-visibility', message, hint), severity: 'warning' });
+}
+
+/** Why requests to a site may be taken to carry credentials; null when nothing tells so. */
+function signOfCredentials(
+  { tls, routes }: SiteConfig,
+  { tokenSource }: DiscoveryConfig,
+  { anonymous }: HubConfig,
+): string | null {
+  if (tokenSource !== null) return `requests carry credentials (token ${tokenSource.kind})`;
+  if (tls.clientAuth !== null) return 'requests carry credentials (client_auth)';
+  if (asksWhoItIs(routes)) return 'requests carry credentials (forward_auth)';
+  return anonymous ? null : 'the hub lets nobody subscribe without a token';
+}
+
+function asksWhoItIs(routes: readonly RouteConfig[]): boolean {
+  return routes.some(({ handler }) => {
+    if (handler.kind === 'handle' || handler.kind === 'route') return asksWhoItIs(handler.routes);
+    return handler.kind === 'forward_auth';
+  });
 }
 
 function isUnprotected({ protocol, hostname }: URL): boolean {

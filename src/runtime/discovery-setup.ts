@@ -1,17 +1,28 @@
+import { randomUUID } from 'node:crypto';
 import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
-import type { AnnouncedHub } from '../discovery/announced-hub.ts';
+import type { AnnouncedHub, AnnouncedUpdate } from '../discovery/announced-hub.ts';
+import { createAnnounce } from '../discovery/announcements.ts';
+import { createChanges } from '../discovery/changes.ts';
+import { createCrowd } from '../discovery/crowd.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
+import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
+import { createPublishedAnswers } from '../discovery/published-answers.ts';
+import { createLivePages } from '../discovery/live-pages.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
 import type { TokenSource } from '../discovery/token-source.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { takeSessionMark } from '../http/session-mark.ts';
 import { profiles } from '../hub/profile.ts';
+import { parsePublication, type PublicationRules } from '../hub/publication.ts';
+import { hubBase } from '../hub/topic.ts';
 import { originList } from '../hub-http/origins.ts';
+import { HubgateError } from '../kernel/error.ts';
 import { compileMatcher } from '../site/matchers.ts';
 import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
+import { noAnnouncements } from './hub-core.ts';
 import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
@@ -27,7 +38,7 @@ export function discoveryHandlers(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
-  { clock }: Resources,
+  { clock, random }: Resources,
 ): Handler[] {
   const { discovery } = site;
   const own = hubs.get(site);
@@ -43,11 +54,19 @@ export function discoveryHandlers(
 
   const { paths } = discovery.expire;
   const hubRequest = own === undefined ? () => false : isBelow(own.path);
+  const matches = compileMatcher(discovery.matcher);
+  const { hub } = announcement;
+  const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
+  if (discovery.live !== null) {
+    const { windowMs } = discovery.live;
+    handlers.push(createCrowd({ hub, concerns, windowMs, clock, random }));
+  }
+  handlers.push(...speakingForTheApp(discovery, hub, clock, concerns));
   handlers.push(
     createDiscovery({
       config: discovery,
-      hub: announcement.hub,
-      matches: compileMatcher(discovery.matcher),
+      hub,
+      matches,
       logsOut: paths.length === 0 ? () => false : compileMatcher([{ kind: 'path', paths }]),
       isHubRequest: hubRequest,
       tokens: tokenSource(discovery, announcement, clock),
@@ -57,13 +76,57 @@ export function discoveryHandlers(
   return handlers;
 }
 
+/** Updates that the gateway makes of the app's answers. */
+function speakingForTheApp(
+  { publish, changes }: DiscoveryConfig,
+  hub: AnnouncedHub,
+  clock: Resources['clock'],
+  concerns: (exchange: Exchange) => boolean,
+): Handler[] {
+  if (hub.publish === null) return [];
+  const announce = createAnnounce(hub);
+  const handlers: Handler[] = [];
+  if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
+  if (changes !== null) {
+    const expand = expandPlaceholders;
+    handlers.push(createChanges({ config: changes, hub, concerns, announce, expand, clock }));
+  }
+  return handlers;
+}
+
 /** What is between app and gateway stays there: the token's header, and the mark of the session. */
 function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler {
   return (exchange, next) => {
-    exchange.withhold(fromHeader);
+    for (const name of [fromHeader, PUBLISH_FIELD, DATA_FIELD]) exchange.withhold(name);
     for (const name of cookieNames) takeSessionMark(exchange, name);
     return next();
   };
+}
+
+/**
+ * What stands next to whatever answers for the app, so that its pages become live; null where they
+ * do not.
+ *
+ * @throws HubgateError `no-live-script`
+ */
+export function livePagesHandler(
+  site: SiteConfig,
+  config: Config,
+  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+): Handler | null {
+  const { discovery } = site;
+  if (discovery === null || discovery.live === null) return null;
+  const place = placeOfHub(site, config);
+  const hub = place === null ? undefined : hubs.get(place.kind === 'site' ? place.site : site);
+  const announcement = announcementFor(site, config, hubs);
+  if (hub === undefined || announcement === null) return null;
+  if (hub.liveScript === null) {
+    const message = 'The script of live pages has not been built: run npm run build';
+    throw new HubgateError('no-live-script', message);
+  }
+  const matches = compileMatcher(discovery.matcher);
+  const { version } = hub.liveScript;
+  return createLivePages({ hub: announcement.hub, concerns: matches, version });
 }
 
 function isBelow(path: string): (exchange: Exchange) => boolean {
@@ -120,6 +183,12 @@ function announced(
   hostFor: AnnouncedHub['hostFor'],
 ): Omit<Announcement, 'audience'> {
   const allowed = originList(config.corsOrigins);
+  const rules: PublicationRules = {
+    profile,
+    base: hubBase(config.resourceIdentifier, path),
+    hubPath: path,
+    newId: () => `urn:uuid:${randomUUID()}`,
+  };
   const hub: AnnouncedHub = {
     target,
     path,
@@ -131,10 +200,24 @@ function announced(
       config.corsOrigins.length === 0
         ? null
         : (origin) => allowed.find(origin.toLowerCase()) !== undefined,
+    publish: (update) => publishTo(core.hub, update, rules),
+    interest: (topic) => core.hub.interest(topic),
+    announcements: core.announcements,
     revoke: (tokenId) => core.revoke(tokenId),
     signOut: (session) => core.signOut(session),
   };
   return { hub, detailType: config.detailType ?? profile.detailType };
+}
+
+/** Under the rules of every publication, but with no token and no socket. */
+async function publishTo(
+  hub: ReadyHub['core']['hub'],
+  { topics, data, private: isPrivate, id, type }: AnnouncedUpdate,
+  rules: PublicationRules,
+): Promise<void> {
+  const fields = { topics, data, private: isPrivate, id, type, retry: undefined };
+  const publication = parsePublication(fields, rules);
+  await hub.publish(publication.update, publication.topics);
 }
 
 /** A hub of which only the URL is known; its path tells which names it goes by. */
@@ -149,6 +232,9 @@ function elsewhere(url: string, host: string): Announcement {
     lastEventId: () => null,
     hostFor: () => host,
     allowsOrigin: null,
+    publish: null,
+    interest: () => 0,
+    announcements: noAnnouncements(),
     revoke: () => {},
     signOut: () => {},
   };

@@ -182,10 +182,10 @@ function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandl
 /** RFC 9110 §15.5.20: no site of this port has that name, or not for this connection. */
 const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
 
-function runningHub({ config, core: { hub } }: ReadyHub): RunningHub {
+function runningHub({ config, core: { hub, announcements } }: ReadyHub): RunningHub {
   return {
     name: config.name,
-    counts: hub.counts,
+    counts: { ...hub.counts, ...announcements },
     check: () => hub.check(),
     revoke: async (tokenId) => hub.revoke(tokenId),
   };

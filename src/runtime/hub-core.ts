@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isShared, storeOf, type TransportConfig } from '../config/transports.ts';
+import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
 import { Hub } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
@@ -20,6 +21,7 @@ export interface HubCore {
   readonly hub: Hub;
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
+  readonly announcements: AnnouncementCounts;
   /** Ends the streams of a token here, at the siblings and on other machines; says how many ended here. */
   revoke(tokenId: string): number;
   /** Ends the streams of a browser session here, at the siblings and on other machines. */
@@ -87,6 +89,7 @@ export async function openHubCore(
     hub,
     transport,
     connections: new ConnectionCounter(),
+    announcements: noAnnouncements(),
     revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
     detach: signals.join(core, (signal) => {
@@ -94,6 +97,10 @@ export async function openHubCore(
       else obey(signal);
     }),
   };
+}
+
+export function noAnnouncements(): AnnouncementCounts {
+  return { announced: 0, merged: 0, refused: 0, collapsed: 0 };
 }
 
 /** The name of a core in its pool. A memory log is one site's; a store is whoever's names it. */

@@ -14,6 +14,7 @@ import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
 import type { Playground } from '../hub-http/endpoint.ts';
+import type { LiveScript } from '../hub-http/live-script.ts';
 import { MatcherCache } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
@@ -23,6 +24,7 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type HubCore, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
+import { readLiveScript } from './live-script.ts';
 import type { HubSignals } from './siblings.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
@@ -55,6 +57,8 @@ export interface ReadyHub {
   readonly path: string;
   readonly cookieName: string;
   readonly core: HubCore;
+  /** null where it has not been built. */
+  readonly liveScript: LiveScript | null;
   readonly handle: Handler;
   /** Ends the streams that these settings no longer allow, and says how many. */
   reauthorise(): number;
@@ -86,6 +90,7 @@ export async function setUpHub(
   const core = lease.value;
   const verification = await openVerification(config, around, scope);
   const verifier = createTokenVerifier(verification);
+  const liveScript = readLiveScript();
   const handle = createHubHandler({
     hub: core.hub,
     profile,
@@ -101,6 +106,7 @@ export async function setUpHub(
       .filter(({ authorizationServer }) => authorizationServer)
       .map(({ id }) => id),
     debugger: config.debugger,
+    liveScript,
     playground: config.playground ? { signer: playgroundSigner(config) } : null,
     anonymous: config.anonymous,
     corsOrigins: config.corsOrigins,
@@ -129,6 +135,7 @@ export async function setUpHub(
     path,
     cookieName,
     core,
+    liveScript,
     handle,
     reauthorise() {
       const streams = core.hub.reauthorise(stillAllowed(config, verifier), SPREAD_MS);

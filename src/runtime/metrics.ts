@@ -68,6 +68,30 @@ function hubMetrics(hubs: readonly RunningHub[]): Metric[] {
       help: 'Updates that have been published.',
       samples: samples('updates'),
     },
+    {
+      name: 'hub_announced_updates_total',
+      kind: 'counter',
+      help: 'Updates that the gateway made of answers of the app.',
+      samples: samples('announced'),
+    },
+    {
+      name: 'hub_merged_changes_total',
+      kind: 'counter',
+      help: 'Changes that became part of another update.',
+      samples: samples('merged'),
+    },
+    {
+      name: 'hub_refused_announcements_total',
+      kind: 'counter',
+      help: 'Updates of answers of the app that were refused.',
+      samples: samples('refused'),
+    },
+    {
+      name: 'hub_collapsed_refetches_total',
+      kind: 'counter',
+      help: 'Refetches of live pages that another answer served.',
+      samples: samples('collapsed'),
+    },
   ];
 }
 

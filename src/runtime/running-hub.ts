@@ -1,10 +1,14 @@
+import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
 import type { HubCounts } from '../hub/hub.ts';
+
+/** What is counted of a hub: in its core, and where the gateway speaks for the app. */
+export type RunningHubCounts = HubCounts & AnnouncementCounts;
 
 /** A hub of the running configuration, as its operator sees it. */
 export interface RunningHub {
   /** Label of the configuration; several hubs without one are all `default`. */
   readonly name: string;
-  readonly counts: Readonly<HubCounts>;
+  readonly counts: Readonly<RunningHubCounts>;
   /** @throws HubgateError when its transport does not work */
   check(): Promise<void>;
   /** Ends the streams that were opened with the token of this `jti`, and says how many there were. */

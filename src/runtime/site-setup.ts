@@ -9,7 +9,7 @@ import { fileServer } from '../site/handlers/file-server.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { compileRoutes, type RouteDeps } from '../site/route.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
-import { discoveryHandlers } from './discovery-setup.ts';
+import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
 import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
@@ -23,6 +23,11 @@ export function setUpSite(
 ): SiteHandler {
   const { log, clock, random, upstreams } = resources;
   const trusted = addressSet(config.options.servers.trustedProxies);
+  const livePages = livePagesHandler(site, config, hubs);
+  const besideApp = (handler: Handler): Handler =>
+    livePages === null
+      ? handler
+      : (exchange, next) => livePages(exchange, async () => handler(exchange, next));
   const dependencies: RouteDeps = {
     expand: expandPlaceholders,
     hubHandler: hubs.get(site)?.handle ?? passOn,
@@ -37,9 +42,9 @@ export function setUpSite(
         compileRoutes: (routes) => compileRoutes(routes, dependencies),
       });
       scope.defer(() => proxy.close());
-      return proxy.handle;
+      return besideApp(proxy.handle);
     },
-    makeFileServer: (fileConfig) => fileServer(fileConfig, expandPlaceholders),
+    makeFileServer: (fileConfig) => besideApp(fileServer(fileConfig, expandPlaceholders)),
   };
   const routes = compileSite(site, dependencies);
   const handler = discoveryHandlers(site, config, hubs, resources).reduceRight<SiteHandler>(

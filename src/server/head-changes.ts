@@ -5,6 +5,7 @@ import type { HeaderList } from '../http/header-list.ts';
 export class HeadChanges {
   readonly #transforms: HeadTransform[] = [];
   readonly #withheld: string[] = [];
+  readonly #trailerReaders: ((trailers: HeaderList) => void)[] = [];
 
   add(transform: HeadTransform): void {
     this.#transforms.push(transform);
@@ -12,6 +13,16 @@ export class HeadChanges {
 
   withhold(name: string): void {
     this.#withheld.push(name);
+  }
+
+  addTrailerReader(read: (trailers: HeaderList) => void): void {
+    this.#trailerReaders.push(read);
+  }
+
+  /** Shows the trailer fields to those who read them, once, and removes what is withheld. */
+  applyTrailers(trailers: HeaderList): void {
+    if (!trailers.isEmpty) for (const read of this.#trailerReaders.splice(0)) read(trailers);
+    this.drop(trailers);
   }
 
   /** Removes what is withheld. */

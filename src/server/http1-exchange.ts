@@ -154,6 +154,10 @@ export class Http1Exchange implements Exchange {
     this.#changes.withhold(name);
   }
 
+  onTrailers(read: (trailers: HeaderList) => void): void {
+    this.#changes.addTrailerReader(read);
+  }
+
   inform(status: number, headers: HeaderList): void {
     if (this.begun || status === 101) return;
     this.#changes.drop(headers);
@@ -198,7 +202,6 @@ export class Http1Exchange implements Exchange {
   }
 
   end(body: Writable, trailers: HeaderList): void {
-    this.#changes.drop(trailers);
     if (this.#held?.body === body) this.#held.end(trailers);
     else this.#end(body, trailers);
   }
@@ -257,6 +260,7 @@ export class Http1Exchange implements Exchange {
   }
 
   #end(body: Writable, trailers: HeaderList): void {
+    this.#changes.applyTrailers(trailers);
     if (this.#response.chunkedEncoding && !trailers.isEmpty) {
       this.#response.addTrailers(
         [...trailers].map(([name, value]): [string, string] => [name, value]),

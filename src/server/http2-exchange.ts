@@ -151,6 +151,10 @@ export class Http2Exchange implements Exchange {
     this.#changes.withhold(name);
   }
 
+  onTrailers(read: (trailers: HeaderList) => void): void {
+    this.#changes.addTrailerReader(read);
+  }
+
   inform(status: number, headers: HeaderList): void {
     if (this.begun || status === 101) return;
     this.#changes.drop(headers);
@@ -173,7 +177,6 @@ export class Http2Exchange implements Exchange {
   }
 
   end(body: Writable, trailers: HeaderList): void {
-    this.#changes.drop(trailers);
     if (this.#held?.body === body) this.#held.end(trailers);
     else this.#end(body, trailers);
   }
@@ -248,6 +251,7 @@ export class Http2Exchange implements Exchange {
   }
 
   #end(body: Writable, trailers: HeaderList): void {
+    this.#changes.applyTrailers(trailers);
     if (!trailers.isEmpty) this.#ending = trailers;
     body.end();
   }

@@ -108,6 +108,10 @@ export class SubExchange implements Exchange {
     this.#parent.withhold(name);
   }
 
+  onTrailers(read: (trailers: HeaderList) => void): void {
+    this.#parent.onTrailers(read);
+  }
+
   inform(status: number, headers: HeaderList): void {
     if (this.#intercept === null) this.#parent.inform(status, headers);
   }

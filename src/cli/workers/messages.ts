@@ -1,4 +1,4 @@
-import type { HubCounts } from '../../hub/hub.ts';
+import type { RunningHubCounts } from '../../runtime/running-hub.ts';
 import type { BoundListener, ReloadReport } from '../../runtime/gateway.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { CertificateInUse } from '../../tls/certificate-in-use.ts';
@@ -26,7 +26,7 @@ export interface Answers {
 }
 
 export interface WorkerStatus {
-  readonly hubs: readonly { readonly name: string; readonly counts: Readonly<HubCounts> }[];
+  readonly hubs: readonly { readonly name: string; readonly counts: Readonly<RunningHubCounts> }[];
   readonly certificates: readonly CertificateInUse[];
 }
 

@@ -208,6 +208,10 @@ function hubOf(
       connected: total('connected'),
       subscribers: total('subscribers'),
       updates: total('updates'),
+      announced: total('announced'),
+      merged: total('merged'),
+      refused: total('refused'),
+      collapsed: total('collapsed'),
     },
     async check() {
       await Promise.all(told.map(({ worker }) => worker.order({ kind: 'check', hub: number })));

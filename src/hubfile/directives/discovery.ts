@@ -1,9 +1,10 @@
 import type { DiscoveryConfig } from '../../config/config.ts';
-import { defaultDiscovery } from '../../config/defaults.ts';
+import { defaultDiscovery, defaultLive } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../cursor.ts';
 import type { Word } from '../parser.ts';
 import { type Directive, takeMatcher } from '../scope.ts';
-import { badValue, flag, headerName, name, oneOf, statusCode } from '../values.ts';
+import { badValue, duration, flag, headerName, name, oneOf, statusCode } from '../values.ts';
+import { changes } from './changes.ts';
 import { tokenSource } from './token-source.ts';
 
 /**
@@ -25,6 +26,9 @@ import { tokenSource } from './token-source.ts';
  *             path <path…>
  *         }
  *         token mint|exchange { … }
+ *         publish [off]
+ *         changes [public|private] { … }
+ *         live [{ window <duration> }]
  *     }
  */
 export const discovery: Directive = {
@@ -71,6 +75,11 @@ const OPTIONS: OptionTable<DiscoveryConfig> = {
     }),
   }),
   token: (cursor) => ({ tokenSource: tokenSource(cursor) }),
+  publish: (cursor) => ({ publish: cursor.left === 0 || oneOf(cursor, ['on', 'off']) === 'on' }),
+  changes: (cursor) => ({ changes: changes(cursor) }),
+  live: (cursor) => ({
+    live: cursor.options(defaultLive, { window: (option) => ({ windowMs: duration(option) }) }),
+  }),
 };
 
 function path(cursor: Cursor, word: Word): string {

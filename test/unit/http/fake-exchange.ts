@@ -32,6 +32,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     status: 0,
     onHead: () => {},
     withhold: () => {},
+    onTrailers: () => {},
     inform: () => {},
     begin: () => new Writable({ write: (_chunk, _encoding, done) => done() }),
     stream: () => {

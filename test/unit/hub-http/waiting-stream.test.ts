@@ -117,6 +117,7 @@ function setUp(test: TestContext) {
     }),
     anonymous: true,
     debugger: false,
+    liveScript: null,
     playground: null,
     corsOrigins: [],
     publishOrigins: [],

@@ -6,7 +6,15 @@ import { openAdmin } from '../../../src/runtime/admin.ts';
 import type { RunningHub } from '../../../src/runtime/running-hub.ts';
 import { send } from '../../support/http.ts';
 
-const counts = { connected: 0, subscribers: 0, updates: 0 };
+const counts = {
+  connected: 0,
+  subscribers: 0,
+  updates: 0,
+  announced: 0,
+  merged: 0,
+  refused: 0,
+  collapsed: 0,
+};
 
 describe('admin API: health', () => {
   it('K-596: a transport that fails is 503, without any detail', async (test) => {

@@ -1,0 +1,58 @@
+import { readEvents, type Update } from '../events.ts';
+
+export interface HubStreamOptions {
+  readonly address: URL;
+  readonly topics: readonly string[];
+  readonly relation: string;
+  /** The last update that the page knows; null when it knows none. */
+  readonly cursor: () => string | null;
+  readonly signal: AbortSignal;
+  readonly update: (update: Update) => void;
+  /** The page may have missed something. */
+  readonly outdated: () => void;
+  /** Gets a new token, where the last one was refused. */
+  readonly renew: () => Promise<Response>;
+}
+
+/** The cursor before the first update. */
+const EARLIEST = 'earliest';
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 30_000;
+
+/** Listens to a hub over lost connections until `signal` is aborted. */
+export async function followHub(options: HubStreamOptions): Promise<void> {
+  const { address, topics, relation, cursor, signal, update, outdated, renew } = options;
+  let wait = FIRST_WAIT_MS;
+  while (!signal.aborted) {
+    try {
+      const known = cursor();
+      for (const topic of topics) address.searchParams.append('match', topic);
+      if (known !== null) address.searchParams.set('last_event_id', known);
+      const credentials = address.origin === location.origin ? 'same-origin' : 'include';
+      const stream = await fetch(address, { credentials, signal, cache: 'no-store' });
+      address.search = '';
+      if (stream.status === 401) await renew();
+      if (stream.ok && stream.body !== null) {
+        wait = FIRST_WAIT_MS;
+        // The history no longer reaches back that far.
+        const isLost = stream.headers.get(`${relation}-Last-Event-ID`) === EARLIEST;
+        if (known === null || (isLost && known !== EARLIEST)) outdated();
+        await readEvents(stream.body, {
+          update,
+          retry: (milliseconds) => {
+            wait = milliseconds;
+          },
+        });
+      }
+    } catch {
+      // Whatever went wrong, all there is to do is to try again.
+    }
+    // Pages that lost the same hub must not come back in the same moment.
+    if (!signal.aborted) await sleep(wait * (0.5 + Math.random()));
+    wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+  }
+}
+
+function sleep(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => void setTimeout(resolve, milliseconds));
+}

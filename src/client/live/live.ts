@@ -1,0 +1,145 @@
+/*
+ * What `discovery { live }` puts into pages: it follows the page's URL, and whatever else the page
+ * names, and on an update fetches the page again and morphs what is shown into what was fetched.
+ * It keeps one stream, one timer and the id of the last update; nothing grows with time.
+ */
+import { hubOfPage } from '../discovery.ts';
+import type { Update } from '../events.ts';
+import { followHub } from './hub-stream.ts';
+import { mayLeave, morphPage } from './page-morph.ts';
+import { topicsOfPage } from './topics.ts';
+
+/** A burst is one refetch: so long after its first update, and never more often. */
+const PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 30_000;
+/** How long a hidden page keeps its stream: coming back soon costs nothing. */
+const HIDDEN_MS = 10_000;
+
+const script = [...document.scripts].find(({ src }) => src === import.meta.url);
+// Another version of this script may have come with another page.
+if (script !== undefined && !('hubLive' in window)) start(script.dataset);
+
+function start({ hub = '', relation = 'hub', origin = location.origin }: DOMStringMap): void {
+  Object.assign(window, { hubLive: true });
+  let cursor = hubOfPage(relation, document.URL)?.cursor ?? null;
+  let topics = '';
+  let url = '';
+  let stream: AbortController | null = null;
+  let timer = 0;
+  let pause = PAUSE_MS;
+  let isFetching = false;
+  let isOutdated = false;
+  let tag: string | null = null;
+
+  const listen = (): void => {
+    stream?.abort();
+    stream = new AbortController();
+    const address = new URL(
+      document.querySelector<HTMLLinkElement>('link[rel~=hub]')?.href ?? hub,
+      location.href,
+    );
+    void followHub({
+      address,
+      topics: topics.split(' '),
+      relation,
+      cursor: () => cursor,
+      signal: stream.signal,
+      update,
+      outdated: () => refetchSoon(),
+      // A page brings a new cookie; what it shows is of no interest then.
+      renew: () => fetch(location.href, { cache: 'no-cache' }),
+    });
+  };
+
+  const rest = (): void => {
+    stream?.abort();
+    stream = null;
+  };
+
+  /** The page may name others than before, or be another. */
+  const check = (): void => {
+    if (document.hidden) return;
+    clearTimeout(hidden);
+    const named = topicsOfPage(origin).join(' ');
+    if (stream !== null && named === topics) return;
+    topics = named;
+    if (url !== location.href) tag = null;
+    url = location.href;
+    listen();
+  };
+
+  const update = (news: Update): void => {
+    if (news.id !== '') cursor = news.id;
+    if (tell('update', news)) refetchSoon();
+  };
+
+  const refetchSoon = (): void => {
+    isOutdated = true;
+    if (timer === 0 && !isFetching) {
+      timer = setTimeout(() => void refetch(), pause * (1 + Math.random()));
+    }
+  };
+
+  const refetch = async (): Promise<void> => {
+    timer = 0;
+    isFetching = true;
+    isOutdated = false;
+    // Offline, or the app is: the page stays as it is until it can be fetched.
+    const failed = await show().catch(() => true);
+    pause = failed ? Math.min(pause * 2, LONGEST_PAUSE_MS) : PAUSE_MS;
+    isFetching = false;
+    if (failed || isOutdated) refetchSoon();
+    check();
+  };
+
+  /** Fetches the page and shows it; true when the app could not give it now. */
+  const show = async (): Promise<boolean> => {
+    const asked = location.href;
+    const response = await fetch(asked, {
+      headers: { Accept: 'text/html', 'Hub-Live': encodeURIComponent(cursor ?? '') },
+      cache: 'no-cache',
+    });
+    if (response.status > 499) return true;
+    const text = await response.text();
+    // Meanwhile the visitor may have gone to another page, without leaving this document.
+    if (asked !== location.href) return false;
+    if (!response.ok || response.redirected) {
+      // Gone, or not for this visitor any more: what the browser makes of it, unless text would be lost.
+      if (mayLeave()) location.reload();
+      return false;
+    }
+    const etag = response.headers.get('ETag');
+    const isSame = etag !== null && etag === tag;
+    tag = etag;
+    if (isSame || !/^text\/html/i.test(response.headers.get('Content-Type') ?? '')) return false;
+    const fetched = new DOMParser().parseFromString(text, 'text/html');
+    if (tell('morphed', { document: fetched })) await morphPage(fetched);
+    return false;
+  };
+
+  let hidden = 0;
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) hidden = setTimeout(rest, HIDDEN_MS);
+    else check();
+  });
+  // An open stream would keep the page out of the back-forward cache.
+  addEventListener('pagehide', rest);
+  addEventListener('pageshow', check);
+  addEventListener('online', () => {
+    pause = PAUSE_MS;
+    rest();
+    check();
+  });
+  // What was kept of an earlier visit is as old as that visit.
+  addEventListener('popstate', refetchSoon);
+  for (const name of ['turbo:load', 'htmx:afterSettle', 'htmx:historyRestore']) {
+    document.addEventListener(name, check);
+  }
+  check();
+}
+
+/** Says whether nobody prevents what comes after. */
+function tell(name: string, detail: object): boolean {
+  const event = new CustomEvent(`hub:${name}`, { detail, bubbles: true, cancelable: true });
+  return document.dispatchEvent(event);
+}

@@ -1,0 +1,52 @@
+import type { Clock } from '../kernel/clock.ts';
+
+/** Bursts that are under way. Beyond it each change is an update of its own. */
+const MAX_BURSTS = 10_000;
+
+/**
+ * The first of a burst is announced at once, what follows within the window together at its end: so
+ * nobody waits for the first change, and nobody misses the last.
+ */
+export class Bursts<T> {
+  readonly #windowMs: number;
+  readonly #clock: Clock;
+  /** What waits for the end of each burst's window; null for nothing. */
+  readonly #waiting = new Map<string, { task: (() => void) | null; value: T | null }>();
+
+  constructor(windowMs: number, clock: Clock) {
+    this.#windowMs = windowMs;
+    this.#clock = clock;
+  }
+
+  /**
+   * Says whether the change is to be announced now. If not, `later` is called at the end of the
+   * window with all that came since the first, as `merge` has made it one.
+   */
+  begins(key: string, value: T, merge: (one: T, other: T) => T, later: (all: T) => void): boolean {
+    if (this.#windowMs === 0) return true;
+    const burst = this.#waiting.get(key);
+    if (burst === undefined) {
+      if (this.#waiting.size < MAX_BURSTS) this.#open(key);
+      return true;
+    }
+    const all = burst.value === null ? value : merge(burst.value, value);
+    burst.value = all;
+    burst.task = () => later(all);
+    return false;
+  }
+
+  #open(key: string): void {
+    const burst = { task: null, value: null };
+    this.#waiting.set(key, burst);
+    this.#clock.after(this.#windowMs, () => this.#end(key));
+  }
+
+  #end(key: string): void {
+    const task = this.#waiting.get(key)?.task ?? null;
+    this.#waiting.delete(key);
+    if (task === null) return;
+    // What comes right after this one belongs to the next window.
+    this.#open(key);
+    task();
+  }
+}

@@ -1,0 +1,132 @@
+import type { ChangesConfig } from '../config/config.ts';
+import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { AnnouncedHub, AnnouncedUpdate } from './announced-hub.ts';
+import type { Announce } from './announcements.ts';
+import { readAlong } from './answer-body.ts';
+import { Bursts } from './bursts.ts';
+import { requestUrl } from './request-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+
+export interface ChangesOptions {
+  readonly config: ChangesConfig;
+  readonly hub: AnnouncedHub;
+  /** Whether the change that a request makes is to be announced. */
+  readonly concerns: (exchange: Exchange) => boolean;
+  readonly announce: Announce;
+  readonly expand: Expand;
+  readonly clock: Clock;
+}
+
+/** SSE event name of what {@link createChanges} publishes. */
+const TYPE = 'change';
+/** Topics of one update. */
+const MAX_TOPICS = 32;
+/** As the hub's own bound. */
+const MAX_TOPIC_LENGTH = 4096;
+
+/**
+ * Announces what requests have changed: an answer below 400 to an unsafe method says that the
+ * target has, and on the same origin what `Location` and `Content-Location` name (RFC 9111 §4.4).
+ */
+export function createChanges(options: ChangesOptions): Handler {
+  const { config, hub, concerns, announce, clock } = options;
+  const methods = new Set(config.methods);
+  const bursts = new Bursts<AnnouncedUpdate>(config.windowMs, clock);
+
+  const tell = (exchange: Exchange, update: AnnouncedUpdate): Promise<void> => {
+    const { log } = exchange;
+    const announceAll = (all: AnnouncedUpdate): void => void announce(all, log, 'changes');
+    if (bursts.begins(burstOf(update), update, merged, announceAll)) {
+      return announce(update, log, 'changes');
+    }
+    hub.announcements.merged += 1;
+    return Promise.resolve();
+  };
+
+  return (exchange, next) => {
+    if (!methods.has(exchange.method) || !concerns(exchange)) return next();
+    // RFC 9110 §11.6.2, RFC 6265 §5.4. What handlers add later is not the client's.
+    const hasCredentials = exchange.headers.has('cookie') || exchange.headers.has('authorization');
+    exchange.onHead((head) => {
+      const { status, source } = head;
+      if (source !== 'upstream' || status < 200 || status >= 400) return undefined;
+      const update: AnnouncedUpdate = {
+        topics: changedTopics(exchange, head, options),
+        private: (config.visibility ?? (hasCredentials ? 'private' : 'public')) === 'private',
+        data: config.data === 'none' ? '' : changeData(exchange),
+        type: TYPE,
+      };
+      if (update.topics.length === 0) return undefined;
+      if (config.data === 'body' && hasJson(head)) {
+        return readAlong(head, (text) => {
+          void tell(exchange, isJson(text) ? { ...update, data: text } : update);
+        });
+      }
+      const stored = tell(exchange, update);
+      return config.mode === 'sync' ? stored : undefined;
+    });
+    return next();
+  };
+}
+
+/** The URLs that have changed, each once; those of another origin are nobody's to announce. */
+function changedTopics(
+  exchange: Exchange,
+  { headers }: ResponseHead,
+  { config, expand, hub }: ChangesOptions,
+): string[] {
+  const url = requestUrl(exchange);
+  if (url === null) return [];
+  const base = requireUrl(url.href);
+  base.search = '';
+  const fields = new Map([
+    ['request.uri.without_query', base.href],
+    ['http.response.location', headers.get('location') ?? ''],
+    ['http.response.content_location', headers.get('content-location') ?? ''],
+  ]);
+  const topics = new Set<string>();
+  for (const template of [...config.topics, ...config.also]) {
+    const named = template.replace(/\{([\w.]+)\}/g, (all, name: string) => fields.get(name) ?? all);
+    const text = named === template ? expand(template, exchange, headers) : named;
+    const topic = text === '' ? null : parseUrl(text, url.href);
+    if (topic === null) continue;
+    // What the operator has written in full may be anywhere.
+    if (topic.origin !== url.origin && !/^[a-z][\w+.-]*:/i.test(template)) continue;
+    topic.hash = '';
+    const { pathname, href } = topic;
+    const isHub = pathname === hub.path || pathname.startsWith(`${hub.path}/`);
+    if (!isHub && href.length <= MAX_TOPIC_LENGTH && topics.size < MAX_TOPICS) topics.add(href);
+  }
+  return [...topics];
+}
+
+function changeData({ method, originalTarget }: Exchange): string {
+  return JSON.stringify({ url: originalTarget, method });
+}
+
+/** Private changes are one only where their readers are the same. */
+function burstOf({ topics, private: isPrivate }: AnnouncedUpdate): string {
+  return isPrivate ? `private ${topics.join(' ')}` : `public ${topics[0] ?? ''}`;
+}
+
+function merged(one: AnnouncedUpdate, other: AnnouncedUpdate): AnnouncedUpdate {
+  const topics = [...new Set([...other.topics, ...one.topics])];
+  return { ...other, topics: topics.slice(0, MAX_TOPICS) };
+}
+
+function hasJson({ status, headers }: ResponseHead): boolean {
+  const [type = ''] = (headers.get('content-type') ?? '').split(';', 1);
+  const isEmpty = status === 204 || status === 205 || status === 304;
+  return !isEmpty && /^application\/(?:[\w.-]+\+)?json$/i.test(type.trim());
+}
+
+function isJson(text: string | null): text is string {
+  if (text === null) return false;
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,261 @@
+/** Elements whose content is text up to their own end tag, as a browser with scripting reads it. */
+const RAW = new Set(['title', 'style', 'script', 'noscript', 'noframes']);
+/** Those that are raw text in a template as well, where anything may stand. */
+const RAW_ANYWHERE = new Set([...RAW, 'textarea', 'xmp', 'iframe', 'noembed']);
+/** What else may stand in a head, and does not end it. */
+const HEAD_ONLY = new Set(['meta', 'link', 'base', 'basefont', 'bgsound']);
+
+/** Characters after "<" that tell every name which means something here; the longest is `</template>`. */
+const LOOK_AHEAD = 12;
+/** Bytes of a `meta` element that are looked at. */
+const MAX_META = 8192;
+
+const LT = 0x3c;
+const GT = 0x3e;
+const SLASH = 0x2f;
+const BANG = 0x21;
+const DASH = 0x2d;
+const EQUALS = 0x3d;
+
+type State = 'data' | 'tag' | 'comment' | 'declaration' | 'raw';
+type Quote = 'tag-name' | 'none' | 'after-equals' | 'unquoted' | 0x22 | 0x27;
+
+/** What a piece of a document has come to. */
+export type Found =
+  /** The head ends before this byte of the piece. */
+  | { readonly kind: 'end'; readonly at: number }
+  /** Not yet; the bytes from here on are to be given again, with what follows. */
+  | { readonly kind: 'more'; readonly from: number }
+  /** This is no document, but a fragment of one. */
+  | { readonly kind: 'fragment' };
+
+/**
+ * Finds the end of a document's head while it streams by (WHATWG HTML §13.2.6.4), in any encoding
+ * in which the characters of markup are those of ASCII. It keeps no bytes but those of `meta`.
+ */
+export class HeadEnd {
+  /** The `meta` elements that have gone by, as written. */
+  readonly metas: string[] = [];
+  #state: State = 'data';
+  /** A doctype, `html` or `head` has gone by: this is a document. */
+  #isDocument = false;
+  #isStart = true;
+  /** Open templates: what is in them is not in the head. */
+  #templates = 0;
+  /** The raw text element that begins with the end of the tag, or whose content this is. */
+  #raw = '';
+  #quote: Quote = 'none';
+  /** Whether the attribute has a name already; "=" before it is part of it. */
+  #named = false;
+  #dashes = 0;
+  #bang = false;
+  /** A script in which "<!--" was seen, and then perhaps "<script" (WHATWG HTML §13.2.5.18 ff.). */
+  #script: 'plain' | 'escaped' | 'double-escaped' = 'plain';
+  #meta: string | null = null;
+
+  /** @param isLast whether nothing follows */
+  scan(bytes: Buffer, isLast: boolean): Found {
+    if (this.#isStart && bytes.length < 3 && !isLast) return { kind: 'more', from: 0 };
+    let at = this.#isStart ? this.#skipMark(bytes) : 0;
+    for (; at < bytes.length; at += 1) {
+      const byte = bytes[at] ?? 0;
+      switch (this.#state) {
+        case 'tag':
+          this.#inTag(byte);
+          break;
+        case 'comment':
+          this.#inComment(byte);
+          break;
+        case 'declaration':
+          if (byte === GT) this.#state = 'data';
+          break;
+        case 'raw': {
+          if (byte !== LT) {
+            this.#inRaw(byte);
+            break;
+          }
+          if (isCut(bytes, at, isLast)) return { kind: 'more', from: at };
+          this.#rawMarkup(lookAhead(bytes, at));
+          break;
+        }
+        case 'data': {
+          if (isSpace(byte)) break;
+          if (byte === LT && isCut(bytes, at, isLast)) return { kind: 'more', from: at };
+          const step = byte === LT ? this.#markup(lookAhead(bytes, at)) : this.#text();
+          if (step === 'end') return { kind: 'end', at };
+          if (step === 'fragment') return { kind: 'fragment' };
+          break;
+        }
+      }
+    }
+    if (!isLast) return { kind: 'more', from: at };
+    const isOpen = this.#isDocument && this.#state === 'data' && this.#templates === 0;
+    return isOpen ? { kind: 'end', at } : { kind: 'fragment' };
+  }
+
+  /** U+FEFF as UTF-8. */
+  #skipMark(bytes: Buffer): number {
+    this.#isStart = false;
+    return bytes.length >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf ? 3 : 0;
+  }
+
+  #text(): 'end' | 'fragment' | 'go on' {
+    if (this.#templates > 0) return 'go on';
+    return this.#isDocument ? 'end' : 'fragment';
+  }
+
+  /** @param ahead what follows, from "<" on, in lower case */
+  #markup(ahead: string): 'end' | 'fragment' | 'go on' {
+    if (ahead.startsWith('<!--')) {
+      this.#state = 'comment';
+      // "<!-->" is a whole comment.
+      this.#dashes = 0;
+      this.#bang = false;
+      return 'go on';
+    }
+    if (ahead.startsWith('<!') || ahead.startsWith('<?')) {
+      if (ahead.startsWith('<!doctype')) this.#isDocument = true;
+      this.#state = 'declaration';
+      return 'go on';
+    }
+    const [, slash = '', name = ''] = /^<(\/?)([a-z][^\s/>]*)/.exec(ahead) ?? [];
+    if (name === '') {
+      if (!ahead.startsWith('</')) return this.#text();
+      this.#state = 'declaration';
+      return 'go on';
+    }
+    return slash === '' ? this.#startTag(name) : this.#endTag(name);
+  }
+
+  #startTag(name: string): 'end' | 'fragment' | 'go on' {
+    if (name === 'html' || name === 'head') this.#isDocument = true;
+    else if (!this.#isDocument) return 'fragment';
+    else if (this.#templates === 0 && !RAW.has(name) && !HEAD_ONLY.has(name)) {
+      if (name !== 'template') return 'end';
+    }
+    if (name === 'template') this.#templates += 1;
+    this.#openTag();
+    const isRaw = this.#templates === 0 ? RAW.has(name) : RAW_ANYWHERE.has(name);
+    this.#raw = isRaw ? name : '';
+    if (name === 'meta' && this.#templates === 0) this.#meta = '';
+    return 'go on';
+  }
+
+  #endTag(name: string): 'end' | 'fragment' | 'go on' {
+    if (this.#templates === 0) {
+      const ends = name === 'head' || name === 'body' || name === 'html' || name === 'br';
+      if (ends) return this.#isDocument ? 'end' : 'fragment';
+    } else if (name === 'template') this.#templates -= 1;
+    this.#openTag();
+    this.#raw = '';
+    return 'go on';
+  }
+
+  #openTag(): void {
+    this.#state = 'tag';
+    this.#quote = 'tag-name';
+    this.#named = false;
+  }
+
+  #inTag(byte: number): void {
+    if (this.#meta !== null && this.#meta.length < MAX_META) {
+      this.#meta += String.fromCharCode(byte);
+    }
+    const quote = this.#quote;
+    if (typeof quote === 'number') {
+      if (byte === quote) this.#endValue();
+      return;
+    }
+    if (byte === GT) {
+      this.#closeTag();
+      return;
+    }
+    if (quote === 'tag-name') {
+      if (isSpace(byte) || byte === SLASH) this.#endValue();
+      return;
+    }
+    if (isSpace(byte)) {
+      if (quote === 'unquoted') this.#endValue();
+      return;
+    }
+    if (quote === 'after-equals') {
+      this.#quote = byte === 0x22 || byte === 0x27 ? byte : 'unquoted';
+      return;
+    }
+    if (quote === 'unquoted') return;
+    if (byte === EQUALS && this.#named) this.#quote = 'after-equals';
+    else this.#named = byte !== SLASH;
+  }
+
+  #endValue(): void {
+    this.#quote = 'none';
+    this.#named = false;
+  }
+
+  #closeTag(): void {
+    if (this.#meta !== null) this.metas.push(this.#meta);
+    this.#meta = null;
+    this.#state = this.#raw === '' ? 'data' : 'raw';
+    this.#script = 'plain';
+    this.#dashes = 0;
+  }
+
+  /** The dashes of "<!--" itself count, so that "<!-->" ends. */
+  #inComment(byte: number): void {
+    if (byte === DASH) {
+      this.#dashes += 1;
+      this.#bang = false;
+    } else if (byte === GT && this.#dashes >= 2) this.#state = 'data';
+    else if (byte === BANG && this.#dashes >= 2) this.#bang = true;
+    else if (byte === GT && this.#bang) this.#state = 'data';
+    else {
+      this.#dashes = 0;
+      this.#bang = false;
+    }
+  }
+
+  #inRaw(byte: number): void {
+    if (byte === DASH) this.#dashes += 1;
+    else {
+      if (byte === GT && this.#dashes >= 2) this.#script = 'plain';
+      this.#dashes = 0;
+    }
+  }
+
+  #rawMarkup(ahead: string): void {
+    this.#dashes = 0;
+    const [, slash, name = ''] = /^<(\/?)([a-z]+)[\s/>]/.exec(ahead) ?? [];
+    if (this.#raw === 'script') {
+      if (ahead.startsWith('<!--') && this.#script === 'plain') {
+        this.#script = 'escaped';
+        return;
+      }
+      if (name === 'script' && slash === '' && this.#script === 'escaped') {
+        this.#script = 'double-escaped';
+        return;
+      }
+      if (name === 'script' && slash === '/' && this.#script === 'double-escaped') {
+        this.#script = 'escaped';
+        return;
+      }
+    }
+    if (slash !== '/' || name !== this.#raw) return;
+    this.#openTag();
+    this.#raw = '';
+  }
+}
+
+/** Whether what follows "<" may still change what it means. */
+function isCut(bytes: Buffer, at: number, isLast: boolean): boolean {
+  if (isLast || bytes.length - at >= LOOK_AHEAD) return false;
+  // A name that has ended is known.
+  return !/^<(?:\/?[a-z][^\s/>]*[\s/>]|!--|[^a-z/!?])/i.test(bytes.toString('latin1', at));
+}
+
+function lookAhead(bytes: Buffer, at: number): string {
+  return bytes.toString('latin1', at, at + LOOK_AHEAD).toLowerCase();
+}
+
+function isSpace(byte: number): boolean {
+  return byte === 0x20 || (byte >= 0x09 && byte <= 0x0d && byte !== 0x0b);
+}

@@ -1,0 +1,104 @@
+import { Transform, type Writable, pipeline } from 'node:stream';
+import zlib from 'node:zlib';
+import type { BodyWrapper } from '../http/exchange.ts';
+import { HeadEnd } from './head-end.ts';
+
+/** Brotli's own default of 11 takes tens of milliseconds for a page. */
+const BROTLI = { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 4 } };
+/** What an app has cut short goes on as far as it came. */
+const LENIENT = { finishFlush: zlib.constants.Z_SYNC_FLUSH };
+const LENIENT_BROTLI = { finishFlush: zlib.constants.BROTLI_OPERATION_FLUSH };
+
+/** Decides what goes in, of the `meta` elements that come before; null for nothing. */
+export type MakeScript = (metas: readonly string[]) => Buffer | null;
+
+interface Coding {
+  readonly decoder: () => Transform;
+  readonly encoder: () => Transform & { flush(): void };
+}
+
+/** Codings that are undone and done again (RFC 9110 §8.4.1). */
+const CODINGS: ReadonlyMap<string, Coding | null> = new Map([
+  ['identity', null],
+  ['gzip', { decoder: () => zlib.createGunzip(LENIENT), encoder: () => zlib.createGzip() }],
+  ['x-gzip', { decoder: () => zlib.createGunzip(LENIENT), encoder: () => zlib.createGzip() }],
+  ['deflate', { decoder: () => zlib.createInflate(LENIENT), encoder: () => zlib.createDeflate() }],
+  [
+    'br',
+    {
+      decoder: () => zlib.createBrotliDecompress(LENIENT_BROTLI),
+      encoder: () => zlib.createBrotliCompress(BROTLI),
+    },
+  ],
+]);
+
+/** Whether a body in this `Content-Encoding` can be looked into. */
+export function canDecode(encoding: string): boolean {
+  return CODINGS.has(encoding);
+}
+
+/** Puts a script before the end of a document's head while it streams by. */
+export function injecting(encoding: string, makeScript: () => MakeScript): BodyWrapper {
+  const coding = CODINGS.get(encoding) ?? null;
+  return (body) => {
+    const insertion = inserting(makeScript());
+    if (coding === null) {
+      connect([insertion], body);
+      return insertion;
+    }
+    const decoder = coding.decoder();
+    const encoder = coding.encoder();
+    // What has been written leaves with the same turn of the event loop.
+    let flushing: NodeJS.Immediate | undefined;
+    insertion.on('data', () => {
+      flushing ??= setImmediate(() => {
+        flushing = undefined;
+        if (!encoder.destroyed && !encoder.writableEnded) encoder.flush();
+      });
+    });
+    connect([decoder, insertion, encoder], body);
+    return decoder;
+  };
+}
+
+/** What fails breaks the response off; who writes learns of it by `close`. */
+function connect(steps: readonly Transform[], body: Writable): void {
+  for (const step of steps) step.on('error', () => {});
+  pipeline([...steps, body], () => {});
+}
+
+/** Passes every byte on as it is, and one script among them. */
+function inserting(makeScript: MakeScript): Transform {
+  const head = new HeadEnd();
+  let held: Buffer = Buffer.alloc(0);
+  let isOver = false;
+
+  const pass = (stream: Transform, chunk: Buffer, isLast: boolean): void => {
+    const bytes = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+    held = Buffer.alloc(0);
+    const found = head.scan(bytes, isLast);
+    if (found.kind === 'more') {
+      if (found.from > 0) stream.push(bytes.subarray(0, found.from));
+      held = bytes.subarray(found.from);
+      return;
+    }
+    isOver = true;
+    const script = found.kind === 'end' ? makeScript(head.metas) : null;
+    const at = found.kind === 'end' ? found.at : bytes.length;
+    if (at > 0) stream.push(bytes.subarray(0, at));
+    if (script !== null) stream.push(script);
+    if (at < bytes.length) stream.push(bytes.subarray(at));
+  };
+
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      if (isOver) this.push(chunk);
+      else pass(this, chunk, false);
+      done();
+    },
+    flush(done) {
+      if (!isOver) pass(this, Buffer.alloc(0), true);
+      done();
+    },
+  });
+}

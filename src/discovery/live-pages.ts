@@ -1,0 +1,145 @@
+import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import type { AnnouncedHub } from './announced-hub.ts';
+import { isDestinationOfPages } from './destination.ts';
+import { askPolicies, metaPolicy } from './content-security-policy.ts';
+import { canDecode, injecting, type MakeScript } from './injection.ts';
+import { markTag, restoreTags } from './page-tag.ts';
+import { requestUrl } from './request-url.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
+
+export interface LivePagesOptions {
+  readonly hub: AnnouncedHub;
+  /** Whether pages that answer a request are to be live. */
+  readonly concerns: (exchange: Exchange) => boolean;
+  /** Eight hexadecimal digits that change with the script. */
+  readonly version: string;
+}
+
+/** In these "<" is not always a byte of its own; documents in them are left alone. */
+const OTHER_THAN_ASCII = /^(?:utf-?16|utf-?32|ucs-?[24]|iso-2022|hz|utf-7|unicode|csunicode)/i;
+
+/** Marks exchanges that this has been asked about. */
+const SEEN = 'hub.live';
+
+/** Different policies that the log has told of. */
+const MAX_TOLD = 100;
+
+/**
+ * Adds the script to the app's documents that makes them follow their changes. It stands next to
+ * what answers, so that it sees what the app sent, before anything else encodes it.
+ */
+export function createLivePages({ hub, concerns, version }: LivePagesOptions): Handler {
+  const told = new Set<string>();
+
+  const scriptFor =
+    (exchange: Exchange, { headers }: ResponseHead): MakeScript =>
+    (metas) => {
+      const page = requestUrl(exchange);
+      if (page === null) return null;
+      const question = {
+        origin: page.origin,
+        script: requireUrl(`${hub.target}/live.js`, page.href),
+        hub: requireUrl(hub.target, page.href),
+      };
+      const policies = [
+        ...headers.getAll('content-security-policy'),
+        ...metas.flatMap((meta) => metaPolicy(meta) ?? []),
+      ];
+      const answer = askPolicies(policies, question);
+      if (answer.kind === 'allowed') return scriptElement(hub, version, page, answer.nonce);
+      const { allow } = answer;
+      if (told.size < MAX_TOLD && !told.has(allow)) {
+        told.add(allow);
+        exchange.log.warn('A page is not live: its Content-Security-Policy forbids it', {
+          page: exchange.originalTarget,
+          allow,
+        });
+      }
+      return null;
+    };
+
+  return (exchange, next) => {
+    const { method, headers, upgrade } = exchange;
+    const isRead = method === 'GET' || method === 'HEAD';
+    if (!isRead || upgrade !== null || !isDestinationOfPages(headers) || !concerns(exchange)) {
+      return next();
+    }
+    // One response may pass several that could answer.
+    if (exchange.variables.has(SEEN)) return next();
+    exchange.variables.set(SEEN, '');
+    const isOurs = restoreTags(headers, version);
+    exchange.onHead((head) => {
+      if (head.source !== 'upstream' || head.status < 200) return undefined;
+      if (head.status === 304) {
+        if (isOurs) markTag(head.headers, version);
+        return undefined;
+      }
+      if (!isDocument(head)) return undefined;
+      const encoding = codingOf(head.headers);
+      if (!canDecode(encoding)) {
+        exchange.log.debug('A page is not live: its encoding is unknown here', { encoding });
+        return undefined;
+      }
+      changeHead(head.headers, version);
+      // The policy is known once all have had their say on the head.
+      return injecting(encoding, () => scriptFor(exchange, head));
+    });
+    return next();
+  };
+}
+
+function isDocument({ status, headers }: ResponseHead): boolean {
+  if (status === 204 || status === 205 || status === 206) return false;
+  const [type = '', ...parameters] = (headers.get('content-type') ?? '').split(';');
+  if (type.trim().toLowerCase() !== 'text/html') return false;
+  const charset = parameters
+    .map((one) => /^\s*charset\s*=\s*"?([^"\s]*)/i.exec(one)?.[1])
+    .find(Boolean);
+  if (charset !== undefined && OTHER_THAN_ASCII.test(charset)) return false;
+  // RFC 9110 §7.7: who forbids to transform the content means this too.
+  if (/no-transform/i.test(headers.combined('cache-control') ?? '')) return false;
+  return !/^\s*attachment/i.test(headers.get('content-disposition') ?? '');
+}
+
+function codingOf(headers: HeaderList): string {
+  const coding = (headers.combined('content-encoding') ?? '').trim().toLowerCase();
+  return coding === '' ? 'identity' : coding;
+}
+
+/** RFC 9110 §7.7, §8.8: other bytes than the app's, of which nobody knows the length yet. */
+function changeHead(headers: HeaderList, version: string): void {
+  for (const name of LOST_FIELDS) headers.delete(name);
+  markTag(headers, version);
+}
+
+const LOST_FIELDS = [
+  'content-length',
+  'accept-ranges',
+  'content-md5',
+  'content-digest',
+  'repr-digest',
+  'digest',
+];
+
+function scriptElement(
+  { target, relation }: AnnouncedHub,
+  version: string,
+  page: URL,
+  nonce: string | null,
+): Buffer {
+  const attributes = [
+    ['src', `${target}/live.js?v=${version}`],
+    ['data-hub', target],
+    // Behind another proxy a page may not know by which name the gateway was asked.
+    ['data-origin', page.origin],
+    ...(relation === 'hub' ? [] : [['data-relation', relation]]),
+    ...(nonce === null ? [] : [['nonce', nonce]]),
+  ];
+  const text = attributes.map(([name, value = '']) => ` ${name}="${escaped(value)}"`).join('');
+  return Buffer.from(`<script type="module"${text}></script>`, 'latin1');
+}
+
+function escaped(value: string): string {
+  return value.replace(/[&"<>]/g, (character) => `&#${character.charCodeAt(0)};`);
+}

@@ -1,0 +1,44 @@
+import { gzipSync } from 'node:zlib';
+import { answer } from '../http/answer.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { parseQuery, valuesOf } from './form.ts';
+import { methodNotAllowed, notFound } from './refusal.ts';
+
+/** The script that makes pages live, as browsers get it. */
+export interface LiveScript {
+  readonly bytes: Buffer;
+  /** Changes with the bytes. */
+  readonly version: string;
+}
+
+/** `GET HUB/live.js?v=VERSION`: for ever, where the version is the current one. */
+export function createLiveScript(script: LiveScript): (exchange: Exchange) => void {
+  const { bytes, version } = script;
+  const compressed = gzipSync(bytes, { level: 9 });
+  return (exchange) => {
+    if (exchange.method !== 'GET' && exchange.method !== 'HEAD')
+      throw methodNotAllowed('GET, HEAD');
+    const isCurrent = valuesOf(parseQuery(exchange.target) ?? [], 'v')[0] === version;
+    const fields = {
+      'content-type': 'text/javascript; charset=utf-8',
+      'cache-control': isCurrent ? 'public, max-age=31536000, immutable' : 'no-cache',
+      etag: `"${version}"`,
+      vary: 'Accept-Encoding',
+    };
+    if (exchange.headers.get('if-none-match')?.includes(`"${version}"`) === true) {
+      answer(exchange, 304, fields);
+    } else if (takesGzip(exchange.headers.combined('accept-encoding') ?? '')) {
+      answer(exchange, 200, { ...fields, 'content-encoding': 'gzip' }, compressed);
+    } else answer(exchange, 200, fields, bytes);
+  };
+}
+
+export const noLiveScript = (): never => {
+  throw notFound();
+};
+
+function takesGzip(accepted: string): boolean {
+  return /(?:^|,)\s*(?:x-)?gzip\s*(?:;\s*q=(?!0(?:\.0*)?\s*(?:,|$))[\d.]+\s*)?(?:,|$)/i.test(
+    accepted,
+  );
+}

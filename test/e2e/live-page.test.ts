@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { describe, it, type TestContext } from 'node:test';
+import type { BrowserContext, Page } from 'playwright-core';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import { HUB, type Site, startSite } from '../unit/discovery/site.ts';
+
+interface Board {
+  readonly site: Site;
+  readonly context: BrowserContext;
+  readonly messages: string[];
+  /** How often the page was asked for. */
+  loads: number;
+  open(path?: string): Promise<Page>;
+}
+
+const HUBFILE = `http://localhost:{port} {${HUB}
+		anonymous
+		cookie_name hub_token
+	}
+	discovery {
+		changes public {
+			also /
+		}
+		live
+	}
+	reverse_proxy localhost:{app}
+}
+`;
+
+/** A board that knows of nobody, as HTML; `more` goes into its body. */
+async function board(
+  test: TestContext,
+  more: (messages: readonly string[]) => string = () => '',
+): Promise<Board | null> {
+  const executable = chromiumPath(test);
+  if (executable === null) return null;
+  const messages = ['welcome'];
+  const state: { loads: number } = { loads: 0 };
+  const app = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    if (request.method === 'POST') {
+      let body = '';
+      for await (const chunk of request) body += String(chunk);
+      messages.push(new URLSearchParams(body).get('text') ?? '');
+      response.writeHead(303, { Location: '/' }).end();
+      return;
+    }
+    if (request.url !== '/') {
+      response.writeHead(404).end();
+      return;
+    }
+    state.loads += 1;
+    const items = messages.map((text) => `<li>${text}</li>`).join('');
+    response
+      .writeHead(200, { 'Content-Type': 'text/html; charset=utf-8' })
+      .end(
+        `<!doctype html><html><head><title>${messages.length} messages</title></head><body><ul>${items}</ul>` +
+          `<form method=post action=/messages><input name=text><textarea name=more></textarea><button>Say</button></form>${more(messages)}</body></html>`,
+      );
+  };
+  const site = await startSite(test, (request, response) => void app(request, response), {
+    hubfile: HUBFILE,
+  });
+  const browser = await launchChromium(test, executable, null);
+  const context = await browser.newContext();
+  return {
+    site,
+    context,
+    messages,
+    get loads() {
+      return state.loads;
+    },
+    async open(path = '/') {
+      const page = await context.newPage();
+      const stream = page.waitForResponse((response) =>
+        response.url().includes('/.well-known/hub?'),
+      );
+      await page.goto(site.origin + path);
+      await stream;
+      return page;
+    },
+  };
+}
+
+const seen = (page: Page, text: string): Promise<unknown> =>
+  page.getByText(text, { exact: true }).waitFor();
+
+const say = (site: Site, text: string) =>
+  fetch(`${site.origin}/messages`, {
+    method: 'POST',
+    body: new URLSearchParams({ text }),
+    redirect: 'manual',
+  });
+
+describe('a live page in Chromium', () => {
+  it('shows what another visitor changed, and keeps what this one types', {
+    timeout: 60_000,
+  }, async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const [reader, writer] = [await its.open(), await its.open()];
+    await reader.fill('textarea', 'a long');
+    await reader.locator('input').pressSequentially('half a sen');
+    await reader.evaluate(`(() => document.querySelector('input')?.setSelectionRange(2, 5))()`);
+    await writer.fill('input', 'from the other');
+    await writer.click('button');
+    await seen(reader, 'from the other');
+    await reader.keyboard.type('X');
+    const typed = await reader.evaluate(`(() => [
+      document.querySelector('input')?.value,
+      document.querySelector('textarea')?.value,
+      document.activeElement?.tagName,
+      document.title,
+    ])()`);
+    assert.deepEqual(typed, ['haXa sen', 'a long', 'INPUT', '2 messages']);
+    assert.equal(await reader.locator('script').count(), 1);
+  });
+
+  it('keeps open details, scroll, regions that are off, and what scripts have added', {
+    timeout: 60_000,
+  }, async (test) => {
+    const its = await board(
+      test,
+      (messages) => `<details><summary>s</summary>${messages.length} in it</details>
+<div id=scroll style="height:50px;overflow:auto"><div style="height:500px">long</div></div>
+<p data-hub-live=off>off ${messages.length}</p>
+<p data-hub-live=children class="c${messages.length}">children ${messages.length}</p>
+<p data-hub-live=replace class="c${messages.length}"><b>replaced ${messages.length}</b></p>
+<audio></audio><div style="height:3000px"></div>`,
+    );
+    if (its === null) return;
+    const page = await its.open();
+    await page.evaluate(`(() => {
+      document.querySelector('details')?.setAttribute('open', '');
+      const scroll = document.querySelector('#scroll');
+      if (scroll !== null) scroll.scrollTop = 123;
+      const chat = document.createElement('div');
+      chat.textContent = 'a chat';
+      document.body.append(chat);
+      Object.assign(window, { kept: document.querySelector('[data-hub-live=replace] b') });
+      window.scrollTo(0, 700);
+    })()`);
+    await say(its.site, 'news');
+    await seen(page, 'replaced 2');
+    await seen(page, 'a chat');
+    const state = await page.evaluate(`(() => ({
+      open: document.querySelector('details')?.open,
+      inside: document.querySelector('details')?.textContent,
+      inner: document.querySelector('#scroll')?.scrollTop,
+      off: document.querySelector('[data-hub-live=off]')?.textContent,
+      children: document.querySelector('[data-hub-live=children]')?.outerHTML,
+      replaced: document.querySelector('[data-hub-live=replace]')?.className,
+      isOther: Reflect.get(window, 'kept') !== document.querySelector('[data-hub-live=replace] b'),
+      scrolled: window.scrollY > 600,
+    }))()`);
+    assert.deepEqual(state, {
+      open: true,
+      inside: 's2 in it',
+      inner: 123,
+      off: 'off 1',
+      children: '<p data-hub-live="children" class="c1">children 2</p>',
+      replaced: 'c2',
+      isOther: true,
+      scrolled: true,
+    });
+  });
+
+  it('tells by events, which can be prevented', { timeout: 60_000 }, async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const page = await its.open();
+    await page.evaluate(`(() => {
+      const told = [];
+      Object.assign(window, { told });
+      for (const name of ['hub:update', 'hub:morphed']) {
+        document.addEventListener(name, (event) => {
+          told.push(name);
+          if (told.length < 3) event.preventDefault();
+          document.documentElement.dataset['told'] = String(told.length);
+        });
+      }
+    })()`);
+    const told = (count: number) =>
+      page.locator(`html[data-told="${count}"]`).waitFor({ state: 'attached' });
+    const before = its.loads;
+    await say(its.site, 'one');
+    await told(1);
+    await page.evaluate(`(() => Reflect.get(window, 'told').push('skip'))()`);
+    await say(its.site, 'two');
+    await seen(page, 'two');
+    assert.equal(its.loads, before + 1, 'a prevented update fetches nothing');
+    assert.deepEqual(await page.evaluate(`(() => Reflect.get(window, 'told'))()`), [
+      'hub:update',
+      'skip',
+      'hub:update',
+      'hub:morphed',
+    ]);
+  });
+
+  it('catches up when it comes back: offline, hidden in the back-forward cache', {
+    timeout: 60_000,
+  }, async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const page = await its.open();
+    await its.context.setOffline(true);
+    await say(its.site, 'while offline');
+    await its.context.setOffline(false);
+    await seen(page, 'while offline');
+    await page.goto('about:blank');
+    await say(its.site, 'while away');
+    await page.goBack();
+    await seen(page, 'while away');
+  });
+
+  it('is what it was without JavaScript', { timeout: 60_000 }, async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const browser = its.context.browser();
+    const context = await browser?.newContext({ javaScriptEnabled: false });
+    const page = await context?.newPage();
+    await page?.goto(`${its.site.origin}/`);
+    assert.equal(await page?.locator('li').count(), 1);
+  });
+});

@@ -1,0 +1,219 @@
+import assert from 'node:assert/strict';
+import type { RequestListener } from 'node:http';
+import { describe, it, type TestContext } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import type { Stream } from '../../support/http.ts';
+import { type Site, startSite } from './site.ts';
+
+/** What the events of a stream say, in order. */
+function dataOf(stream: Stream): string[] {
+  return [...stream.text.matchAll(/^data: ?(.*)$/gm)].map(([, data = '']) => data);
+}
+
+async function siteWith(test: TestContext, changes: string, app: RequestListener): Promise<Site> {
+  return startSite(test, app, { site: `discovery {\n\t\tchanges ${changes}\n\t}` });
+}
+
+const answering =
+  (status: number, fields: Record<string, string> = {}, body = ''): RequestListener =>
+  (request, response) => {
+    request.resume();
+    response.writeHead(status, fields).end(body);
+  };
+
+/** Everything that is published by these requests, each after the one before. */
+async function announced(
+  test: TestContext,
+  changes: string,
+  app: RequestListener,
+  requests: readonly (readonly [method: string, path: string])[],
+): Promise<{ readonly data: string[]; readonly ids: string[]; readonly site: Site }> {
+  const site = await siteWith(test, changes, app);
+  const stream = await site.stream('match=*');
+  for (const [method, path] of requests) await site.get(path, { method });
+  await site.publish({ topic: 'https://example.com/last', data: 'last', id: 'urn:last' });
+  await stream.untilId('urn:last');
+  return { data: dataOf(stream).slice(0, -1), ids: stream.ids.slice(0, -1), site };
+}
+
+const NOW = 'public {\n\t\t\twindow 0s\n\t\t\tsync\n\t\t}';
+
+describe('changes (RFC 9111 §4.4)', () => {
+  it('announces the target of an unsafe method that did not fail', async (test) => {
+    const { data } = await announced(test, NOW, answering(200), [
+      ['POST', '/books/1?from=form'],
+      ['PUT', '/books/2'],
+      ['PATCH', '/books/3'],
+      ['DELETE', '/books/4'],
+    ]);
+    assert.deepEqual(
+      data.map((text) => JSON.parse(text)),
+      [
+        { url: '/books/1?from=form', method: 'POST' },
+        { url: '/books/2', method: 'PUT' },
+        { url: '/books/3', method: 'PATCH' },
+        { url: '/books/4', method: 'DELETE' },
+      ],
+    );
+  });
+
+  it('announces nothing of safe methods, of failures and of what the gateway answers', async (test) => {
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      response.writeHead(request.url === '/404' ? 404 : request.url === '/500' ? 500 : 200).end();
+    };
+    const { data } = await announced(test, NOW, app, [
+      ['GET', '/a'],
+      ['HEAD', '/a'],
+      ['OPTIONS', '/a'],
+      ['POST', '/404'],
+      ['POST', '/500'],
+      ['POST', '/.well-known/hub'],
+      ['DELETE', '/.well-known/hub/subscriptions'],
+    ]);
+    assert.deepEqual(data, []);
+  });
+
+  it('names Location and Content-Location of the same origin, resolved, and no others', async (test) => {
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      const elsewhere = request.url === '/elsewhere';
+      response
+        .writeHead(303, {
+          Location: elsewhere ? 'https://evil.example/x' : 'new?x=1#top',
+          'Content-Location': elsewhere ? '//evil.example/y' : '/list',
+        })
+        .end();
+    };
+    const site = await siteWith(test, NOW, app);
+    const topics = ['/shop/books', '/shop/new?x=1', '/list', '/elsewhere'];
+    const streams = await Promise.all(
+      topics.map((path) => site.stream(`match=${encodeURIComponent(site.origin + path)}`)),
+    );
+    const wrong = await site.stream('match_urlpattern=https://evil.example/*&match=urn:end');
+    await site.get('/shop/books?page=2', { method: 'POST' });
+    await site.get('/elsewhere', { method: 'POST' });
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    for (const stream of streams) await stream.until(({ ids }) => ids.length === 1);
+    assert.deepEqual(await wrong.untilId('urn:end'), ['urn:end']);
+  });
+
+  it('names the topics and collections of the Hubfile, with placeholders', async (test) => {
+    const also = `public {
+			topic {request.uri.without_query}
+			also /collections/{path.0} https://other.example/{path.1} //evil.example/{path.1}
+			window 0s
+			sync
+		}`;
+    const site = await siteWith(test, also, answering(201, { Location: '/unnamed' }));
+    const named = ['/books/7', '/collections/books'].map((path) => site.origin + path);
+    const query = [...named, 'https://other.example/7'];
+    const streams = await Promise.all(
+      query.map((topic) => site.stream(`match=${encodeURIComponent(topic)}`)),
+    );
+    const others = await site.stream(
+      `match_urlpattern=https://evil.example/*&match=${encodeURIComponent(`${site.origin}/unnamed`)}&match=urn:end`,
+    );
+    await site.get('/books/7', { method: 'PUT' });
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    for (const stream of streams) await stream.until(({ ids }) => ids.length === 1);
+    assert.deepEqual(await others.untilId('urn:end'), ['urn:end']);
+  });
+
+  it('says nothing with data none', async (test) => {
+    const none = 'public {\n\t\t\tdata none\n\t\t\tsync\n\t\t}';
+    const { data } = await announced(test, none, answering(204), [['DELETE', '/a']]);
+    assert.deepEqual(data, ['']);
+  });
+
+  it('says what the app answered with data body, when that is JSON of at most 64 KiB', async (test) => {
+    const bodies: Record<string, readonly [Record<string, string>, string | Buffer]> = {
+      '/json': [{ 'Content-Type': 'application/json' }, '{"id":1}'],
+      '/gzip': [
+        { 'Content-Type': 'application/vnd.a+json; charset=utf-8', 'Content-Encoding': 'gzip' },
+        gzipSync('{"id":2}'),
+      ],
+      '/broken': [{ 'Content-Type': 'application/json' }, '{"id":'],
+      '/html': [{ 'Content-Type': 'text/html' }, '{"id":3}'],
+      '/large': [{ 'Content-Type': 'application/json' }, `"${'x'.repeat(65_536)}"`],
+      '/bomb': [
+        { 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' },
+        gzipSync(`"${'x'.repeat(10_000_000)}"`),
+      ],
+    };
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      const [fields, body] = bodies[request.url ?? ''] ?? [{}, ''];
+      response.writeHead(200, fields).end(body);
+    };
+    const site = await siteWith(test, 'public {\n\t\t\tdata body\n\t\t\twindow 0s\n\t\t}', app);
+    const stream = await site.stream('match=*');
+    for (const [index, path] of Object.keys(bodies).entries()) {
+      await site.get(path, { method: 'POST' });
+      await stream.until(({ ids }) => ids.length === index + 1);
+    }
+    assert.deepEqual(dataOf(stream).slice(0, 2), ['{"id":1}', '{"id":2}']);
+    assert.deepEqual(
+      dataOf(stream)
+        .slice(2)
+        .map((text) => JSON.parse(text).url),
+      ['/broken', '/html', '/large', '/bomb'],
+    );
+  });
+
+  it('makes one update of a burst on one topic: the first at once, the last at the end', async (test) => {
+    const site = await siteWith(
+      test,
+      'public {\n\t\t\twindow 300ms\n\t\t\tsync\n\t\t}',
+      answering(200),
+    );
+    const stream = await site.stream('match=*');
+    const posts = Array.from({ length: 20 }, (_, index) =>
+      site.get(`/busy?${index}`, { method: 'POST' }),
+    );
+    await Promise.all(posts);
+    await stream.until(({ ids }) => ids.length >= 2);
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    const ids = await stream.untilId('urn:end');
+    assert.equal(ids.length, 3, stream.text);
+  });
+
+  it('is stored before the client has its answer with sync', async (test) => {
+    const site = await siteWith(test, NOW, answering(200));
+    const before = (await site.get('/', {})).headers.link;
+    await site.get('/', { method: 'POST' });
+    const after = (await site.get('/', {})).headers.link;
+    assert.notEqual(before, after, 'the cursor has moved');
+  });
+
+  it('reaches only who has a token when it is private', async (test) => {
+    const site = await siteWith(test, 'private {\n\t\t\tsync\n\t\t}', answering(200));
+    const guest = await site.stream('match=*');
+    const reader = await site.stream('match=*', {
+      headers: [['Authorization', `Bearer ${await site.token()}`]],
+    });
+    await site.get('/secret', { method: 'POST' });
+    await reader.until(({ ids }) => ids.length === 1);
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    assert.deepEqual(await guest.untilId('urn:end'), ['urn:end']);
+  });
+
+  it('is private where nothing is said and the request carries credentials', async (test) => {
+    const site = await siteWith(test, '{\n\t\t\twindow 0s\n\t\t\tsync\n\t\t}', answering(200));
+    const guest = await site.stream('match=*');
+    await site.get('/a', { method: 'POST', headers: [['Cookie', 'session=1']] });
+    await site.get('/b', { method: 'POST', headers: [['Authorization', 'Basic eDp5']] });
+    await site.get('/c', { method: 'POST' });
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    await guest.untilId('urn:end');
+    assert.deepEqual(JSON.parse(dataOf(guest)[0] ?? ''), { url: '/c', method: 'POST' });
+    assert.equal(guest.ids.length, 2);
+  });
+
+  it('is told at debug level', async (test) => {
+    const { site } = await announced(test, NOW, answering(200), [['POST', '/a']]);
+    const line = site.log.find(({ message }) => message === 'Announced');
+    assert.equal(line?.level, 'debug');
+    assert.deepEqual(line?.fields['topics'], [`${site.origin}/a`]);
+  });
+});

@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { askPolicies, metaPolicy } from '../../../src/discovery/content-security-policy.ts';
+
+const question = {
+  origin: 'https://example.com',
+  script: new URL('https://example.com/.well-known/hub/live.js'),
+  hub: new URL('https://example.com/.well-known/hub'),
+};
+
+const ALLOWED = [
+  [],
+  [''],
+  ["default-src 'self'"],
+  ["default-src 'none'; script-src 'self'; connect-src 'self'"],
+  ['script-src https:; connect-src *'],
+  ['script-src example.com; connect-src https://example.com'],
+  ['script-src https://example.com/.well-known/hub/'],
+  ['script-src https://*.com:443'],
+  ["script-src 'none'; script-src-elem 'self'"],
+  ["style-src 'none'; img-src 'none'"],
+  ['sandbox allow-scripts allow-same-origin'],
+];
+
+const FORBIDDEN = [
+  [["default-src 'none'"], "script-src 'self'"],
+  [["script-src 'self'; connect-src 'none'"], "connect-src 'self'"],
+  [["default-src 'self'", 'script-src cdn.example'], "script-src 'self'"],
+  [["default-src 'self', script-src 'none'"], "script-src 'self'"],
+  [["script-src 'self' 'strict-dynamic'"], "script-src 'self'"],
+  [['script-src http://example.com'], "script-src 'self'"],
+  [['script-src https://example.com:8443'], "script-src 'self'"],
+  [['script-src https://example.com/app.js'], "script-src 'self'"],
+  [['script-src *.example.com'], "script-src 'self'"],
+  [['sandbox'], 'sandbox allow-scripts'],
+  [['sandbox allow-scripts'], 'sandbox allow-same-origin'],
+  [["require-trusted-types-for 'script'"], 'no require-trusted-types-for'],
+] as const;
+
+describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', () => {
+  for (const policies of ALLOWED) {
+    it(`does: ${JSON.stringify(policies)}`, () => {
+      assert.deepEqual(askPolicies(policies, question), { kind: 'allowed', nonce: null });
+    });
+  }
+  for (const [policies, allow] of FORBIDDEN) {
+    it(`does not: ${JSON.stringify(policies)}`, () => {
+      assert.deepEqual(askPolicies(policies, question), { kind: 'forbidden', allow });
+    });
+  }
+
+  it('takes the nonce of the page, if all policies know it', () => {
+    const strict = "script-src 'nonce-abc' 'strict-dynamic'";
+    assert.deepEqual(askPolicies([strict], question), { kind: 'allowed', nonce: 'abc' });
+    assert.equal(askPolicies([strict, "script-src 'nonce-xyz'"], question).kind, 'forbidden');
+  });
+
+  it('names the hub where it is elsewhere', () => {
+    const hub = new URL('https://hub.example.com/.well-known/hub');
+    const elsewhere = { ...question, hub, script: new URL('https://hub.example.com/hub/live.js') };
+    assert.deepEqual(askPolicies(["default-src 'self'"], elsewhere), {
+      kind: 'forbidden',
+      allow: 'script-src https://hub.example.com',
+    });
+    const connect = "script-src https://hub.example.com; connect-src 'self'";
+    assert.deepEqual(askPolicies([connect], elsewhere), {
+      kind: 'forbidden',
+      allow: 'connect-src https://hub.example.com',
+    });
+  });
+
+  it('reads the policy of a meta element', () => {
+    const meta = `meta http-equiv="Content-Security-Policy" content="script-src &#39;self&#39;"`;
+    assert.equal(metaPolicy(meta), "script-src 'self'");
+    assert.equal(metaPolicy('meta charset="utf-8"'), null);
+    assert.equal(
+      metaPolicy("meta http-equiv=Content-Security-Policy content='default-src x'"),
+      'default-src x',
+    );
+  });
+});

@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict';
+import type { RequestListener } from 'node:http';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { readHubPublish } from '../../../src/discovery/hub-publish.ts';
+import { parseMembers } from '../../../src/discovery/structured-field.ts';
+import { fields as valuesOf, HUB, type Site, startSite } from './site.ts';
+
+const BASE = 'https://example.com/shop?x=1';
+
+const asked = (field: string, ...data: string[]) => readHubPublish([field], data, BASE);
+
+describe('Hub-Publish (RFC 9651)', () => {
+  it('names a topic, whether it is private, its type and id', () => {
+    assert.deepEqual(asked('topic="/books/1"; private; type="change"; id="urn:1"', 'x').updates, [
+      {
+        topics: ['https://example.com/books/1'],
+        private: true,
+        type: 'change',
+        id: 'urn:1',
+        data: 'x',
+      },
+    ]);
+  });
+
+  it('may be repeated, in one field and in several', () => {
+    const { updates, faults } = readHubPublish(
+      ['topic="urn:a", topic="urn:b"; private', '("urn:c" "urn:d");body, https://example.com/e'],
+      ['1', '2'],
+      BASE,
+    );
+    assert.deepEqual(faults, []);
+    assert.deepEqual(
+      updates.map(({ topics, private: isPrivate, data }) => ({ topics, isPrivate, data })),
+      [
+        { topics: ['urn:a'], isPrivate: false, data: '1' },
+        { topics: ['urn:b'], isPrivate: true, data: '2' },
+        { topics: ['urn:c', 'urn:d'], isPrivate: false, data: null },
+        { topics: ['https://example.com/e'], isPrivate: false, data: '' },
+      ],
+    );
+  });
+
+  it('reads every kind of value', () => {
+    const [member] = parseMembers(
+      'topic=%"caf%c3%a9"; a=:aGk=:; b=?0; c=-1.5; d="q\\"\\\\"; e=tok/en',
+    );
+    assert.deepEqual(member?.items, [{ kind: 'string', value: 'café' }]);
+    assert.deepEqual(Object.fromEntries(member?.parameters ?? []), {
+      a: { kind: 'bytes', value: 'hi' },
+      b: { kind: 'boolean', value: false },
+      c: { kind: 'number', value: -1.5 },
+      d: { kind: 'string', value: 'q"\\' },
+      e: { kind: 'token', value: 'tok/en' },
+    });
+  });
+
+  for (const field of [
+    'topic',
+    'topic=',
+    'topic="a',
+    'topic="a",',
+    'topic="a" "b"',
+    'topic=("a"',
+    'subject="a"',
+    'topic=1',
+    'topic=()',
+    'topic="a"; private="yes"',
+    'topic="a"; colour=red',
+    'topic="é"',
+    'topic=("a""b")',
+  ]) {
+    it(`refuses ${field}`, () => {
+      const { updates, faults } = asked(field);
+      // A token is a topic as any other.
+      if (field === 'topic') assert.deepEqual(updates[0]?.topics, ['topic']);
+      else assert.deepEqual([updates.length, faults.length], [0, 1], faults.join());
+    });
+  }
+
+  it('is bounded in number', () => {
+    const many = Array.from({ length: 17 }, (_, index) => `topic="urn:${index}"`).join(', ');
+    const { updates, faults } = asked(many);
+    assert.deepEqual([updates.length, faults], [16, ['more than 16 updates']]);
+    assert.equal(asked(`(${'"a" '.repeat(16)}"a")`).faults.length, 1);
+  });
+
+  it('reads whatever an app may send in bounded time, and never throws', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: fc.constantFrom(...Array.from('topic=",;()? \\:%*a1-.')) }),
+        (field) => {
+          const { updates, faults } = asked(field);
+          assert.ok(updates.length + faults.length >= 0);
+        },
+      ),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+const seen = async (site: Site, path = '/'): Promise<string> => {
+  const reader = await site.stream('match=*', {
+    headers: [['Authorization', `Bearer ${await site.token()}`]],
+  });
+  const answer = await site.get(path);
+  for (const name of ['hub-publish', 'hub-data']) assert.deepEqual(valuesOf(answer, name), []);
+  await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+  await reader.untilId('urn:end');
+  reader.close();
+  return reader.text.split('id: urn:end')[0] ?? '';
+};
+
+describe('an app that publishes by its answer', () => {
+  it('sets a header, which never reaches the client', async (test) => {
+    const app: RequestListener = (_request, response) => {
+      response.setHeader('Hub-Publish', 'topic="/books/1"; private; type="change"; id="urn:mine"');
+      response.setHeader('Hub-Data', '{"title":"a, b"}');
+      response.end('ok');
+    };
+    const text = await seen(await startSite(test, app));
+    assert.match(text, /id: urn:mine\n/);
+    assert.match(text, /event: change\n/);
+    assert.match(text, /data: \{"title":"a, b"\}\n/);
+  });
+
+  it('takes the body of the answer, up to 64 KiB', async (test) => {
+    const app: RequestListener = (request, response) => {
+      response.setHeader('Hub-Publish', 'topic="urn:body"; id="urn:mine"; body');
+      response.end(request.url === '/large' ? 'x'.repeat(65_537) : 'the body');
+    };
+    const site = await startSite(test, app);
+    const reader = await site.stream('match=*');
+    assert.equal((await site.get('/')).body, 'the body');
+    await reader.untilId('urn:mine');
+    assert.match(reader.text, /data: the body\n/);
+    assert.equal((await site.get('/large')).body.length, 65_537);
+    assert.ok(site.log.some(({ message }) => message.startsWith('The body was not published')));
+  });
+
+  it('sends a trailer', async (test) => {
+    const app: RequestListener = (_request, response) => {
+      response.setHeader('Trailer', 'Hub-Publish, Hub-Data');
+      response.write('streamed');
+      response.addTrailers({ 'Hub-Publish': 'topic="urn:t"; id="urn:trailer"', 'Hub-Data': '7' });
+      response.end();
+    };
+    const text = await seen(await startSite(test, app));
+    assert.match(text, /id: urn:trailer\n/);
+    assert.match(text, /data: 7\n/);
+  });
+
+  it('is told of what is refused in the log alone, with the place', async (test) => {
+    const app: RequestListener = (_request, response) => {
+      response.setHeader('Hub-Publish', [
+        'topic="/.well-known/hub/subscriptions/x"',
+        'topic=oops"',
+        'topic="*"',
+        'topic="urn:good"; id="urn:good"',
+      ]);
+      response.end('ok');
+    };
+    const site = await startSite(test, app);
+    const text = await seen(site);
+    assert.match(text, /id: urn:good\n/);
+    assert.equal([...text.matchAll(/^id: /gm)].length, 1);
+    const told = site.log.filter(({ level }) => level === 'warn');
+    assert.equal(told.length, 3, JSON.stringify(told));
+    assert.match(String(told[0]?.fields['fault']), /at character 11/);
+  });
+
+  it('is not heard with publish off, of the gateway itself, nor with discovery off', async (test) => {
+    const app: RequestListener = (_request, response) => {
+      response.setHeader('Hub-Publish', 'topic="urn:a"');
+      response.end('ok');
+    };
+    for (const site of [
+      'discovery {\n\t\tpublish off\n\t}',
+      'discovery off',
+      'header Hub-Publish topic="urn:b"\n\trespond /own "own"',
+    ]) {
+      const path = site.startsWith('header') ? '/own' : '/';
+      assert.equal(await seen(await startSite(test, app, { site }), path), ':\n');
+    }
+  });
+
+  it('keeps its names in the profile mercure', async (test) => {
+    const app: RequestListener = (_request, response) => {
+      response.setHeader('Hub-Publish', 'topic="urn:a"; id="urn:m"');
+      response.end('ok');
+    };
+    const hub = HUB.replace('hub {', 'hub /.well-known/hub {');
+    const site = await startSite(test, app, {
+      hubfile: `http://localhost:{port} {${hub}\t\tanonymous\n\t\tprofile mercure\n\t}
+	reverse_proxy localhost:{app}\n}\n`,
+    });
+    const stream = await site.stream('match=*');
+    await site.get('/');
+    await stream.untilId('urn:m');
+  });
+});

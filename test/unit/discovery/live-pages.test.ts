@@ -1,0 +1,271 @@
+import assert from 'node:assert/strict';
+import { request as httpRequest, type RequestListener } from 'node:http';
+import { describe, it, type TestContext } from 'node:test';
+import zlib from 'node:zlib';
+import fc from 'fast-check';
+import { send } from '../../support/http.ts';
+import { listen, type Site, startSite } from './site.ts';
+
+const SCRIPT = /<script type="module" src="[^"]*\/live\.js[^>]*><\/script>/;
+
+const live = (test: TestContext, app: RequestListener, site = '') =>
+  startSite(test, app, { site: `${site}\n\tdiscovery {\n\t\tlive\n\t}` });
+
+interface Bytes {
+  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly body: Buffer;
+}
+
+/** The bytes of an answer, which `send` would read as text. */
+function bytesOf(url: string, headers: Record<string, string> = {}): Promise<Bytes> {
+  return new Promise((resolve, reject) => {
+    httpRequest(url, { headers, agent: false }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.once('error', reject);
+      response.once('end', () =>
+        resolve({ headers: response.headers, body: Buffer.concat(chunks) }),
+      );
+    })
+      .once('error', reject)
+      .end();
+  });
+}
+
+const html =
+  (body: string | Buffer, fields: Record<string, string | string[]> = {}): RequestListener =>
+  (_request, response) => {
+    response.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8', ...fields }).end(body);
+  };
+
+const PAGE = '<!doctype html><html><head><title>x</title></head><body>é</body></html>';
+
+describe('live pages', () => {
+  it('have the script before the end of their head, and are otherwise as the app sent them', async (test) => {
+    const site = await live(test, html(PAGE));
+    const { body, headers } = await site.get('/page?x=1');
+    const [script = ''] = SCRIPT.exec(body) ?? [];
+    assert.ok(body.includes(`${script}</head>`));
+    assert.equal(body.replace(script, ''), PAGE);
+    assert.equal(headers['content-length'], undefined);
+    assert.match(script, new RegExp(`data-hub="/.well-known/hub" data-origin="${site.origin}"`));
+  });
+
+  it('load a script that the hub serves, cached for ever by its version', async (test) => {
+    const site = await live(test, html(PAGE));
+    const [, src = ''] = /src="([^"]*)"/.exec((await site.get('/')).body) ?? [];
+    const script = await site.get(src);
+    assert.equal(script.headers['content-type'], 'text/javascript; charset=utf-8');
+    assert.match(String(script.headers['cache-control']), /immutable/);
+    const zipped = await bytesOf(site.origin + src, { 'Accept-Encoding': 'gzip, br' });
+    assert.equal(zlib.gunzipSync(zipped.body).toString(), script.body);
+    assert.ok(zipped.body.length < 6 * 1024, `${zipped.body.length} bytes`);
+    const other = await site.get(src.replace(/v=.*/, 'v=old'));
+    assert.equal(other.headers['cache-control'], 'no-cache');
+    const again = await site.get(src, {
+      headers: [['If-None-Match', String(script.headers.etag)]],
+    });
+    assert.equal(again.status, 304);
+    assert.equal((await site.get(src, { method: 'POST' })).status, 405);
+  });
+
+  it('keep no length, digest and range of the app, and have a validator of their own', async (test) => {
+    const app: RequestListener = (request, response) => {
+      const etag = '"v1"';
+      if (request.headers['if-none-match'] === etag) {
+        response.writeHead(304, { ETag: etag }).end();
+        return;
+      }
+      response
+        .writeHead(200, {
+          'Content-Type': 'text/html',
+          'Content-Length': String(Buffer.byteLength(PAGE)),
+          'Accept-Ranges': 'bytes',
+          'Content-Digest': 'sha-256=:x:',
+          ETag: etag,
+        })
+        .end(PAGE);
+    };
+    const site = await live(test, app);
+    const first = await site.get('/');
+    for (const name of ['content-length', 'accept-ranges', 'content-digest']) {
+      assert.equal(first.headers[name], undefined, name);
+    }
+    const tag = String(first.headers.etag);
+    assert.match(tag, /^W\/"v1-lives\.[0-9a-f]{8}"$/);
+    const second = await site.get('/', { headers: [['If-None-Match', tag]] });
+    assert.deepEqual([second.status, second.headers.etag], [304, tag]);
+    const older = tag.replace(/[0-9a-f]{8}"/, '00000000"');
+    assert.equal((await site.get('/', { headers: [['If-None-Match', older]] })).status, 200);
+    const head = await site.get('/', { method: 'HEAD' });
+    assert.equal(head.headers['content-length'], undefined);
+  });
+
+  for (const [title, body, fields] of [
+    ['fragments', '<li>one</li>', {}],
+    ['what is no HTML', PAGE, { 'Content-Type': 'text/plain' }],
+    ['what must not be transformed', PAGE, { 'Cache-Control': 'no-transform' }],
+    ['downloads', PAGE, { 'Content-Disposition': 'attachment' }],
+    ['UTF-16', PAGE, { 'Content-Type': 'text/html; charset="UTF-16LE"' }],
+    ['unknown encodings', PAGE, { 'Content-Encoding': 'aws-chunked' }],
+    ['pages whose policy forbids it', PAGE, { 'Content-Security-Policy': "script-src 'none'" }],
+  ] as const) {
+    it(`leave ${title} alone`, async (test) => {
+      const site = await live(test, html(body, fields));
+      const answer = await site.get('/');
+      assert.equal(answer.body, body);
+      const told = site.log.find(({ fields: one }) => 'allow' in one);
+      const isPolicy = 'Content-Security-Policy' in fields;
+      assert.equal(told?.fields['allow'], isPolicy ? "script-src 'self'" : undefined);
+    });
+  }
+
+  it('obey the policy of a meta element, and use the nonce of a policy', async (test) => {
+    const meta = `<html><head><meta http-equiv=Content-Security-Policy content="script-src 'none'"></head>`;
+    const site = await live(test, (request, response) => {
+      if (request.url === '/meta') html(meta)(request, response);
+      else html(PAGE, { 'Content-Security-Policy': "script-src 'nonce-r4nd'" })(request, response);
+    });
+    assert.equal((await site.get('/meta')).body, meta);
+    assert.match((await site.get('/nonce')).body, / nonce="r4nd"/);
+  });
+
+  it('obey a policy that the Hubfile sets, and are compressed after', async (test) => {
+    const site = await live(test, html(PAGE), 'encode gzip {\n\t\tminimum_length 1\n\t}');
+    const { body, headers } = await bytesOf(`${site.origin}/`, { 'Accept-Encoding': 'gzip' });
+    assert.equal(headers['content-encoding'], 'gzip');
+    assert.match(zlib.gunzipSync(body).toString(), SCRIPT);
+    const strict = await live(
+      test,
+      html(PAGE),
+      `header Content-Security-Policy "script-src 'none'"`,
+    );
+    assert.equal((await strict.get('/')).body, PAGE);
+  });
+
+  it('are no images, scripts and answers to forms', async (test) => {
+    const site = await live(test, html(PAGE));
+    assert.equal((await site.get('/', { headers: [['Sec-Fetch-Dest', 'image']] })).body, PAGE);
+    assert.equal((await site.get('/', { method: 'POST' })).body, PAGE);
+  });
+
+  it('stream: what the app has written goes on at once', async (test) => {
+    let finish = (): void => {};
+    const app: RequestListener = (_request, response) => {
+      response.writeHead(200, { 'Content-Type': 'text/html', 'Content-Encoding': 'gzip' });
+      const gzip = zlib.createGzip();
+      gzip.pipe(response);
+      gzip.write('<!doctype html><head><title>x</title></head><p>first');
+      gzip.flush();
+      finish = () => gzip.end('<p>last');
+    };
+    const site = await live(test, app);
+    const gunzip = zlib.createGunzip();
+    const text = await new Promise<string>((resolve, reject) => {
+      let seen = '';
+      gunzip.on('data', (chunk: Buffer) => {
+        seen += chunk.toString();
+        if (seen.includes('first')) finish();
+      });
+      gunzip.once('end', () => resolve(seen));
+      httpRequest(`${site.origin}/`, { agent: false }, (response) => response.pipe(gunzip))
+        .once('error', reject)
+        .end();
+    });
+    assert.match(text, SCRIPT);
+    assert.ok(text.endsWith('<p>last'));
+  });
+
+  it('escape the name of a host that a client made up', async (test) => {
+    const site = await live(test, html(PAGE));
+    const { body } = await site.get('/', { headers: [['Host', 'x"><script>alert(1)</script>']] });
+    assert.ok(!body.includes('alert(1)'), body);
+  });
+
+  it('are byte for byte those of the app without the script: 2,000 documents in several encodings', async (test) => {
+    const encoders: Record<string, (bytes: Buffer) => Buffer> = {
+      identity: (bytes) => bytes,
+      gzip: (bytes) => zlib.gzipSync(bytes),
+      deflate: (bytes) => zlib.deflateSync(bytes),
+      br: (bytes) =>
+        zlib.brotliCompressSync(bytes, { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 1 } }),
+    };
+    const decoders: Record<string, (bytes: Buffer) => Buffer> = {
+      identity: (bytes) => bytes,
+      gzip: (bytes) => zlib.gunzipSync(bytes),
+      deflate: (bytes) => zlib.inflateSync(bytes),
+      br: (bytes) => zlib.brotliDecompressSync(bytes),
+    };
+    interface Sent {
+      readonly bytes: Buffer;
+      readonly encoding: string;
+      readonly charset: string;
+      readonly cut: number;
+    }
+    let sent: Sent | null = null;
+    let injected = 0;
+    const site: Site = await live(test, (_request, response) => {
+      assert.ok(sent);
+      const { bytes, encoding, charset, cut } = sent;
+      const coded = (encoders[encoding] ?? assert.fail())(bytes);
+      response.writeHead(200, {
+        'Content-Type': `text/html${charset}`,
+        ...(encoding === 'identity' ? {} : { 'Content-Encoding': encoding }),
+      });
+      response.write(coded.subarray(0, cut));
+      setImmediate(() => response.end(coded.subarray(cut)));
+    });
+    const piece = fc.oneof(
+      fc.constantFrom(
+        ...['<!doctype html>', '<html lang=x>', '<head>', '</head>', '<body>', '</body>', '<p>'],
+        ...[
+          '<title>a</title>',
+          '<script>if (a < b) "</head>"</script>',
+          '<!-- </head> -->',
+          '\r\n',
+        ],
+        ...['<meta charset="x">', "<link href='>'>", '<style>', '</style>', '<template>', '<'],
+      ),
+      fc.string(),
+      fc.uint8Array({ maxLength: 40 }),
+    );
+    const document = fc.record({
+      begins: fc.constantFrom('', '', '\ufeff', ' ', '<!doctype html>', '<html>', '<head>'),
+      pieces: fc.array(piece, { maxLength: 12 }),
+      encoding: fc.constantFrom('identity', 'identity', 'gzip', 'deflate', 'br'),
+      charset: fc.constantFrom(
+        '',
+        '; charset=utf-8',
+        '; charset=ISO-8859-1',
+        '; charset=Shift_JIS',
+      ),
+      cut: fc.nat(60),
+    });
+    await fc.assert(
+      fc.asyncProperty(document, async ({ begins, pieces, encoding, charset, cut }) => {
+        const bytes = Buffer.concat([begins, ...pieces].map((one) => Buffer.from(one)));
+        sent = { bytes, encoding, charset, cut };
+        const answer = await bytesOf(`${site.origin}/`, { 'Accept-Encoding': encoding });
+        const body = (decoders[encoding] ?? assert.fail())(answer.body).toString('latin1');
+        const [script] = SCRIPT.exec(body) ?? [];
+        if (script !== undefined) injected += 1;
+        assert.equal(
+          script === undefined ? body : body.replace(script, ''),
+          bytes.toString('latin1'),
+        );
+      }),
+      { numRuns: 2_000 },
+    );
+    assert.ok(injected > 500, `${injected} of 2,000 were documents`);
+  });
+
+  it('are not asked for where the matcher of discovery does not', async (test) => {
+    const port = await listen(test, html(PAGE));
+    const site = await startSite(test, html(PAGE), {
+      site: `discovery /app/* {\n\t\tlive\n\t}`,
+    });
+    assert.match((await site.get('/app/x')).body, SCRIPT);
+    assert.equal((await site.get('/other')).body, PAGE);
+    assert.equal((await send(`http://localhost:${port}/`)).body, PAGE);
+  });
+});
