@@ -14,7 +14,9 @@ export interface Config {
 
 export interface GlobalOptions {
   /** Address of the admin API, or `off`. */
-  readonly admin: ListenAddress | 'off';
+  readonly admin: AdminOptions | 'off';
+  /** Where metrics and health are served, and nothing else: anyone may reach it. */
+  readonly metrics: ListenAddress | 'off';
   readonly httpPort: number;
   readonly httpsPort: number;
   readonly acme: AcmeOptions;
@@ -29,6 +31,11 @@ export interface GlobalOptions {
   readonly workers: number | 'auto';
   readonly log: LogOptions;
   readonly servers: ServerOptions;
+}
+
+export interface AdminOptions extends ListenAddress {
+  /** Hosts by which it may be addressed beside its own, lower case, each with a port or for any. */
+  readonly origins: readonly string[];
 }
 
 export interface ListenAddress {

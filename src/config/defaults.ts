@@ -31,7 +31,8 @@ export const defaultRoll: RollOptions = {
 
 /** Global options of a configuration that sets none. */
 export const defaultOptions: GlobalOptions = {
-  admin: { host: 'localhost', port: 2029 },
+  admin: { host: 'localhost', port: 2029, origins: [] },
+  metrics: 'off',
   httpPort: 80,
   httpsPort: 443,
   acme: {

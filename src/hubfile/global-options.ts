@@ -1,6 +1,12 @@
 import { isIP } from 'node:net';
-import type { GlobalOptions, ListenAddress, ServerOptions } from '../config/config.ts';
+import type {
+  AdminOptions,
+  GlobalOptions,
+  ListenAddress,
+  ServerOptions,
+} from '../config/config.ts';
 import { defaultOptions, MAX_WORKERS } from '../config/defaults.ts';
+import { isAdminOrigin } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logOutput } from './directives/log.ts';
@@ -24,6 +30,8 @@ import {
 /**
  *     {
  *         admin <address>|off
+ *         admin [<address>] { origins <host…> }
+ *         metrics <address>|off
  *         http_port <port>
  *         https_port <port>
  *         email <address>
@@ -57,7 +65,6 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   persist_config: 'the file is the configuration',
   ocsp_stapling: 'give certificate files if you need stapling',
   default_sni: 'give each site its address',
-  metrics: 'metrics are on the admin API, at /metrics',
   default_bind: 'use bind in the sites',
   shutdown_delay: 'use grace_period',
 };
@@ -65,7 +72,8 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 const PORT = { min: 1, max: 65_535 };
 
 const OPTIONS: OptionTable<GlobalOptions> = {
-  admin: (cursor) => ({ admin: adminAddress(cursor) }),
+  admin: (cursor) => ({ admin: admin(cursor) }),
+  metrics: (cursor) => ({ metrics: listenAddress(cursor, METRICS_EXAMPLE) }),
   http_port: (cursor) => ({ httpPort: count(cursor, PORT) }),
   https_port: (cursor) => ({ httpsPort: count(cursor, PORT) }),
   email: (cursor, { acme }) => {
@@ -110,17 +118,46 @@ function changed<Settings extends object, Name extends keyof Settings & string>(
   return after;
 }
 
-function adminAddress(cursor: Cursor): ListenAddress | 'off' {
-  const word = cursor.argument('an address such as localhost:2029, or off');
+const ADMIN_EXAMPLE = 'an address such as localhost:2029, or off';
+const METRICS_EXAMPLE = 'an address such as 0.0.0.0:9090, or off';
+
+function admin(cursor: Cursor): AdminOptions | 'off' {
+  const { admin: usual } = defaultOptions;
+  const address =
+    cursor.left === 0 && cursor.hasBlock && usual !== 'off'
+      ? cursor.origins.of(cursor.span, { host: usual.host, port: usual.port })
+      : listenAddress(cursor, ADMIN_EXAMPLE);
+  if (address === 'off') return 'off';
+  const options = cursor.options<{ origins: readonly string[] }>(
+    { origins: [] },
+    {
+      origins: (option) => ({
+        origins: option.several('a host').map((one) => origin(option, one)),
+      }),
+    },
+    { unsupported: { enforce_origin: 'it is always enforced' } },
+  );
+  return cursor.origins.of(cursor.span, { ...address, ...options });
+}
+
+/** `gateway`, `gateway:2029`, or as a Caddyfile may have it `http://gateway:2029`. */
+function origin(cursor: Cursor, word: Word): string {
+  const host = word.text.toLowerCase().replace(/^(?:https?:)?\/\//, '');
+  if (!isAdminOrigin(host)) badValue(cursor, word, 'a host such as gateway or gateway:2029');
+  return host;
+}
+
+function listenAddress(cursor: Cursor, expected: string): ListenAddress | 'off' {
+  const word = cursor.argument(expected);
   if (word.text === 'off') return 'off';
   const [, bracketed, plain, port] =
     /^(?:\[([^\]]+)\]|([^:[\]/]*)):(\d{1,5})$/.exec(word.text) ?? [];
   const host = bracketed ?? plain;
   const isPort = Number(port) >= 0 && Number(port) <= 65_535;
   if (host === undefined || !isPort || (bracketed !== undefined && isIP(bracketed) !== 6)) {
-    return badValue(cursor, word, 'an address such as localhost:2029, or off');
+    return badValue(cursor, word, expected);
   }
-  // The admin API can do everything, so without a host it is not for the whole network.
+  // Without a host it is not for the whole network: the admin API can do everything.
   return cursor.origins.of(cursor.span, {
     host: host === '' ? 'localhost' : host,
     port: Number(port),

@@ -1,11 +1,10 @@
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
-import type { Lease } from '../kernel/lease.ts';
-import type { Listener } from '../server/listener.ts';
 import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import { buildGeneration, type Generation } from './generation.ts';
-import { planListeners, type PlannedListener } from './listen-plan.ts';
+import { planListeners } from './listen-plan.ts';
+import { type OpenListener, openPorts, type OpenPorts, takePorts } from './open-ports.ts';
 import { openResources, type GatewayOptions, type Resources } from './resources.ts';
 import type { RunningHub } from './running-hub.ts';
 
@@ -66,7 +65,8 @@ export interface ReloadReport {
 
 /** A configuration that is ready to be served. One of its functions is called, once. */
 export interface PreparedLoad {
-  commit(): ReloadReport;
+  /** @throws HubgateError `listen-failed` where a port of the old configuration could not change hands */
+  commit(): Promise<ReloadReport>;
   discard(): Promise<void>;
 }
 
@@ -75,11 +75,6 @@ interface Current {
   readonly config: Config;
   readonly generation: Generation;
   readonly listeners: readonly OpenListener[];
-}
-
-interface OpenListener {
-  readonly planned: PlannedListener;
-  readonly lease: Lease<Listener>;
 }
 
 /**
@@ -105,15 +100,27 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
     resources ??= openResources(next, options);
     const generation = await buildGeneration(next, resources);
-    let listeners: OpenListener[];
+    let ports: OpenPorts;
     try {
-      listeners = await openListeners(next, resources);
+      ports = await openPorts(planListeners(next), current?.listeners ?? [], resources);
     } catch (error) {
       await generation.release();
       throw error;
     }
+    const { listeners } = ports;
     const loaded = { config: next, generation, listeners };
-    return { commit: () => swap(loaded), discard: () => giveBack(loaded) };
+    const around = resources;
+    return {
+      async commit() {
+        try {
+          return swap({ ...loaded, listeners: await takePorts(ports, around) });
+        } catch (error) {
+          await giveBack(loaded);
+          throw error;
+        }
+      },
+      discard: () => giveBack(loaded),
+    };
   }
 
   /** Synchronous: no request sees half of a configuration. */
@@ -142,8 +149,12 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
         await new Promise<void>((decided) => {
           resolve({
             commit() {
-              decided();
-              return prepared.commit();
+              const committed = prepared.commit();
+              committed.then(
+                () => decided(),
+                () => decided(),
+              );
+              return committed;
             },
             async discard() {
               decided();
@@ -217,17 +228,4 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       };
     },
   };
-}
-
-async function openListeners(config: Config, resources: Resources): Promise<OpenListener[]> {
-  const opened: OpenListener[] = [];
-  try {
-    for (const planned of planListeners(config)) {
-      opened.push({ planned, lease: await resources.leaseListener(planned) });
-    }
-    return opened;
-  } catch (error) {
-    await Promise.allSettled(opened.map(({ lease }) => lease.release()));
-    throw error;
-  }
 }

@@ -54,6 +54,55 @@ describe('the admin API (hubfile.md §6)', () => {
     assert.equal(body.includes(KEY), false);
   });
 
+  it('is called what `origins` says as well, and tells of it where it refuses', async (test) => {
+    const { file, hubfile, address, admin, process } = await start(test);
+    const named = { headers: [['Host', 'Hubgate:2029']] } as const;
+    const refused = await send(`${admin}/metrics`, named);
+    assert.equal(refused.status, 403);
+    assert.match(refused.body, /not called .*Hubgate:2029.*origins/);
+    const metrics = await freePort();
+    const options = `${address} {\n\t\torigins hubgate gateway:1\n\t}\n\tmetrics 127.0.0.1:${metrics}`;
+    await writeFile(file, hubfile('respond first', options));
+    process.child.kill('SIGHUP');
+    await process.says('Configuration reloaded');
+    assert.equal((await send(`${admin}/metrics`, named)).status, 200);
+    for (const [host, status] of [
+      ['gateway:1', 200],
+      ['gateway:2', 403],
+      ['evil.example', 403],
+    ] as const) {
+      const { status: answered } = await send(`${admin}/config`, { headers: [['Host', host]] });
+      assert.equal(answered, status, host);
+    }
+
+    const watching = `http://127.0.0.1:${metrics}`;
+    const foreign = { headers: [['Host', 'prometheus.example']] } as const;
+    assert.match((await send(`${watching}/metrics`, foreign)).body, /^# HELP/);
+    assert.equal((await send(`${watching}/hub/health/ready`, foreign)).status, 200);
+    for (const path of ['/config', '/config/last-error', '/load', '/stop', '/hub/revoke?jti=a']) {
+      for (const method of ['GET', 'POST']) {
+        assert.equal((await send(watching + path, { method })).status, 404, path);
+      }
+    }
+  });
+
+  it('on all interfaces believes addresses, and no names', async (test) => {
+    const { address, file, hubfile, process, admin } = await start(test);
+    await writeFile(file, hubfile('respond first', `0.0.0.0:${address.split(':')[1]}`));
+    process.child.kill('SIGHUP');
+    await process.says('Configuration reloaded');
+    for (const [host, status] of [
+      ['192.0.2.1:2029', 200],
+      ['[2001:db8::1]', 200],
+      ['localhost', 200],
+      ['evil.example', 403],
+      ['0x7f.1', 403],
+    ] as const) {
+      const answer = await send(`${admin}/config`, { headers: [['Host', host]] });
+      assert.equal(answer.status, status, host);
+    }
+  });
+
   it('refuses other names, other origins and other sites', async (test) => {
     const { admin, address } = await start(test);
     for (const headers of [

@@ -42,7 +42,7 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     if (prepared === null) throw new HubgateError('not-prepared', 'There is nothing to commit');
     const { log, load: ready } = prepared;
     prepared = null;
-    const report = ready.commit();
+    const report = await ready.commit();
     log.commit();
     return { report, listeners: gateway.listeners };
   },
