@@ -142,7 +142,23 @@ export class Supervisor {
       this.#loads = { ...this.#loads, failed: failed + 1, lastSucceeded: false };
       log.error('Configuration not loaded; the old one keeps serving');
       this.#note(problems);
+      await this.#readFilesAnew();
       return problems;
+    }
+  }
+
+  /** A mistake in the Hubfile keeps no renewed certificate from being served. */
+  async #readFilesAnew(): Promise<void> {
+    const { log } = this.#options;
+    const wanted = fingerprint(this.#current.config);
+    if (wanted === this.#fingerprint) return;
+    try {
+      await this.gateway.reload(this.#current.config);
+      this.#fingerprint = wanted;
+      log.info('The files of the configuration that runs were read anew');
+    } catch (error) {
+      log.error('The files of the configuration that runs were not read anew');
+      this.#note(problemsOf(error));
     }
   }
 

@@ -47,6 +47,10 @@ export interface AcmeOptions {
   readonly email: string | null;
   /** Directory URLs in the order in which they are tried. */
   readonly directories: readonly string[];
+  /** Directory URL of an authority that is tried before these; null for none. */
+  readonly staging: string | null;
+  /** Ways to prove that a name is ours, in the order in which they are tried. */
+  readonly challenges: readonly ('tls-alpn-01' | 'http-01')[];
   /** PEM file of a private directory's root. */
   readonly rootFile: string | null;
   readonly externalAccount: { readonly keyId: string; readonly macKey: Secret } | null;

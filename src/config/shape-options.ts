@@ -36,6 +36,8 @@ const acme = object<GlobalOptions['acme']>(
   {
     email: nullable(name('an email address')),
     directories: list(name('the URL of an ACME directory'), { min: 1 }),
+    staging: nullable(name('the URL of an ACME directory')),
+    challenges: list(oneOf('tls-alpn-01', 'http-01'), { min: 1 }),
     rootFile: nullable(name('a PEM file')),
     externalAccount: nullable(object({ keyId: name('the id of the key'), macKey: secret })),
   },

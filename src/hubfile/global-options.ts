@@ -5,7 +5,7 @@ import type {
   ListenAddress,
   ServerOptions,
 } from '../config/config.ts';
-import { defaultOptions, MAX_WORKERS } from '../config/defaults.ts';
+import { defaultOptions, MAX_WORKERS, STAGING_DIRECTORY } from '../config/defaults.ts';
 import { isAdminOrigin } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
@@ -36,6 +36,8 @@ import {
  *         https_port <port>
  *         email <address>
  *         acme_ca <url…>
+ *         acme_staging [<url>]
+ *         acme_challenges <tls-alpn-01|http-01…>
  *         acme_ca_root <pem file>
  *         acme_eab { key_id <id>; mac_key <key> }
  *         local_certs
@@ -69,6 +71,7 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   shutdown_delay: 'use grace_period',
 };
 
+const NO_DNS = 'the DNS challenge needs a plugin of your DNS provider';
 const PORT = { min: 1, max: 65_535 };
 
 const OPTIONS: OptionTable<GlobalOptions> = {
@@ -82,6 +85,17 @@ const OPTIONS: OptionTable<GlobalOptions> = {
   acme_ca: (cursor, { acme }) => {
     const directories = list(cursor, 'the URL of an ACME directory');
     return { acme: changed(cursor, acme, 'directories', directories) };
+  },
+  acme_staging: (cursor, { acme }) => {
+    const staging = cursor.optional()?.text ?? STAGING_DIRECTORY;
+    return { acme: changed(cursor, acme, 'staging', staging) };
+  },
+  acme_challenges: (cursor, { acme }) => {
+    const types = cursor.several('tls-alpn-01 or http-01').map((word) => {
+      if (word.text === 'dns-01') badValue(cursor, word, `tls-alpn-01 or http-01 (${NO_DNS})`);
+      return choiceOf(cursor, word, ['tls-alpn-01', 'http-01']);
+    });
+    return { acme: changed(cursor, acme, 'challenges', [...new Set(types)]) };
   },
   acme_ca_root: (cursor, { acme }) => {
     return { acme: changed(cursor, acme, 'rootFile', name(cursor, 'a PEM file')) };

@@ -5,7 +5,7 @@ import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
 import { type OpenListener, openPorts, type OpenPorts, takePorts } from './open-ports.ts';
-import { openResources, type GatewayOptions, type Resources } from './resources.ts';
+import { openResources, type GatewayOptions, type Resources, storageOf } from './resources.ts';
 import type { RunningHub } from './running-hub.ts';
 
 /** A running gateway. */
@@ -99,6 +99,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   async function build(next: Config): Promise<PreparedLoad> {
     if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
     resources ??= openResources(next, options);
+    refuseOtherStorage(next, resources);
     const generation = await buildGeneration(next, resources);
     let ports: OpenPorts;
     try {
@@ -228,4 +229,15 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       };
     },
   };
+}
+
+/** Certificates, keys and history would be in two places at once. */
+function refuseOtherStorage({ options }: Config, { storage }: Resources): void {
+  const wanted = storageOf(options);
+  if (wanted === storage) return;
+  throw new HubgateError(
+    'storage-changed',
+    `The storage cannot change while the gateway runs, from ${storage} to ${wanted}: keep it, or ` +
+      'stop hubgate, move what is in the directory, and start it again',
+  );
 }

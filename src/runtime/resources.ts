@@ -10,6 +10,7 @@ import { TimerWheel } from '../kernel/timer-wheel.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
 import { shareByAddress } from '../server/node-internals.ts';
+import { publicNameCheck } from '../tls/acme/name-check.ts';
 import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
 import { CertificateStore } from '../tls/certificate-store.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
@@ -58,11 +59,16 @@ export interface Resources {
   stopping: boolean;
 }
 
+/** Directory of certificates, keys and history, absolute. */
+export function storageOf({ storage }: Config['options']): string {
+  return resolve(storage ?? defaultStorage());
+}
+
 /** Opens nothing yet but the storage directory. */
 export function openResources(config: Config, options: GatewayOptions): Resources {
   const { log = silentLogger, clock = systemClock, random = Math.random } = options;
   const { openLog = () => ({ log, close: () => {} }) } = options;
-  const storage = resolve(config.options.storage ?? defaultStorage());
+  const storage = storageOf(config.options);
   mkdirSync(storage, { recursive: true, mode: 0o700 });
   if (options.siblings !== undefined) shareByAddress();
   const listeners = new LeasePool<Listener>((listener) => listener.close());
@@ -76,7 +82,14 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     storage,
     authority: new LocalAuthority(storage, clock, log),
     store,
-    managed: new ManagedCertificates({ storage, store, clock, log, random }),
+    managed: new ManagedCertificates({
+      storage,
+      store,
+      clock,
+      log,
+      random,
+      nameCheck: publicNameCheck,
+    }),
     hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
     keySets: createKeySets(),
     signals: new HubSignals(options.siblings ?? null),

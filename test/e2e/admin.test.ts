@@ -131,7 +131,7 @@ describe('the admin API (hubfile.md §6)', () => {
   });
 
   it('loads a Hubfile, YAML and JSON, and keeps the old one if it is refused', async (test) => {
-    const { admin, site, hubfile, address } = await start(test);
+    const { admin, site, directory, hubfile, address } = await start(test);
     const body = async (): Promise<string> => (await send(site)).body;
     assert.equal(
       (await post(`${admin}/load`, hubfile('respond second'), 'text/hubfile')).status,
@@ -141,7 +141,11 @@ describe('the admin API (hubfile.md §6)', () => {
     const port = Number(new URL(site).port);
     const data = (text: string): string =>
       JSON.stringify({
-        options: { admin: { host: '127.0.0.1', port: Number(address.split(':')[1]) } },
+        options: {
+          admin: { host: '127.0.0.1', port: Number(address.split(':')[1]) },
+          storage: `${directory}/storage`,
+          gracePeriodMs: 1000,
+        },
         sites: [
           {
             addresses: [{ scheme: 'http', host: 'localhost', port }],
