@@ -132,7 +132,8 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       lease.value.serve(service, fallback);
     }
     current = next;
-    const endingStreams = next.generation.reauthorise();
+    const endingStreams =
+      next.generation.reauthorise() + streamsOf(old?.generation, next.generation);
     next.generation.begin();
     if (old !== null && resources !== null) retire(old, resources);
     return { endingStreams };
@@ -229,6 +230,12 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       };
     },
   };
+}
+
+/** Streams of hubs that the next generation has no more. */
+function streamsOf(old: Generation | undefined, { cores }: Generation): number {
+  const ending = [...(old?.cores ?? [])].filter((core) => !cores.has(core));
+  return ending.reduce((sum, { hub }) => sum + hub.counts.connected, 0);
 }
 
 /** Certificates, keys and history would be in two places at once. */

@@ -6,9 +6,12 @@ import { describe, it, type TestContext } from 'node:test';
 import { connect } from 'node:tls';
 import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';
-import { send } from '../support/http.ts';
+import { openStream, send } from '../support/http.ts';
+import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+const KEY = 'the key of publishers and subscribers, long enough';
 
 interface Running {
   readonly directory: string;
@@ -49,6 +52,40 @@ describe('a reload', () => {
     await edit(sites(port), 'storage-changed', `storage ${directory}/elsewhere`);
     assert.match(process.output.slice(said), /stop hubgate, move what is in the directory/);
     assert.equal((await send(`http://localhost:${port}/`)).body, 'hello');
+  });
+
+  it('keeps history and streams while one address, or the name of the hub, stays; else says how many end', async (test) => {
+    const port = await freePort();
+    const site = (addresses: readonly string[], more = ''): string =>
+      `${addresses.map((host) => `http://${host}:${port}`).join(', ')} {\n\thub {\n\t\tanonymous\n\t\tissuer me {\n\t\t\tpublisher {\n\t\t\t\tjwt "${KEY}"\n\t\t\t}\n\t\t}\n\t\t${more}\n\t}\n}\n`;
+    const { edit, process } = await start(test, () => site(['localhost']));
+    const hub = `http://localhost:${port}/.well-known/hub`;
+    const stream = await openStream(test, `http://127.0.0.1:${port}/.well-known/hub?match=news`, {
+      headers: [['Host', `localhost:${port}`]],
+    });
+    assert.equal(stream.status, 200);
+    const reloaded = async (sites: string): Promise<string> => {
+      const said = process.output.length;
+      await edit(sites, '"msg":"Configuration reloaded"');
+      return process.output.slice(said);
+    };
+    assert.match(await reloaded(site(['alias', 'localhost'])), /"endingStreams":0/);
+    await publish(hub, 'one', port);
+    await stream.untilId('one');
+    assert.match(await reloaded(site(['alias', 'localhost'], 'name chat')), /"endingStreams":0/);
+    assert.match(await reloaded(site(['renamed', '127.0.0.1'], 'name chat')), /"endingStreams":0/);
+    await publish(`http://127.0.0.1:${port}/.well-known/hub`, 'two', port);
+    await stream.untilId('two');
+    const gone = await reloaded(`http://127.0.0.1:${port} {\n\trespond x\n}\n`);
+    assert.match(gone, /"endingStreams":1/);
+    assert.match(gone, /the history of http:\/\/localhost:\d+ is left behind/);
+    // It is where it was when the hub comes back.
+    await reloaded(site(['127.0.0.1'], 'name chat'));
+    const again = await openStream(test, `http://127.0.0.1:${port}/.well-known/hub?match=news`, {
+      headers: [['Last-Event-ID', 'earliest']],
+    });
+    await again.untilId('two');
+    assert.deepEqual(again.ids, ['one', 'two']);
   });
 
   it('of workers takes what one process takes: 5 MB, and any text', {
@@ -103,6 +140,25 @@ async function start(
       await process.says(says, said);
     },
   };
+}
+
+async function publish(hub: string, id: string, port: number): Promise<void> {
+  const aud = `http://localhost:${port}/.well-known/hub`;
+  const token = await signToken(KEY, {
+    ...{ iss: 'me', aud: [aud, hub] },
+    authorization_details: [
+      { type: 'urn:hub:authorization-detail', actions: ['publish'], topics: [{ match: '*' }] },
+    ],
+  });
+  const { status, body } = await send(hub, {
+    method: 'POST',
+    headers: [
+      ['Authorization', `Bearer ${token}`],
+      ['Content-Type', 'application/x-www-form-urlencoded'],
+    ],
+    body: new URLSearchParams({ topic: 'news', id }).toString(),
+  });
+  assert.equal(status, 200, body);
 }
 
 /** The name in the certificate that is presented; whether it is believed is not the question. */
