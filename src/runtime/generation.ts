@@ -124,7 +124,6 @@ async function openSiteCertificates(
   resources: Resources,
   scope: Scope,
 ): Promise<CertificateSource> {
-  await resources.authority.prepare();
   const sites = planned.sites.map(({ site, addresses }) => ({ addresses, tls: site.tls }));
   return openCertificates(sites, { ...resources, options }, scope);
 }
