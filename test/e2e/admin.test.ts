@@ -298,7 +298,8 @@ describe('hubgate reload and stop', () => {
     await writeFile(join(directory, 'part'), 'respond imported\n');
     await writeFile(file, hubfile('import part'));
     const done = await runCommand(['reload', '--config', file, '--address', address]);
-    assert.deepEqual([done.code, done.stdout, done.stderr], [0, '', '']);
+    const said = `The gateway on ${address} has loaded ${file}\n`;
+    assert.deepEqual([done.code, done.stdout, done.stderr], [0, '', said]);
     assert.equal((await send(site)).body, 'imported');
     await writeFile(file, hubfile('respnd x'));
     const { code, stderr } = await runCommand(['reload', '--config', file, '--address', address]);
@@ -316,6 +317,31 @@ describe('hubgate reload and stop', () => {
       assert.match(stderr, /No gateway answers/);
       assert.equal((await runCommand([...args, '--address', 'a/b'])).code, 64);
     }
+  });
+
+  it('find the admin address in the file, with the variables of --envfile', async (test) => {
+    const { directory, file, address, site, hubfile, process } = await start(test);
+    const variables = join(directory, 'variables');
+    await writeFile(variables, `ADMIN=${address}\n`);
+    await writeFile(file, hubfile('respond second', '{$ADMIN}'));
+    const named = ['--config', file, '--envfile', variables];
+    // The gateway reads it in its own environment.
+    const refused = await runCommand(['reload', ...named]);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /^[^\n]*the environment variable ADMIN is not set/);
+    assert.equal((await runCommand(['validate', ...named])).code, 0);
+    await writeFile(file, hubfile('respond second'));
+    const done = await runCommand(['reload', '--config', file]);
+    assert.deepEqual(
+      [done.code, done.stderr],
+      [0, `The gateway on ${address} has loaded ${file}\n`],
+    );
+    assert.equal((await send(site)).body, 'second');
+    const stopped = await runCommand(['stop', '--config', file]);
+    assert.deepEqual([stopped.code, stopped.stderr], [0, `The gateway on ${address} stops\n`]);
+    assert.equal(await process.exited(), 0);
+    await writeFile(file, hubfile('respond x', 'off'));
+    assert.match((await runCommand(['stop', '--config', file])).stderr, /admin off/);
   });
 
   it('stop ends the gateway in good order', async (test) => {
