@@ -5,7 +5,7 @@ import { checkConfig, checkServed } from './config/check.ts';
 import { proxiesOf } from './config/proxies.ts';
 import type { Config } from './config/config.ts';
 import { encodeConfig } from './config/encode.ts';
-import { ConfigError, hasError, type Problem, type Report } from './config/problem.ts';
+import { ConfigError, hasError, type Problem, type Report, warningsOf } from './config/problem.ts';
 import { type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
@@ -54,7 +54,7 @@ export function loadConfig(
   return {
     written: loaded.config,
     config: resolved.config,
-    warnings: problems,
+    warnings: warningsOf(problems),
     files: unique([...loaded.files, ...resolved.files, ...filesNamedIn(resolved.config)]),
     globs: loaded.globs,
   };

@@ -1,9 +1,30 @@
 import { request } from 'node:http';
+import type { GlobalOptions } from '../config/config.ts';
+import { defaultOptions } from '../config/defaults.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 
-/** Where `reload` and `stop` look for a gateway. */
-export const DEFAULT_ADMIN = 'localhost:2029';
+/**
+ * Where `reload` and `stop` look for a gateway: where they are told, else where the configuration
+ * says, else at the default.
+ *
+ * @throws HubgateError `admin-off` for one that says that there is none
+ */
+export function adminAddressOf(
+  told: string | undefined,
+  options: Pick<GlobalOptions, 'admin'> = defaultOptions,
+): string {
+  if (told !== undefined) return told;
+  const { admin } = options;
+  if (admin === 'off') {
+    const message = 'The configuration says admin off; name the admin address with --address';
+    throw new HubgateError('admin-off', message);
+  }
+  const { host, port } = admin;
+  // What listens on all interfaces listens on this machine's own.
+  const reachable = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
+  return `${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+}
 
 export interface AdminAnswer {
   readonly status: number;

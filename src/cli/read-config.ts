@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import type { Config } from '../config/config.ts';
+import type { Config, GlobalOptions } from '../config/config.ts';
 import { diskIo } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
-import { type Language, languageOf, load, type LoadedConfig } from '../hubfile/load.ts';
+import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { loadConfig, loadUnchecked, type ReadyConfig } from '../load-config.ts';
 import type { ConfigSource } from './config-source.ts';
@@ -25,11 +25,11 @@ export function readConfig(
   seen: (path: string) => void = () => {},
 ): ReadyConfig {
   const io = ioOf(source, environment);
-  const read = (path: string): Uint8Array => {
+  const readSeen = (path: string): Uint8Array => {
     seen(resolve(path));
     return io.read(path);
   };
-  return loadConfig(nameOf(source), { ...io, read }, adapterOf(source));
+  return loadConfig(nameOf(source), { ...io, read: readSeen }, adapterOf(source));
 }
 
 /** The same for commands that only need what it names: keys need not be there, nothing is checked. */
@@ -58,6 +58,17 @@ export function readText(
     withText(diskIo(environment), file, () => text),
     language,
   );
+}
+
+/** The global options as far as they can be read, also in a configuration that has errors. */
+export function readOptions(
+  text: Uint8Array,
+  source: ConfigSource,
+  environment: Environment,
+): GlobalOptions {
+  const file = nameOf(source);
+  const io = withText(diskIo(environment), file, () => text);
+  return read(file, io, adapterOf(source)).readable.options;
 }
 
 /** What the configuration of a command is written in. */

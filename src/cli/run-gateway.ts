@@ -15,6 +15,9 @@ export interface RunOptions {
   readonly pidfile?: string | undefined;
 }
 
+/** How long a start that was told to stop may take to come to its end, which is then in good order. */
+const START_PATIENCE_MS = 1_000;
+
 /** Runs a gateway in the foreground until a signal, or the admin API, ends it. */
 export async function runGateway({
   read,
@@ -48,7 +51,12 @@ export async function runGateway({
   process.on('SIGHUP', () => void running.then(() => supervisor.reload()));
   const ends = ['SIGINT', 'SIGTERM'] as const;
   for (const name of ends) process.once(name, () => stop(name));
-  await supervisor.start();
+  const start = supervisor.start();
+  if (!(await isOver(start, stopped))) {
+    log.info('Stopping', { reason: await stopped, during: 'the start' });
+    // What it waits for is not ours to end, and nothing is served yet.
+    process.exit(EXIT.ok);
+  }
   started();
   announce(log, supervisor.gateway);
   const { adminAddress } = supervisor;
@@ -70,6 +78,14 @@ export async function runGateway({
   clearInterval(alive);
   if (pidfile !== undefined) rmSync(pidfile, { force: true });
   log.info('Stopped');
+}
+
+/** Whether the start comes to its end, and is not overtaken by a stop that will not wait for it. */
+async function isOver(start: Promise<void>, stopped: Promise<string>): Promise<boolean> {
+  const overtaken = stopped.then(
+    () => new Promise<false>((resolve) => setTimeout(() => resolve(false), START_PATIENCE_MS)),
+  );
+  return Promise.race([start.then(() => true), overtaken]);
 }
 
 function announce(log: ConfigurableLogger, gateway: Served): void {

@@ -4,15 +4,11 @@ import type { Config, ListenAddress } from '../config/config.ts';
 import { encodeConfig } from '../config/encode.ts';
 import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import {
-  type AdminControls,
-  type AdminServer,
-  openAdmin,
-  type PostedConfig,
-} from '../runtime/admin.ts';
+import type { AdminControls, PostedConfig } from '../runtime/admin.ts';
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
 import type { LoadCounts } from '../runtime/metrics.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
+import { AdminPorts } from './admin-ports.ts';
 import { fingerprint } from '../load-config.ts';
 import { type ReadyConfig, watchedFiles } from './read-config.ts';
 import { FileWatcher, type WatchedFiles } from './watch.ts';
@@ -49,7 +45,7 @@ export class Supervisor {
   #current: ReadyConfig;
   /** Of the configuration that runs, with the files that it was built from. */
   #fingerprint: string;
-  #admin: AdminServer | null = null;
+  readonly #admin: AdminPorts;
   #lastError: readonly Problem[] | null = null;
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
   #watched: WatchedFiles = { files: [], directories: [] };
@@ -60,6 +56,7 @@ export class Supervisor {
     this.#fingerprint = fingerprint(first.config);
     this.#options = options;
     this.gateway = openGateway(first.config, options);
+    this.#admin = new AdminPorts(this.#controls, options.log);
     this.#watcher = new FileWatcher({
       clock: systemClock,
       log: options.log,
@@ -71,13 +68,14 @@ export class Supervisor {
   async start(): Promise<void> {
     const { config, warnings } = this.#current;
     this.#note(warnings);
-    this.#admin = await this.#adminFor(config);
+    const admin = await this.#admin.prepare(config.options);
     try {
       await this.gateway.start();
     } catch (error) {
-      await this.#admin?.close();
+      await admin.discard();
       throw error;
     }
+    admin.commit();
     this.#succeeded();
     this.#follow(watchedFiles(this.#current));
   }
@@ -85,13 +83,13 @@ export class Supervisor {
   async stop(): Promise<void> {
     await this.#watcher.close();
     await this.#queue;
-    await this.#admin?.close();
+    await this.#admin.close();
     await this.gateway.stop();
   }
 
   /** Where the admin API listens; null when it is off. */
   get adminAddress(): ListenAddress | null {
-    return this.#admin?.address ?? null;
+    return this.#admin.adminAddress;
   }
 
   /** Reads the configuration again and loads it; gives the reasons if it is refused, else null. */
@@ -144,7 +142,23 @@ export class Supervisor {
       this.#loads = { ...this.#loads, failed: failed + 1, lastSucceeded: false };
       log.error('Configuration not loaded; the old one keeps serving');
       this.#note(problems);
+      await this.#readFilesAnew();
       return problems;
+    }
+  }
+
+  /** A mistake in the Hubfile keeps no renewed certificate from being served. */
+  async #readFilesAnew(): Promise<void> {
+    const { log } = this.#options;
+    const wanted = fingerprint(this.#current.config);
+    if (wanted === this.#fingerprint) return;
+    try {
+      await this.gateway.reload(this.#current.config);
+      this.#fingerprint = wanted;
+      log.info('The files of the configuration that runs were read anew');
+    } catch (error) {
+      log.error('The files of the configuration that runs were not read anew');
+      this.#note(problemsOf(error));
     }
   }
 
@@ -160,31 +174,21 @@ export class Supervisor {
 
   /** All that can fail comes before the gateway's own swap, and nothing after it. */
   async #swap(next: ReadyConfig, wanted: string): Promise<number> {
-    const before = this.#admin;
     const log = this.#options.log.prepare(next.config.options.log);
-    let admin = before;
+    let admin: Awaited<ReturnType<AdminPorts['prepare']>> | null = null;
     try {
-      admin = await this.#adminFor(next.config);
+      admin = await this.#admin.prepare(next.config.options);
       const { endingStreams } = await this.gateway.reload(next.config);
       log.commit();
+      admin.commit();
       this.#current = next;
       this.#fingerprint = wanted;
-      this.#admin = admin;
-      if (before !== admin) void before?.close();
       return endingStreams;
     } catch (error) {
       log.discard();
-      if (before !== admin) await admin?.close();
+      await admin?.discard();
       throw error;
     }
-  }
-
-  async #adminFor({ options }: Config): Promise<AdminServer | null> {
-    if (options.admin === 'off') return null;
-    const configured = this.#current.config.options.admin;
-    const same = JSON.stringify(configured) === JSON.stringify(options.admin);
-    if (this.#admin !== null && same) return this.#admin;
-    return openAdmin(options.admin, this.#controls, this.#options.log);
   }
 
   readonly #controls: AdminControls = {

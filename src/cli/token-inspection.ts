@@ -7,7 +7,7 @@ import { silentLogger } from '../kernel/log.ts';
 import { Scope } from '../kernel/scope.ts';
 import { Slices } from '../kernel/slices.ts';
 import { createKeySets, openVerification } from '../runtime/hub-setup.ts';
-import type { ConfigSource } from './config-source.ts';
+import { type ConfigSource, environmentOf } from './config-source.ts';
 import { readConfig } from './read-config.ts';
 
 export interface InspectFlags extends ConfigSource {
@@ -28,7 +28,7 @@ interface ConfiguredHub {
  * @throws HubgateError `invalid-argument` when it is not clear which hub is meant; ConfigError
  */
 export async function inspect(token: string, flags: InspectFlags): Promise<readonly Check[]> {
-  const { config } = readConfig(flags, process.env);
+  const { config } = readConfig(flags, environmentOf(flags));
   const hub = chooseHub(configuredHubs(config), flags.url);
   const scope = new Scope();
   try {

@@ -5,25 +5,40 @@ import type { Finding, Report } from './problem.ts';
 const ANY = new Set(['', '0.0.0.0', '::']);
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1']);
 
-/** The ports of HTTP, of HTTPS and of the admin API differ, and no site has the admin API's. */
+/** The ports of HTTP, HTTPS, the admin API and metrics differ, and no site has one of the latter. */
 export function checkPorts({ options, sites }: Config, report: Report): void {
-  const { admin, httpPort, httpsPort } = options;
+  const { admin, metrics, httpPort, httpsPort } = options;
   if (httpPort === httpsPort) {
     // The one that is written, if only one is.
     const field = httpsPort === defaultOptions.httpsPort ? 'httpPort' : 'httpsPort';
     report(options, clash(`http_port and https_port are both ${httpPort}`), { field });
   }
+  if (admin !== 'off' && metrics !== 'off' && admin.port === metrics.port && admin.port !== 0) {
+    const message = `the admin API and the listener for metrics both have the port ${admin.port}`;
+    report(metrics, clash(message), { other: admin });
+  }
+  checkOwn(admin, 'the admin API', { options, sites }, report);
+  checkOwn(metrics, 'the listener for metrics', { options, sites }, report);
+}
+
+function checkOwn(
+  own: ListenAddress | 'off',
+  what: string,
+  { options, sites }: Config,
+  report: Report,
+): void {
+  const { httpPort, httpsPort } = options;
   // Port 0 is any that is free.
-  if (admin === 'off' || admin.port === 0) return;
-  if (admin.port === httpPort || admin.port === httpsPort) {
-    const name = admin.port === httpPort ? 'http_port' : 'https_port';
-    report(admin, clash(`the admin API has the port of ${name}, ${admin.port}`));
+  if (own === 'off' || own.port === 0) return;
+  if (own.port === httpPort || own.port === httpsPort) {
+    const name = own.port === httpPort ? 'http_port' : 'https_port';
+    report(own, clash(`${what} has the port of ${name}, ${own.port}`));
     return;
   }
   for (const { addresses, bind } of sites) {
-    const other = addresses.find((address) => portOf(address, options) === admin.port);
-    if (other === undefined || !overlaps(admin, bind)) continue;
-    report(admin, clash(`the admin API and a site both have the port ${admin.port}`), { other });
+    const other = addresses.find((address) => portOf(address, options) === own.port);
+    if (other === undefined || !overlaps(own, bind)) continue;
+    report(own, clash(`${what} and a site both have the port ${own.port}`), { other });
     return;
   }
 }

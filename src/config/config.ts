@@ -14,7 +14,9 @@ export interface Config {
 
 export interface GlobalOptions {
   /** Address of the admin API, or `off`. */
-  readonly admin: ListenAddress | 'off';
+  readonly admin: AdminOptions | 'off';
+  /** Where metrics and health are served, and nothing else: anyone may reach it. */
+  readonly metrics: ListenAddress | 'off';
   readonly httpPort: number;
   readonly httpsPort: number;
   readonly acme: AcmeOptions;
@@ -31,6 +33,11 @@ export interface GlobalOptions {
   readonly servers: ServerOptions;
 }
 
+export interface AdminOptions extends ListenAddress {
+  /** Hosts by which it may be addressed beside its own, lower case, each with a port or for any. */
+  readonly origins: readonly string[];
+}
+
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
@@ -40,6 +47,10 @@ export interface AcmeOptions {
   readonly email: string | null;
   /** Directory URLs in the order in which they are tried. */
   readonly directories: readonly string[];
+  /** Directory URL of an authority that is tried before these; null for none. */
+  readonly staging: string | null;
+  /** Ways to prove that a name is ours, in the order in which they are tried. */
+  readonly challenges: readonly ('tls-alpn-01' | 'http-01')[];
   /** PEM file of a private directory's root. */
   readonly rootFile: string | null;
   readonly externalAccount: { readonly keyId: string; readonly macKey: Secret } | null;

@@ -1,6 +1,6 @@
 import type { Config } from './config.ts';
 import { configShape } from './shape-config.ts';
-import { attempt, type DataNode, type Reading } from './shape.ts';
+import { attempt, type DataNode, type DataValue, type Reading } from './shape.ts';
 
 /**
  * Makes a configuration of data, filling in the defaults of what is left out. Everything that does
@@ -8,4 +8,40 @@ import { attempt, type DataNode, type Reading } from './shape.ts';
  */
 export function decodeConfig(data: DataNode, reading: Reading): Config | null {
   return attempt(reading, () => configShape.read(data, reading)) ?? null;
+}
+
+/**
+ * The configuration of what `encodeConfig` has made with its secrets in clear, of any size.
+ *
+ * @throws TypeError for anything else
+ */
+export function decodeEncoded(data: unknown): Config {
+  const refuse = (message: string): never => {
+    throw new TypeError(`The configuration was not encoded by this version: ${message}`);
+  };
+  const config = decodeConfig(nodeOf(data), {
+    report: (_, { message }) => refuse(message),
+    mark: () => {},
+    site: () => {},
+    inClear: true,
+  });
+  return config ?? refuse('it is empty');
+}
+
+/** Data without places. */
+function nodeOf(data: unknown): DataNode {
+  return { value: valueOf(data), start: 0, end: 0 };
+}
+
+function valueOf(data: unknown): DataValue {
+  if (Array.isArray(data)) return data.map(nodeOf);
+  if (typeof data === 'object' && data !== null) {
+    const key = { start: 0, end: 0 };
+    return new Map(
+      Object.entries(data).map(([name, value]) => [name, { key, value: nodeOf(value) }] as const),
+    );
+  }
+  if (typeof data === 'string' || typeof data === 'number' || typeof data === 'boolean')
+    return data;
+  return null;
 }

@@ -20,6 +20,9 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const DAY = 24 * 60 * MINUTE;
 
+/** What `acme_staging` without a URL means. */
+export const STAGING_DIRECTORY = 'https://acme-staging-v02.api.letsencrypt.org/directory';
+
 /** Processes that share the listeners, at most. */
 export const MAX_WORKERS = 256;
 
@@ -33,12 +36,15 @@ export const defaultRoll: RollOptions = {
 
 /** Global options of a configuration that sets none. */
 export const defaultOptions: GlobalOptions = {
-  admin: { host: 'localhost', port: 2029 },
+  admin: { host: 'localhost', port: 2029, origins: [] },
+  metrics: 'off',
   httpPort: 80,
   httpsPort: 443,
   acme: {
     email: null,
     directories: ['https://acme-v02.api.letsencrypt.org/directory'],
+    staging: null,
+    challenges: ['tls-alpn-01', 'http-01'],
     rootFile: null,
     externalAccount: null,
   },

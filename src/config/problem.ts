@@ -58,14 +58,31 @@ export function hasError(problems: readonly Problem[]): boolean {
   return problems.some(({ severity }) => severity === 'error');
 }
 
-/** Problems in the order of the files that they are in, and of their places there. */
+/** Code of the warning about a variable that is not set; told only where there is an error. */
+export const UNSET_VARIABLE = 'unset-variable';
+/** Code of the warning about a key that comes out empty. */
+export const EMPTY_KEY = 'empty-key';
+
+/** What is to be told of a configuration that can be used. */
+export function warningsOf(problems: readonly Problem[]): readonly Problem[] {
+  return problems.filter(({ code }) => code !== UNSET_VARIABLE);
+}
+
+/**
+ * What other problems may follow from first; else in the order of the files that
+ * they are in, and of their places there.
+ */
 function inOrder(problems: readonly Problem[]): readonly Problem[] {
   const files = new Map<string, number>();
   for (const { place } of problems) {
     if (place !== undefined && !files.has(place.file)) files.set(place.file, files.size);
   }
-  const rank = ({ place }: Problem): readonly [number, number, number] =>
-    place === undefined ? [-1, 0, 0] : [files.get(place.file) ?? 0, place.line, place.column];
+  const rank = ({ place, code }: Problem): readonly [number, number, number] =>
+    code === UNSET_VARIABLE || code === EMPTY_KEY
+      ? [-2, place?.line ?? 0, place?.column ?? 0]
+      : place === undefined
+        ? [-1, 0, 0]
+        : [files.get(place.file) ?? 0, place.line, place.column];
   return [...problems].sort((a, b) => {
     const [left, right] = [rank(a), rank(b)];
     return left[0] - right[0] || left[1] - right[1] || left[2] - right[2];

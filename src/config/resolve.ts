@@ -1,7 +1,7 @@
 import { isAbsolute, resolve } from 'node:path';
 import { Secret } from '../kernel/secret.ts';
 import type { Config, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
-import type { Report } from './problem.ts';
+import { EMPTY_KEY, type Report } from './problem.ts';
 import { whyUnreadable } from './unreadable.ts';
 
 /** What `{env.X}` and `{file.X}` stand for. */
@@ -93,7 +93,7 @@ class Resolver {
         : `the environment variable ${variable} is not set`;
     this.#sources.report(source, {
       severity: 'warning',
-      code: 'empty-key',
+      code: EMPTY_KEY,
       message: `${what}, so no key is configured here`,
     });
     return null;

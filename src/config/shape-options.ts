@@ -1,17 +1,24 @@
-import type { GlobalOptions, ListenAddress, RollOptions } from './config.ts';
+import type { AdminOptions, GlobalOptions, ListenAddress, RollOptions } from './config.ts';
 import { defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
-import { isAddressRange, isHeaderName } from './well-formed.ts';
+import { isAddressRange, isAdminOrigin, isHeaderName } from './well-formed.ts';
 
 const PORT = { min: 1, max: 65_535 };
 
 export const addressRange = text('an address range such as 10.0.0.0/8', isAddressRange);
 export const headerName = text('the name of a header field', isHeaderName);
 
-const listenAddress = object<ListenAddress>(
-  { host: name('a host'), port: count({ min: 0, max: 65_535 }) },
-  { host: 'localhost' },
+const host = name('a host');
+const port = count({ min: 0, max: 65_535 });
+const listenAddress = object<ListenAddress>({ host, port }, { host: 'localhost' });
+const admin = object<AdminOptions>(
+  {
+    host,
+    port,
+    origins: list(text('a host such as gateway or gateway:2029, in lower case', isAdminOrigin)),
+  },
+  { host: 'localhost', origins: [] },
 );
 
 /** When log files are moved aside. */
@@ -29,6 +36,8 @@ const acme = object<GlobalOptions['acme']>(
   {
     email: nullable(name('an email address')),
     directories: list(name('the URL of an ACME directory'), { min: 1 }),
+    staging: nullable(name('the URL of an ACME directory')),
+    challenges: list(oneOf('tls-alpn-01', 'http-01'), { min: 1 }),
     rootFile: nullable(name('a PEM file')),
     externalAccount: nullable(object({ keyId: name('the id of the key'), macKey: secret })),
   },
@@ -60,7 +69,8 @@ const workers: Shape<GlobalOptions['workers']> = orWord(
 /** The global options. */
 export const optionsShape: Shape<GlobalOptions> = object(
   {
-    admin: orWord('off', listenAddress),
+    admin: orWord('off', admin),
+    metrics: orWord('off', listenAddress),
     httpPort: count(PORT),
     httpsPort: count(PORT),
     acme,

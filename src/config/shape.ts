@@ -34,6 +34,8 @@ export interface Reading {
   readonly mark: (part: object, at: Stretch, fields: ReadonlyMap<string, Stretch>) => void;
   /** Told of each site, and how much has been found wrong in it. */
   readonly site: (part: object, findings: number) => void;
+  /** Whether the secrets are in the data: else `[redacted]` stands for one that is not. */
+  readonly inClear: boolean;
 }
 
 /** How a configuration becomes data. */

@@ -25,3 +25,8 @@ export function isAddressRange(text: string): boolean {
   if (bits === undefined) return true;
   return /^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128);
 }
+
+/** `gateway` or `gateway:2029`, lower case: what a client may say as its `Host`. */
+export function isAdminOrigin(text: string): boolean {
+  return /^(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/.test(text);
+}

@@ -11,6 +11,11 @@ export interface SchemePorts {
   readonly httpsPort: number;
 }
 
+interface Schemes extends SchemePorts {
+  /** The site says what its TLS is to be like: an address that is only a port means HTTPS. */
+  readonly secure: boolean;
+}
+
 const ADDRESS = /^(?:([a-z][a-z0-9+.-]*):\/\/)?(\[[^\]]*\]|[^:/[\]]*)(?::(\d*))?(\/.*)?$/i;
 const HOST =
   /^(?:\*\.)?(?:[\p{L}\p{N}_](?:[\p{L}\p{N}\p{M}_-]*[\p{L}\p{N}\p{M}_])?\.)*[\p{L}\p{N}_](?:[\p{L}\p{N}\p{M}_-]*[\p{L}\p{N}\p{M}_])?\.?$/u;
@@ -40,7 +45,7 @@ export function addressWords(words: readonly Word[]): Word[] {
 }
 
 /** `[scheme://]host[:port]`, `:port`, `*.example.com`, IPv4, `[IPv6]`. */
-export function parseAddress(word: Word, ports: SchemePorts): SiteAddress {
+export function parseAddress(word: Word, ports: Schemes): SiteAddress {
   if (PLACEHOLDER_HOST.test(word.text)) return { scheme: 'https', host: word.text, port: null };
   const match = ADDRESS.exec(word.text);
   if (match === null) {
@@ -73,11 +78,11 @@ export function parseAddress(word: Word, ports: SchemePorts): SiteAddress {
   return address;
 }
 
-function impliedScheme(host: string, port: number | null, ports: SchemePorts): 'http' | 'https' {
+function impliedScheme(host: string, port: number | null, ports: Schemes): 'http' | 'https' {
   if (port === null) return 'https';
   if (port === 443 || port === ports.httpsPort) return 'https';
   if (port === 80 || port === ports.httpPort) return 'http';
-  return host === '' ? 'http' : 'https';
+  return host === '' && !ports.secure ? 'http' : 'https';
 }
 
 function checkPort(address: SiteAddress, scheme: string | null, span: Span): void {

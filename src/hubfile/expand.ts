@@ -5,6 +5,7 @@ import { Arguments } from './arguments.ts';
 import { type Content, type Line, type Parsed, type Word, parse } from './parser.ts';
 import { type ImportStep, type Span, placeOf } from './place.ts';
 import { Fault, type Problems, finding } from './problems.ts';
+import { UNSET_VARIABLE } from '../config/problem.ts';
 import { type Environment, decodeText, makeSource } from './source.ts';
 
 /** What the reader of a Hubfile needs of the world. */
@@ -119,6 +120,12 @@ class Expander {
     const parsed = fault === undefined ? parse(source, content) : { lines: [], faults: [fault] };
     for (const { code, at, message, hint } of parsed.faults) {
       this.#problems.error({ source, start: at, end: at + 1, via }, code, message, hint);
+    }
+    for (const { unset, rawStart, rawEnd } of source.pieces) {
+      if (unset === undefined) continue;
+      const message = `the environment variable ${unset} is not set`;
+      const span = { source, start: rawStart, end: rawEnd, via };
+      this.#problems.warn(span, UNSET_VARIABLE, message);
     }
     // Snippets are defined where sites are.
     if (parsed.faults.length > 0 && content === 'sites') this.#isCut = true;

@@ -1,6 +1,12 @@
 import { isIP } from 'node:net';
-import type { GlobalOptions, ListenAddress, ServerOptions } from '../config/config.ts';
-import { defaultOptions, MAX_WORKERS } from '../config/defaults.ts';
+import type {
+  AdminOptions,
+  GlobalOptions,
+  ListenAddress,
+  ServerOptions,
+} from '../config/config.ts';
+import { defaultOptions, MAX_WORKERS, STAGING_DIRECTORY } from '../config/defaults.ts';
+import { isAdminOrigin } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logOutput } from './directives/log.ts';
@@ -24,10 +30,14 @@ import {
 /**
  *     {
  *         admin <address>|off
+ *         admin [<address>] { origins <host…> }
+ *         metrics <address>|off
  *         http_port <port>
  *         https_port <port>
  *         email <address>
  *         acme_ca <url…>
+ *         acme_staging [<url>]
+ *         acme_challenges <tls-alpn-01|http-01…>
  *         acme_ca_root <pem file>
  *         acme_eab { key_id <id>; mac_key <key> }
  *         local_certs
@@ -57,15 +67,16 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   persist_config: 'the file is the configuration',
   ocsp_stapling: 'give certificate files if you need stapling',
   default_sni: 'give each site its address',
-  metrics: 'metrics are on the admin API, at /metrics',
   default_bind: 'use bind in the sites',
   shutdown_delay: 'use grace_period',
 };
 
+const NO_DNS = 'the DNS challenge needs a plugin of your DNS provider';
 const PORT = { min: 1, max: 65_535 };
 
 const OPTIONS: OptionTable<GlobalOptions> = {
-  admin: (cursor) => ({ admin: adminAddress(cursor) }),
+  admin: (cursor) => ({ admin: admin(cursor) }),
+  metrics: (cursor) => ({ metrics: listenAddress(cursor, METRICS_EXAMPLE) }),
   http_port: (cursor) => ({ httpPort: count(cursor, PORT) }),
   https_port: (cursor) => ({ httpsPort: count(cursor, PORT) }),
   email: (cursor, { acme }) => {
@@ -74,6 +85,17 @@ const OPTIONS: OptionTable<GlobalOptions> = {
   acme_ca: (cursor, { acme }) => {
     const directories = list(cursor, 'the URL of an ACME directory');
     return { acme: changed(cursor, acme, 'directories', directories) };
+  },
+  acme_staging: (cursor, { acme }) => {
+    const staging = cursor.optional()?.text ?? STAGING_DIRECTORY;
+    return { acme: changed(cursor, acme, 'staging', staging) };
+  },
+  acme_challenges: (cursor, { acme }) => {
+    const types = cursor.several('tls-alpn-01 or http-01').map((word) => {
+      if (word.text === 'dns-01') badValue(cursor, word, `tls-alpn-01 or http-01 (${NO_DNS})`);
+      return choiceOf(cursor, word, ['tls-alpn-01', 'http-01']);
+    });
+    return { acme: changed(cursor, acme, 'challenges', [...new Set(types)]) };
   },
   acme_ca_root: (cursor, { acme }) => {
     return { acme: changed(cursor, acme, 'rootFile', name(cursor, 'a PEM file')) };
@@ -110,17 +132,46 @@ function changed<Settings extends object, Name extends keyof Settings & string>(
   return after;
 }
 
-function adminAddress(cursor: Cursor): ListenAddress | 'off' {
-  const word = cursor.argument('an address such as localhost:2029, or off');
+const ADMIN_EXAMPLE = 'an address such as localhost:2029, or off';
+const METRICS_EXAMPLE = 'an address such as 0.0.0.0:9090, or off';
+
+function admin(cursor: Cursor): AdminOptions | 'off' {
+  const { admin: usual } = defaultOptions;
+  const address =
+    cursor.left === 0 && cursor.hasBlock && usual !== 'off'
+      ? cursor.origins.of(cursor.span, { host: usual.host, port: usual.port })
+      : listenAddress(cursor, ADMIN_EXAMPLE);
+  if (address === 'off') return 'off';
+  const options = cursor.options<{ origins: readonly string[] }>(
+    { origins: [] },
+    {
+      origins: (option) => ({
+        origins: option.several('a host').map((one) => origin(option, one)),
+      }),
+    },
+    { unsupported: { enforce_origin: 'it is always enforced' } },
+  );
+  return cursor.origins.of(cursor.span, { ...address, ...options });
+}
+
+/** `gateway`, `gateway:2029`, or as a Caddyfile may have it `http://gateway:2029`. */
+function origin(cursor: Cursor, word: Word): string {
+  const host = word.text.toLowerCase().replace(/^(?:https?:)?\/\//, '');
+  if (!isAdminOrigin(host)) badValue(cursor, word, 'a host such as gateway or gateway:2029');
+  return host;
+}
+
+function listenAddress(cursor: Cursor, expected: string): ListenAddress | 'off' {
+  const word = cursor.argument(expected);
   if (word.text === 'off') return 'off';
   const [, bracketed, plain, port] =
     /^(?:\[([^\]]+)\]|([^:[\]/]*)):(\d{1,5})$/.exec(word.text) ?? [];
   const host = bracketed ?? plain;
   const isPort = Number(port) >= 0 && Number(port) <= 65_535;
   if (host === undefined || !isPort || (bracketed !== undefined && isIP(bracketed) !== 6)) {
-    return badValue(cursor, word, 'an address such as localhost:2029, or off');
+    return badValue(cursor, word, expected);
   }
-  // The admin API can do everything, so without a host it is not for the whole network.
+  // Without a host it is not for the whole network: the admin API can do everything.
   return cursor.origins.of(cursor.span, {
     host: host === '' ? 'localhost' : host,
     port: Number(port),

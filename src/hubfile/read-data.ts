@@ -39,6 +39,7 @@ export function readData(file: string, io: HubfileIo, language: 'yaml' | 'json')
             inSites += findings;
             if (findings === 0) sound.add(part);
           },
+          inClear: false,
         });
   const { options, sites } = config ?? { options: defaultOptions, sites: [] };
   // A wrong value is not there: above the sites it may be what one of them needs.

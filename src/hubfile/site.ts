@@ -29,16 +29,17 @@ export function readSite(
 ): SiteConfig {
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
   const directive = words.find(({ text }) => isDirective(text));
-  const addresses = (directive === undefined ? words : []).flatMap((word) => {
-    const address = problems.attempt(() => parseAddress(word, ports));
-    return address === undefined ? [] : [origins.of(word.span, address)];
-  });
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
   const reader = new SiteReader(draft, problems, origins);
   // The block of a directive holds something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(null, !isThere));
+  const schemes = { ...ports, secure: draft.tls !== null };
+  const addresses = (directive === undefined ? words : []).flatMap((word) => {
+    const address = problems.attempt(() => parseAddress(word, schemes));
+    return address === undefined ? [] : [origins.of(word.span, address)];
+  });
   const site: SiteConfig = {
     addresses,
     bind: draft.bind,

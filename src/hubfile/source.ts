@@ -21,6 +21,8 @@ interface Piece {
   readonly rawStart: number;
   readonly rawEnd: number;
   readonly replaced: boolean;
+  /** The variable that it was, where that is not set and nothing stands in for it. */
+  readonly unset?: string;
 }
 
 /** A fault that stops the reading of one text. `at` is an offset into its `raw`. */
@@ -125,8 +127,13 @@ export function makeSource(
     pieces.push({ start: text.length, rawStart: from, rawEnd: at, replaced: false });
     text += raw.slice(from, at);
     const end = at + found.length;
-    pieces.push({ start: text.length, rawStart: at, rawEnd: end, replaced: true });
-    text += valueOf(found, env);
+    const value = valueOf(found, env);
+    const unset = value === '' && !raw.slice(raw.lastIndexOf('\n', at) + 1, at).includes('#');
+    pieces.push({
+      ...{ start: text.length, rawStart: at, rawEnd: end, replaced: true },
+      ...(unset ? { unset: found.name } : {}),
+    });
+    text += value;
     from = end;
   }
   pieces.push({ start: text.length, rawStart: from, rawEnd: raw.length, replaced: false });

@@ -1,11 +1,10 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import type { ListenAddress } from '../config/config.ts';
+import type { IncomingMessage } from 'node:http';
+import type { AdminOptions, ListenAddress } from '../config/config.ts';
 import { problemData } from '../config/problem-data.ts';
 import { describeProblem, type Problem } from '../config/problem.ts';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { mayAdminister } from './admin-guard.ts';
+import { adminRefusal } from './admin-guard.ts';
+import { type AdminAnswer, AdminServer } from './admin-server.ts';
 import { type LoadCounts, METRICS_TYPE, metricsText } from './metrics.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { GatewayStatus } from './gateway.ts';
@@ -32,12 +31,6 @@ export interface AdminControls {
   stop(): void;
 }
 
-export interface AdminServer {
-  readonly address: ListenAddress;
-  /** Answers what is in flight, and no more. */
-  close(): Promise<void>;
-}
-
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const LANGUAGES: Readonly<Record<string, PostedConfig['language']>> = {
   'text/hubfile': 'hubfile',
@@ -48,26 +41,32 @@ const LANGUAGES: Readonly<Record<string, PostedConfig['language']>> = {
 };
 const HEALTH = /^\/hub\/health(?:\/([A-Za-z0-9._~-]{1,64}))?\/(?:ready|live)\/?$/;
 
-interface AdminRequest {
+interface AdminRequest<Controls = AdminControls> {
   readonly url: URL;
   readonly request: IncomingMessage;
-  readonly controls: AdminControls;
+  readonly controls: Controls;
 }
 
-interface AdminAnswer {
-  readonly status: number;
-  /** Printed as JSON, but for text. */
-  readonly body: unknown;
-  readonly type?: string;
-  /** Runs when the answer is on its way. */
-  readonly after?: () => void;
-}
+type Endpoint<Controls> = (asked: AdminRequest<Controls>) => AdminAnswer | Promise<AdminAnswer>;
 
-type Endpoint = (asked: AdminRequest) => AdminAnswer | Promise<AdminAnswer>;
+type Endpoints<Controls> = Readonly<
+  Record<string, { readonly method: 'GET' | 'POST'; readonly answer: Endpoint<Controls> }>
+>;
 
-const ENDPOINTS: Readonly<
-  Record<string, { readonly method: 'GET' | 'POST'; readonly answer: Endpoint }>
-> = {
+/** What tells and changes nothing. */
+const READ_ONLY: Endpoints<Pick<AdminControls, 'status' | 'loads'>> = {
+  '/metrics': {
+    method: 'GET',
+    answer: async ({ controls }) => ({
+      status: 200,
+      type: METRICS_TYPE,
+      body: metricsText(await controls.status(), controls.loads()),
+    }),
+  },
+};
+
+const ENDPOINTS: Endpoints<AdminControls> = {
+  ...READ_ONLY,
   '/config': {
     method: 'GET',
     answer: ({ controls }) => ({
@@ -82,89 +81,46 @@ const ENDPOINTS: Readonly<
     method: 'POST',
     answer: ({ controls }) => ({ status: 200, body: {}, after: () => controls.stop() }),
   },
-  '/metrics': {
-    method: 'GET',
-    answer: async ({ controls }) => ({
-      status: 200,
-      type: METRICS_TYPE,
-      body: metricsText(await controls.status(), controls.loads()),
-    }),
-  },
   '/hub/revoke': { method: 'POST', answer: revoke },
 };
 
 /**
  * Opens the admin API. Who reaches its port may do everything, so it belongs on a loopback address;
- * browsers are kept out by {@link mayAdminister}.
+ * browsers are kept out by {@link adminRefusal}.
  *
  * @throws HubgateError `listen-failed`
  */
-export async function openAdmin(
-  address: ListenAddress,
+export function openAdmin(
+  admin: AdminOptions,
   controls: AdminControls,
   log: Logger,
 ): Promise<AdminServer> {
-  const server = createServer((request, response) => {
-    answerRequest(request, response, address, controls).catch((error: unknown) => {
-      log.error('The admin API failed', { error: messageOf(error) });
-      response.destroy();
-    });
+  return AdminServer.open('admin', admin, log, async (request) => {
+    const error = adminRefusal(request, admin);
+    return error === null ? route(request, ENDPOINTS, controls) : refusal(403, error);
   });
-  await listen(server, address);
-  // A TCP server that listens has an AddressInfo; strings are for Unix sockets.
-  const { port } = server.address() as AddressInfo;
-  return {
-    address: { host: address.host, port },
-    async close() {
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      server.closeIdleConnections();
-      await closed;
-    },
-  };
 }
 
-async function listen(server: Server, { host, port }: ListenAddress): Promise<void> {
-  try {
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen({ host, port }, resolve);
-    });
-  } catch (cause) {
-    const taken = codeOf(cause) === 'EADDRINUSE';
-    const why = taken
-      ? 'another program has it, perhaps another hubgate; give each its own with the global option admin, or write admin off'
-      : messageOf(cause);
-    const message = `Cannot open the admin API on port ${port} of ${host}: ${why}`;
-    throw new HubgateError('listen-failed', message, { cause });
-  }
-}
-
-async function answerRequest(
-  request: IncomingMessage,
-  response: ServerResponse,
+/**
+ * Opens a listener for those who watch the gateway: metrics and health, for whoever reaches it.
+ *
+ * @throws HubgateError `listen-failed`
+ */
+export function openMetrics(
   address: ListenAddress,
-  controls: AdminControls,
-): Promise<void> {
-  const { status, body, type, after } = await route(request, address, controls);
-  const text = type === undefined ? `${JSON.stringify(body)}\n` : String(body);
-  response.once('finish', () => after?.());
-  response.writeHead(status, {
-    'content-type': type ?? 'application/json',
-    'content-length': Buffer.byteLength(text),
-    'cache-control': 'no-store',
-    'x-content-type-options': 'nosniff',
-    // The server may be closing, and whoever asks here asks seldom.
-    connection: 'close',
-  });
-  response.end(request.method === 'HEAD' ? undefined : text);
+  controls: Pick<AdminControls, 'status' | 'loads'>,
+  log: Logger,
+): Promise<AdminServer> {
+  return AdminServer.open('metrics', address, log, (request) =>
+    route(request, READ_ONLY, controls),
+  );
 }
 
-async function route(
+async function route<Controls extends Pick<AdminControls, 'status' | 'loads'>>(
   request: IncomingMessage,
-  address: ListenAddress,
-  controls: AdminControls,
+  endpoints: Endpoints<Controls>,
+  controls: Controls,
 ): Promise<AdminAnswer> {
-  if (!mayAdminister(request, address)) return refusal(403, 'forbidden');
   const url = parseUrl(request.url ?? '', 'http://admin');
   if (url === null) return refusal(400, 'bad request');
   const method = request.method === 'HEAD' ? 'GET' : request.method;
@@ -172,8 +128,8 @@ async function route(
   const endpoint =
     health !== null
       ? ({ method: 'GET', answer: () => healthOf(controls, health[1]) } as const)
-      : Object.hasOwn(ENDPOINTS, url.pathname)
-        ? ENDPOINTS[url.pathname]
+      : Object.hasOwn(endpoints, url.pathname)
+        ? endpoints[url.pathname]
         : undefined;
   if (endpoint === undefined) return refusal(404, 'not found');
   if (method !== endpoint.method) return refusal(405, `use ${endpoint.method}`);
@@ -224,7 +180,10 @@ async function revoke({ url, controls }: AdminRequest): Promise<AdminAnswer> {
   return { status: 200, body: { ended: ended.reduce((sum, count) => sum + count, 0) } };
 }
 
-async function healthOf(controls: AdminControls, name: string | undefined): Promise<AdminAnswer> {
+async function healthOf(
+  controls: Pick<AdminControls, 'status'>,
+  name: string | undefined,
+): Promise<AdminAnswer> {
   const { hubs } = await controls.status();
   const asked = name === undefined ? hubs : hubs.filter((hub) => hub.name === name);
   if (name !== undefined && asked.length === 0) return refusal(404, 'not found');

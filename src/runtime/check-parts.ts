@@ -7,6 +7,7 @@ import { HubgateError } from '../kernel/error.ts';
 import { checkCertificates } from './check-certificates.ts';
 import { checkDiscovery } from './check-discovery.ts';
 import { checkOptionFiles, checkSiteFiles, type ReadFile } from './check-files.ts';
+import { checkHistories } from './check-histories.ts';
 import { checkLogFile } from './check-log-files.ts';
 import { checkPatterns } from './check-patterns.ts';
 
@@ -41,6 +42,7 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
   const ofOneSite = sites.filter(({ discovery }) => discovery?.hub === null);
   checkDiscovery(complete ? config : { options, sites: ofOneSite }, report);
   checkCertificates(config, report);
+  if (complete) checkHistories(config, report);
 }
 
 /** Whether a hub's keys can be used. */

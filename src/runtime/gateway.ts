@@ -1,12 +1,11 @@
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
-import type { Lease } from '../kernel/lease.ts';
-import type { Listener } from '../server/listener.ts';
 import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import { buildGeneration, type Generation } from './generation.ts';
-import { planListeners, type PlannedListener } from './listen-plan.ts';
-import { openResources, type GatewayOptions, type Resources } from './resources.ts';
+import { planListeners } from './listen-plan.ts';
+import { type OpenListener, openPorts, type OpenPorts, takePorts } from './open-ports.ts';
+import { openResources, type GatewayOptions, type Resources, storageOf } from './resources.ts';
 import type { RunningHub } from './running-hub.ts';
 
 /** A running gateway. */
@@ -66,7 +65,8 @@ export interface ReloadReport {
 
 /** A configuration that is ready to be served. One of its functions is called, once. */
 export interface PreparedLoad {
-  commit(): ReloadReport;
+  /** @throws HubgateError `listen-failed` where a port of the old configuration could not change hands */
+  commit(): Promise<ReloadReport>;
   discard(): Promise<void>;
 }
 
@@ -75,11 +75,6 @@ interface Current {
   readonly config: Config;
   readonly generation: Generation;
   readonly listeners: readonly OpenListener[];
-}
-
-interface OpenListener {
-  readonly planned: PlannedListener;
-  readonly lease: Lease<Listener>;
 }
 
 /**
@@ -104,16 +99,29 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   async function build(next: Config): Promise<PreparedLoad> {
     if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
     resources ??= openResources(next, options);
+    refuseOtherStorage(next, resources);
     const generation = await buildGeneration(next, resources);
-    let listeners: OpenListener[];
+    let ports: OpenPorts;
     try {
-      listeners = await openListeners(next, resources);
+      ports = await openPorts(planListeners(next), current?.listeners ?? [], resources);
     } catch (error) {
       await generation.release();
       throw error;
     }
+    const { listeners } = ports;
     const loaded = { config: next, generation, listeners };
-    return { commit: () => swap(loaded), discard: () => giveBack(loaded) };
+    const around = resources;
+    return {
+      async commit() {
+        try {
+          return swap({ ...loaded, listeners: await takePorts(ports, around) });
+        } catch (error) {
+          await giveBack(loaded);
+          throw error;
+        }
+      },
+      discard: () => giveBack(loaded),
+    };
   }
 
   /** Synchronous: no request sees half of a configuration. */
@@ -124,7 +132,8 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       lease.value.serve(service, fallback);
     }
     current = next;
-    const endingStreams = next.generation.reauthorise();
+    const endingStreams =
+      next.generation.reauthorise() + streamsOf(old?.generation, next.generation);
     next.generation.begin();
     if (old !== null && resources !== null) retire(old, resources);
     return { endingStreams };
@@ -142,8 +151,12 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
         await new Promise<void>((decided) => {
           resolve({
             commit() {
-              decided();
-              return prepared.commit();
+              const committed = prepared.commit();
+              committed.then(
+                () => decided(),
+                () => decided(),
+              );
+              return committed;
             },
             async discard() {
               decided();
@@ -219,15 +232,19 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   };
 }
 
-async function openListeners(config: Config, resources: Resources): Promise<OpenListener[]> {
-  const opened: OpenListener[] = [];
-  try {
-    for (const planned of planListeners(config)) {
-      opened.push({ planned, lease: await resources.leaseListener(planned) });
-    }
-    return opened;
-  } catch (error) {
-    await Promise.allSettled(opened.map(({ lease }) => lease.release()));
-    throw error;
-  }
+/** Streams of hubs that the next generation has no more. */
+function streamsOf(old: Generation | undefined, { cores }: Generation): number {
+  const ending = [...(old?.cores ?? [])].filter((core) => !cores.has(core));
+  return ending.reduce((sum, { hub }) => sum + hub.counts.connected, 0);
+}
+
+/** Certificates, keys and history would be in two places at once. */
+function refuseOtherStorage({ options }: Config, { storage }: Resources): void {
+  const wanted = storageOf(options);
+  if (wanted === storage) return;
+  throw new HubgateError(
+    'storage-changed',
+    `The storage cannot change while the gateway runs, from ${storage} to ${wanted}: keep it, or ` +
+      'stop hubgate, move what is in the directory, and start it again',
+  );
 }

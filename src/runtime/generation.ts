@@ -14,7 +14,8 @@ import type { Certificate } from '../tls/certificate.ts';
 import { type CertificateSource, openCertificates } from '../tls/certificates.ts';
 import { answerChallenges } from './challenge-answer.ts';
 import { type Handshakes, openHandshakes } from './handshakes.ts';
-import { siteName } from './hub-place.ts';
+import { historyNames, keepHistoryNames } from './history-names.ts';
+import type { HubCore } from './hub-core.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
 import type { Resources } from './resources.ts';
@@ -28,10 +29,15 @@ export interface Generation {
     readonly fallback: Certificate | null;
   };
   readonly hubs: readonly RunningHub[];
+  /** The logs with the streams of these hubs; another generation may have some of them. */
+  readonly cores: ReadonlySet<HubCore>;
   certificates(): readonly CertificateInUse[];
   /** Ends the hub streams that this configuration does not allow, and says how many. */
   reauthorise(): number;
-  /** From now on certificates are ordered: the ports are open, on which authorities will ask. */
+  /**
+   * From now on it is the one in force: the names of its histories are kept, and certificates are
+   * ordered, as the ports are open on which authorities will ask.
+   */
   begin(): void;
   /** Gives back what is leased. Requests in flight keep what they use. */
   release(): Promise<void>;
@@ -54,9 +60,10 @@ export async function buildGeneration(config: Config, resources: Resources): Pro
 
 async function build(config: Config, resources: Resources, scope: Scope): Promise<Generation> {
   const hubs = new Map<SiteConfig, ReadyHub>();
+  const names = historyNames(config, resources.storage);
   for (const site of config.sites) {
     if (site.hub === null) continue;
-    const around = { ...resources, site: siteName(site) };
+    const around = { ...resources, site: names.of.get(site) ?? '' };
     hubs.set(site, await setUpHub(site.hub, around, scope));
   }
   const handlers = new Map(
@@ -91,11 +98,19 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       return found;
     },
     hubs: [...hubs.values()].map(runningHub),
+    cores: new Set([...hubs.values()].map(({ core }) => core)),
     certificates: () => [
       ...sources.flatMap((source) => source.certificates()),
       ...(sources.length > 0 ? resources.authority.certificates() : []),
     ],
     begin() {
+      try {
+        keepHistoryNames(names, resources.storage);
+      } catch (error) {
+        resources.log.error('The names of the histories cannot be kept', {
+          error: messageOf(error),
+        });
+      }
       for (const source of sources) source.begin();
     },
     reauthorise: () => [...hubs.values()].reduce((sum, hub) => sum + hub.reauthorise(), 0),
@@ -109,7 +124,6 @@ async function openSiteCertificates(
   resources: Resources,
   scope: Scope,
 ): Promise<CertificateSource> {
-  await resources.authority.prepare();
   const sites = planned.sites.map(({ site, addresses }) => ({ addresses, tls: site.tls }));
   return openCertificates(sites, { ...resources, options }, scope);
 }

@@ -3,6 +3,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { History } from '../transports/history.ts';
 import { openHistory } from '../transports/registry.ts';
+import { historyNames } from './history-names.ts';
 import { placedTransport, siteName } from './hub-place.ts';
 
 export type { History, HistoryEntry } from '../transports/history.ts';
@@ -19,10 +20,11 @@ export async function openHistoryOf(
   wanted: string | null,
   { storage, clock }: { readonly storage: string; readonly clock: Clock },
 ): Promise<History> {
+  const kept = historyNames(config, storage);
   const hubs = config.sites.flatMap((site) => {
     if (site.hub === null) return [];
     const names = [site.hub.name, siteName(site), ...site.addresses.map(({ host }) => host)];
-    return [{ hub: site.hub, site: siteName(site), names }];
+    return [{ hub: site.hub, site: siteName(site), kept: kept.of.get(site) ?? '', names }];
   });
   const meant = wanted === null ? hubs : hubs.filter(({ names }) => names.includes(wanted));
   const [one] = meant;
@@ -34,5 +36,5 @@ export async function openHistoryOf(
         : `Say whose history is meant: --hub ${known.join(' or --hub ')}`;
     throw new HubgateError('invalid-argument', message);
   }
-  return openHistory(placedTransport(one.site, one.hub, storage), clock);
+  return openHistory(placedTransport(one.kept, one.hub, storage), clock);
 }

@@ -56,12 +56,12 @@ function originOf({ scheme, host, port }: SiteAddress, { options }: Config): str
 }
 
 /** Tells sites apart: the first address. */
-export function siteName({ addresses }: SiteConfig): string {
+export function siteName({ addresses }: Pick<SiteConfig, 'addresses'>): string {
   const [first] = addresses;
   return first === undefined ? '' : `${first.scheme}://${first.host}:${first.port ?? ''}`;
 }
 
-/** The settings of a hub's transport with the place of its log. */
+/** The settings of a hub's transport with the place of its log, of which `site` is the name. */
 export function placedTransport(site: string, hub: HubConfig, storage: string): TransportConfig {
   return placeTransport(hub.transport, { storage, hub: `${site} ${hub.path ?? ''}`.trim() });
 }

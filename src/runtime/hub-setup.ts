@@ -30,7 +30,7 @@ import { requireUrl } from '../kernel/parse-url.ts';
 
 /** What a hub needs from around it. */
 export interface HubSurroundings {
-  /** Tells hubs of a gateway apart: the site's first address. */
+  /** Tells hubs of a gateway apart: the name of the history. */
   readonly site: string;
   /** Directory of the gateway's storage, absolute. */
   readonly storage: string;

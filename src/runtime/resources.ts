@@ -9,6 +9,8 @@ import { Slices } from '../kernel/slices.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
+import { shareByAddress } from '../server/node-internals.ts';
+import { publicNameCheck } from '../tls/acme/name-check.ts';
 import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
 import { CertificateStore } from '../tls/certificate-store.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
@@ -49,17 +51,26 @@ export interface Resources {
   readonly wheel: TimerWheel;
   readonly slices: Slices;
   readonly upstreams: UpstreamRegistry;
+  /** The listener is bound, and ready to speak what is planned as soon as it has a service. */
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
+  /** Whether other processes serve the same ports. */
+  readonly hasSiblings: boolean;
   /** Set once, when the gateway goes: then hub streams end at once. */
   stopping: boolean;
+}
+
+/** Directory of certificates, keys and history, absolute. */
+export function storageOf({ storage }: Config['options']): string {
+  return resolve(storage ?? defaultStorage());
 }
 
 /** Opens nothing yet but the storage directory. */
 export function openResources(config: Config, options: GatewayOptions): Resources {
   const { log = silentLogger, clock = systemClock, random = Math.random } = options;
   const { openLog = () => ({ log, close: () => {} }) } = options;
-  const storage = resolve(config.options.storage ?? defaultStorage());
+  const storage = storageOf(config.options);
   mkdirSync(storage, { recursive: true, mode: 0o700 });
+  if (options.siblings !== undefined) shareByAddress();
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);
   const store = new CertificateStore(storage);
@@ -71,18 +82,33 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     storage,
     authority: new LocalAuthority(storage, clock, log),
     store,
-    managed: new ManagedCertificates({ storage, store, clock, log, random }),
+    managed: new ManagedCertificates({
+      storage,
+      store,
+      clock,
+      log,
+      random,
+      nameCheck: publicNameCheck,
+    }),
     hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
     keySets: createKeySets(),
     signals: new HubSignals(options.siblings ?? null),
     wheel: new TimerWheel(clock),
     slices: new Slices(),
     upstreams: new UpstreamRegistry(),
-    leaseListener(planned) {
+    async leaseListener(planned) {
       const { bind, secure } = planned;
-      const options = { bind, port: planned.port ?? 0, secure, ticketKeys, clock, log };
-      return listeners.acquire(`${listenerKey(planned)}|${secure}`, () => Listener.open(options));
+      const options = { bind, port: planned.port ?? 0, ticketKeys, clock, log };
+      const lease = await listeners.acquire(listenerKey(planned), () => Listener.open(options));
+      try {
+        if (secure) await lease.value.prepareTls();
+        return lease;
+      } catch (error) {
+        await lease.release();
+        throw error;
+      }
     },
+    hasSiblings: options.siblings !== undefined,
     stopping: false,
   };
   return resources;

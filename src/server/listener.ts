@@ -1,5 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { BindAddress, ServerOptions } from '../config/config.ts';
+import { answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -40,7 +41,6 @@ export interface ListenerOptions {
   readonly bind: BindAddress;
   /** 0 lets the system choose. Only matters to hosts. */
   readonly port: number;
-  readonly secure: boolean;
   readonly ticketKeys: TicketKeys;
   readonly clock: Clock;
   readonly log: Logger;
@@ -52,14 +52,27 @@ export interface ListenerOptions {
  */
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 30_000 };
 
-/** An open port that speaks HTTP/1.1 and, with TLS, HTTP/2. */
+/** Connections that wait for a service to answer them; those that come beyond are closed. */
+export const MAX_HELD_CONNECTIONS = 1_000;
+
+/**
+ * An open port that speaks HTTP/1.1 and, with TLS, HTTP/2. Whether it speaks TLS is the service's
+ * to say, so a reload can change it. It is bound before a configuration is complete, for binding may
+ * fail; what comes until it has a service waits for one.
+ */
 export class Listener {
+  readonly #options: ListenerOptions;
   readonly #log: Logger;
-  readonly #server: Server;
-  /** null where no TLS is spoken. */
-  readonly #tls: TlsEndpoint | null;
   readonly #clock: Clock;
+  /** null while another listener has the port. */
+  #server: Server | null = null;
+  /** Of servers that have stopped accepting: until their last connection is gone. */
+  readonly #closing: Promise<void>[] = [];
+  /** null where no TLS is spoken. */
+  #tls: TlsEndpoint | null = null;
   readonly #sockets = new Set<Socket>();
+  /** Accepted before there was a service. */
+  readonly #held = new Set<Socket>();
   readonly #peers = new Peers();
   /** Whether connections are turned away; said once each time. */
   #isFull = false;
@@ -69,19 +82,9 @@ export class Listener {
   #settings: ExchangeSettings | null = null;
 
   private constructor(options: ListenerOptions) {
+    this.#options = options;
     this.#log = options.log;
     this.#clock = options.clock;
-    this.#tls = options.secure
-      ? new TlsEndpoint({
-          certificates: () => this.#service?.certificates ?? null,
-          protocols: () => this.#service?.limits.protocols ?? [],
-          ticketKeys: options.ticketKeys,
-          onSecure: (socket, protocol) => this.#speak(socket, protocol),
-          clock: options.clock,
-          log: options.log,
-        })
-      : null;
-    this.#server = createServer(SOCKET_OPTIONS, (socket) => this.#accept(socket));
   }
 
   /**
@@ -91,18 +94,51 @@ export class Listener {
    */
   static async open(options: ListenerOptions): Promise<Listener> {
     const listener = new Listener(options);
-    const server = listener.#server;
-    await bindServer(server, options);
-    server.on('error', (error) => {
-      options.log.error('A listener failed', { error: messageOf(error) });
-    });
-    await listener.#tls?.open();
+    await listener.resume();
     return listener;
+  }
+
+  /**
+   * Listens again after {@link suspend}.
+   *
+   * @throws HubgateError `listen-failed`
+   */
+  async resume(): Promise<void> {
+    const server = createServer(SOCKET_OPTIONS, (socket) => this.#accept(socket));
+    await bindServer(server, this.#options);
+    server.on('error', (error) =>
+      this.#log.error('A listener failed', { error: messageOf(error) }),
+    );
+    this.#server = server;
+  }
+
+  /** Leaves the port to another listener, from this moment on; connections stay. */
+  suspend(): void {
+    const server = this.#server;
+    this.#server = null;
+    if (server === null) return;
+    this.#closing.push(new Promise((resolve) => server.close(() => resolve())));
+  }
+
+  /** Gets what it takes to speak TLS, for a service that does. */
+  async prepareTls(): Promise<void> {
+    if (this.#tls !== null) return;
+    const { ticketKeys, clock, log } = this.#options;
+    const tls = new TlsEndpoint({
+      certificates: () => this.#service?.certificates ?? null,
+      protocols: () => this.#service?.limits.protocols ?? [],
+      ticketKeys,
+      onSecure: (socket, protocol) => this.#speak(socket, protocol),
+      clock,
+      log,
+    });
+    await tls.open();
+    this.#tls = tls;
   }
 
   /** Port that is bound; null for a Unix socket. */
   get port(): number | null {
-    const address = this.#server.address();
+    const address = this.#server?.address() ?? null;
     return address === null || typeof address === 'string' ? null : (address.port ?? null);
   }
 
@@ -112,21 +148,41 @@ export class Listener {
    * @param fallback certificate for clients that send no server name
    */
   serve(service: Service, fallback: Certificate | null): void {
+    const speaksTls = service.policies !== null;
+    const changesSecurity =
+      this.#service !== null && speaksTls !== (this.#service.policies !== null);
     this.#service = service;
     const { clientAddress, limits } = service;
     const { readBodyMs } = limits.timeouts;
     const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
     this.#settings = { log: this.#log, clientAddress, silence };
     if (service.policies !== null) this.#tls?.serve(service.policies, fallback);
+    else this.#endTls();
+    this.#renewProtocols(limits, changesSecurity);
+    for (const socket of this.#held) {
+      this.#held.delete(socket);
+      this.#receive(socket, service);
+    }
+  }
+
+  #endTls(): void {
+    this.#tls?.close();
+    this.#tls = null;
+  }
+
+  /** Connections that speak as the port no longer does finish what they are at. */
+  #renewProtocols(limits: ServerOptions, changesSecurity: boolean): void {
     const newest = this.#protocols.at(-1);
-    if (JSON.stringify(newest?.limits) === JSON.stringify(limits)) return;
+    const sameLimits = JSON.stringify(newest?.limits) === JSON.stringify(limits);
+    if (sameLimits && !changesSecurity) return;
     newest?.retire(() => this.#protocols.splice(this.#protocols.indexOf(newest), 1));
+    if (changesSecurity) newest?.drain();
     this.#protocols.push(
       new Protocols(
         limits,
         {
           settings: () => this.#settings,
-          take: (exchange, policyId) => this.#service?.handle(exchange, policyId),
+          take: (exchange, policyId) => this.#take(exchange, policyId),
         },
         this.#clock,
         this.#log,
@@ -134,16 +190,26 @@ export class Listener {
     );
   }
 
+  #take(exchange: Exchange, policyId: string | null): void {
+    const service = this.#service;
+    // A request that came just when the port began to speak otherwise (RFC 9110 §15.5.20).
+    if (service !== null && (policyId === null) !== (service.policies === null)) {
+      answerError(exchange, 421);
+    } else service?.handle(exchange, policyId);
+  }
+
   /**
    * Stops accepting, lets what is in flight finish, and resolves when the last connection is gone.
    * HTTP/2 clients are told to go (GOAWAY).
    */
   async close(): Promise<void> {
-    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    this.suspend();
     this.#tls?.close();
     for (const protocols of this.#protocols) protocols.drain();
-    for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy();
-    await closed;
+    for (const socket of this.#sockets) {
+      if (socket.bytesRead === 0 || this.#held.has(socket)) socket.destroy();
+    }
+    await Promise.all(this.#closing);
     for (const protocols of this.#protocols) protocols.close();
   }
 
@@ -157,12 +223,18 @@ export class Listener {
     socket.once('close', () => {
       forgetDeadline(socket);
       this.#sockets.delete(socket);
+      this.#held.delete(socket);
     });
     socket.on('error', (error) => {
       this.#log.debug('A connection failed', { error: messageOf(error) });
     });
-    const service = this.#service;
-    if (service === null || this.#turnsAway(service.limits)) {
+    if (this.#service !== null) this.#receive(socket, this.#service);
+    else if (this.#held.size < MAX_HELD_CONNECTIONS) this.#held.add(socket);
+    else socket.destroy();
+  }
+
+  #receive(socket: Socket, service: Service): void {
+    if (this.#turnsAway(service.limits)) {
       socket.destroy();
       return;
     }
@@ -183,14 +255,15 @@ export class Listener {
   }
 
   /** Takes a connection whose other end is known; `named` is what the PROXY protocol says of it. */
-  #admit(socket: Socket, named: Peer | null, { limits }: Service): void {
+  #admit(socket: Socket, named: Peer | null, { limits, policies }: Service): void {
     const { address } = this.#peers.add(socket, named);
     const { maxConnectionsPerClient: most } = limits;
     // A Unix socket does not tell its clients apart.
     if (most > 0 && address !== '' && this.#peers.connectionsOf(address) > most) {
       this.#log.debug('A client has too many connections', { address });
       socket.destroy();
-    } else if (this.#tls === null) this.#speak(socket, 'http/1.1');
+    } else if (policies === null) this.#speak(socket, 'http/1.1');
+    else if (this.#tls === null) socket.destroy();
     else this.#tls.accept(socket);
   }
 

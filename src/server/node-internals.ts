@@ -1,3 +1,4 @@
+import cluster from 'node:cluster';
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
 import type { Http2Server } from 'node:http2';
 import { Socket } from 'node:net';
@@ -11,6 +12,28 @@ import type { Server as TlsServer } from 'node:tls';
 /** Gives a server that never listens a connection as if it had accepted it. */
 export function giveConnection(server: HttpServer | Http2Server | TlsServer, socket: Socket): void {
   server.emit('connection', socket);
+}
+
+type Listening = (errno: number, handle: { close(): void } | null) => void;
+type GetServer = (server: { _handle: unknown }, query: object, done: Listening) => void;
+
+/**
+ * Lets the workers of a cluster share a listening socket by its address alone. Node tells them apart
+ * by how often each has tried to listen there as well: one that has failed once more than another
+ * would ask for a socket of its own, and be told that the port is taken. And it keeps the socket of
+ * an attempt that failed, which the next one would be given. Does nothing in a process that is no
+ * worker.
+ */
+export function shareByAddress(): void {
+  const internals: { _getServer?: GetServer } = cluster as { _getServer?: GetServer };
+  const getServer = internals._getServer;
+  if (getServer === undefined || !cluster.isWorker) return;
+  internals._getServer = (server, query, done) => {
+    getServer(server, { ...query, index: 0 }, (errno, handle) => {
+      done(errno, handle);
+      if (server._handle !== handle) handle?.close();
+    });
+  };
 }
 
 /** Makes a server that never listens watch the time limits of its connections. */

@@ -37,6 +37,16 @@ export interface TlsEndpointOptions {
   readonly log: Logger;
 }
 
+/**
+ * The two servers of a policy. OpenSSL keeps one certificate for each type of key: one that a server
+ * has by itself is presented instead of the one that was chosen for a name, where that has another
+ * type of key. So the server for clients that send a name has none.
+ */
+interface PolicyServers {
+  readonly named: Server;
+  readonly unnamed: Server;
+}
+
 /** Limits of a TLS handshake, before any configuration is asked. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 /** How often the certificate for clients without a server name is asked for anew. */
@@ -48,8 +58,8 @@ const FALLBACK_REFRESH_MS = 60 * 60 * 1000;
  */
 export class TlsEndpoint {
   readonly #options: TlsEndpointOptions;
-  /** One for each policy; they never listen, and are given each connection. */
-  #servers: ReadonlyMap<string, Server> = new Map();
+  /** By policy; they never listen, and are given each connection. */
+  #servers: ReadonlyMap<string, PolicyServers> = new Map();
   readonly #challenges = new ChallengeHandshakes();
   #policies: HandshakePolicies | null = null;
   #ticketKeys: Buffer | null = null;
@@ -65,7 +75,10 @@ export class TlsEndpoint {
   async open(): Promise<void> {
     this.#stopFollowing = await this.#options.ticketKeys.follow((keys) => {
       this.#ticketKeys = keys;
-      for (const server of this.#servers.values()) server.setTicketKeys(keys);
+      for (const { named, unnamed } of this.#servers.values()) {
+        named.setTicketKeys(keys);
+        unnamed.setTicketKeys(keys);
+      }
     });
   }
 
@@ -83,7 +96,12 @@ export class TlsEndpoint {
    */
   serve(policies: HandshakePolicies, fallback: Certificate | null): void {
     this.#policies = policies;
-    this.#servers = new Map(policies.all.map((one) => [one.id, this.#createServer(one, fallback)]));
+    this.#servers = new Map(
+      policies.all.map((one) => {
+        const named = this.#createServer(one, null);
+        return [one.id, { named, unnamed: this.#createServer(one, fallback) }];
+      }),
+    );
     this.#stopRefreshing();
     const refresh = (): void => void this.#refresh(policies, fallback);
     const cancel = this.#options.clock.after(FALLBACK_REFRESH_MS, refresh);
@@ -96,15 +114,13 @@ export class TlsEndpoint {
 
   /** Begins the handshake. */
   accept(socket: Socket): void {
-    const [only, ...others] = this.#servers.values();
-    if (others.length === 0) handOver(socket, only);
-    else {
-      readClientHello(socket, this.#options.clock, ({ serverName }) => {
-        const address = plainAddress(socket.localAddress ?? '');
-        const policy = this.#policies?.policyFor(serverName ?? address);
-        handOver(socket, policy && this.#servers.get(policy.id));
-      });
-    }
+    readClientHello(socket, this.#options.clock, ({ serverName }) => {
+      const policy = this.#policies?.policyFor(
+        serverName ?? plainAddress(socket.localAddress ?? ''),
+      );
+      const servers = policy && this.#servers.get(policy.id);
+      handOver(socket, serverName === null ? servers?.unnamed : servers?.named);
+    });
   }
 
   #createServer(policy: HandshakePolicy, fallback: Certificate | null): Server {

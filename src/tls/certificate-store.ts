@@ -16,6 +16,9 @@ export interface StoredCertificate {
   readonly notAfter: number;
 }
 
+/** Its certificates are believed by whoever trusts this machine, not by the public. */
+const LOCAL = 'local';
+
 /** Certificates that the gateway got for itself, one file each, key first: `<storage>/certificates/<authority>/<name>.pem`, 0600. */
 export class CertificateStore {
   readonly #directory: string;
@@ -28,6 +31,22 @@ export class CertificateStore {
   async read(authority: string, names: readonly string[]): Promise<KeyPair | null> {
     const text = await readIfPresent(this.#file(authority, names));
     return text === null ? null : parse(text);
+  }
+
+  /**
+   * Of the certificates of exactly these names that public authorities have given, the one that lasts
+   * longest; null when none lasts beyond `now`, milliseconds since the epoch.
+   */
+  async readOfAny(
+    names: readonly string[],
+    now: number,
+  ): Promise<{ readonly authority: string; readonly pair: KeyPair } | null> {
+    let best: { readonly authority: string; readonly pair: KeyPair } | null = null;
+    for (const authority of await namesIn(this.#directory)) {
+      const pair = authority === LOCAL ? null : await this.read(authority, names);
+      if (pair !== null && pair.notAfter > (best?.pair.notAfter ?? now)) best = { authority, pair };
+    }
+    return best;
   }
 
   /** In one step: a reader sees the old certificate with its key or the new one with its own. */

@@ -106,6 +106,8 @@ export async function openCertificates(
       }
     }
   }
+  // Only for who needs it: what is wrong with its files concerns nobody else.
+  if ([...byHost.values()].includes(local)) await tools.authority.prepare();
   const challenged = new Set([...ordered.keys()].map(challengeName));
   const fallbackHosts = hostsOfFallback(byHost);
   return {

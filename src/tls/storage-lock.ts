@@ -21,6 +21,8 @@ const LOCK_MS = 60_000;
 const HEARTBEAT_MS = 15_000;
 /** How often who waits looks whether the lock is free. */
 const POLL_MS = 100;
+/** After how long it says that it waits. */
+const TELL_MS = 500;
 
 /**
  * Mutual exclusion of all processes, on all machines, that share a storage: a file that only one of
@@ -60,7 +62,11 @@ export class StorageLock {
     log: Logger,
     task: () => Promise<T>,
   ): Promise<T> {
-    const lock = await waitFor(() => StorageLock.acquire(file, clock, log), clock);
+    const lock = await waitFor(
+      () => StorageLock.acquire(file, clock, log),
+      clock,
+      () => tellHolder(file, log),
+    );
     try {
       return await task();
     } finally {
@@ -109,13 +115,34 @@ export class StorageLock {
   }
 }
 
-async function waitFor<T>(attempt: () => Promise<T | null>, clock: Clock): Promise<T> {
+/** Says who is waited for. */
+async function tellHolder(file: string, log: Logger): Promise<void> {
+  const holder = holderOf((await readIfPresent(file)) ?? '');
+  log.warn('Waiting for a lock that another process has; it is taken over when that one is gone', {
+    file,
+    ...(holder === null
+      ? {}
+      : {
+          host: holder.host,
+          pid: holder.pid,
+          until: new Date(holder.expires).toISOString(),
+        }),
+  });
+}
+
+/** `tell` is called once, when the wait is longer than a moment. */
+async function waitFor<T>(
+  attempt: () => Promise<T | null>,
+  clock: Clock,
+  tell: () => Promise<void>,
+): Promise<T> {
   // The clock's timers keep no process alive, and at the start nothing else does.
   const alive = setInterval(() => {}, HEARTBEAT_MS);
   try {
-    for (;;) {
+    for (let tries = 1; ; tries += 1) {
       const result = await attempt();
       if (result !== null) return result;
+      if (tries * POLL_MS === TELL_MS) await tell();
       await new Promise<void>((resolve) => clock.after(POLL_MS, resolve));
     }
   } finally {

@@ -4,17 +4,20 @@ import {
   copyFile,
   link,
   mkdir,
+  open,
   readdir,
   readFile,
   rename,
   rm,
-  writeFile,
 } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { codeOf } from '../kernel/error.ts';
 
 /** How a file system says that it knows no hard links. */
 const NO_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'];
+
+/** How a file system, or Windows, says that it synchronises no directories. */
+const NO_DIRECTORY_SYNC = ['EPERM', 'EACCES', 'EISDIR', 'EINVAL', 'ENOTSUP'];
 
 /** Reads a text file; null when there is none. */
 export async function readIfPresent(path: string): Promise<string | null> {
@@ -41,11 +44,33 @@ export async function writePrivate(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
   try {
-    await writeFile(temporary, text, { mode: 0o600, flag: 'wx' });
+    await writeDurably(temporary, text);
     await rename(temporary, path);
+    await syncDirectory(dirname(path));
   } catch (error) {
     await rm(temporary, { force: true });
     throw error;
+  }
+}
+
+/** What is not on the disk before it gets its name may be an empty file after a power failure. */
+async function writeDurably(path: string, text: string): Promise<void> {
+  const file = await open(path, 'wx', 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Keeps the name itself, where the file system can. */
+async function syncDirectory(path: string): Promise<void> {
+  try {
+    const directory = await open(path, 'r');
+    await directory.sync().finally(() => directory.close());
+  } catch (error) {
+    if (!NO_DIRECTORY_SYNC.includes(codeOf(error) ?? '')) throw error;
   }
 }
 
@@ -54,7 +79,7 @@ export async function createPrivate(path: string, text: string): Promise<boolean
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
   try {
-    await writeFile(temporary, text, { mode: 0o600, flag: 'wx' });
+    await writeDurably(temporary, text);
     await linkOrCopy(temporary, path);
     return true;
   } catch (error) {

@@ -138,6 +138,76 @@ describe('ACME', () => {
   });
 });
 
+describe('another authority', () => {
+  it('is asked at once, and the certificate of the former one is served until it delivers', async (test) => {
+    if (!hasPebble(test)) return;
+    const ports = await freePorts();
+    const storage = new SharedStorage(test);
+    const former = await startPebble(test, ports);
+    const before = await startAcmeGateway({
+      ...ports,
+      storage,
+      acme: directoryOf(former),
+      sites: SITE,
+    });
+    await before.log.says('Certificate obtained');
+    await before.gateway.stop();
+    const down = await startAcmeGateway({
+      ...ports,
+      storage,
+      acme: `acme_ca https://127.0.0.1:${await freePort()}/dir`,
+      sites: SITE,
+    });
+    await down.log.says('Certificate not renewed');
+    (await handshake(ports.httpsPort, 'a.example.com', await former.issuingRoot())).destroy();
+    await down.gateway.stop();
+    const next = await startPebble(test, ports);
+    const after = await startAcmeGateway({
+      ...ports,
+      storage,
+      acme: directoryOf(next),
+      sites: SITE,
+    });
+    await after.log.says('Certificate obtained');
+    (await handshake(ports.httpsPort, 'a.example.com', await next.issuingRoot())).destroy();
+  });
+
+  it('is spared by a staging one, and by a challenge that is switched off', async (test) => {
+    if (!hasPebble(test)) return;
+    const ports = await freePorts();
+    const storage = new SharedStorage(test);
+    const wrong = await startPebble(test, {
+      httpPort: await freePort(),
+      httpsPort: await freePort(),
+    });
+    const right = await startPebble(test, ports);
+    const authority = await startPebble(test, ports);
+    const roots = join(storage.path, 'roots.pem');
+    writeFileSync(
+      roots,
+      [wrong, right, authority].map(({ rootFile }) => readFileSync(rootFile, 'utf8')).join(''),
+    );
+    const start = (staging: string) =>
+      startAcmeGateway({
+        ...ports,
+        storage,
+        acme: `acme_ca ${authority.directory}\nacme_staging ${staging}\nacme_challenges http-01\nacme_ca_root ${roots}`,
+        sites: SITE,
+      });
+    const first = await start(wrong.directory);
+    const { fields } = await first.log.says('No certificate');
+    assert.match(String(fields['error']), /^http-01: [^;]*$/);
+    assert.equal(wrong.orders(), 1, 'one challenge, one order');
+    assert.equal(authority.orders(), 0);
+    await first.gateway.stop();
+    const second = await start(right.directory);
+    await second.log.says('Certificate obtained');
+    assert.equal(right.orders(), 1);
+    assert.equal(authority.orders(), 1);
+    (await handshake(ports.httpsPort, 'a.example.com', await authority.issuingRoot())).destroy();
+  });
+});
+
 describe('answers to challenges', () => {
   for (const version of ['-tls1_2', '-tls1_3']) {
     it(`openssl ${version}: who asks for acme-tls/1 gets the answer, all others the certificate (RFC 8737 §4)`, async (test) => {

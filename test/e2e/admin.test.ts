@@ -54,6 +54,55 @@ describe('the admin API (hubfile.md §6)', () => {
     assert.equal(body.includes(KEY), false);
   });
 
+  it('is called what `origins` says as well, and tells of it where it refuses', async (test) => {
+    const { file, hubfile, address, admin, process } = await start(test);
+    const named = { headers: [['Host', 'Hubgate:2029']] } as const;
+    const refused = await send(`${admin}/metrics`, named);
+    assert.equal(refused.status, 403);
+    assert.match(refused.body, /not called .*Hubgate:2029.*origins/);
+    const metrics = await freePort();
+    const options = `${address} {\n\t\torigins hubgate gateway:1\n\t}\n\tmetrics 127.0.0.1:${metrics}`;
+    await writeFile(file, hubfile('respond first', options));
+    process.child.kill('SIGHUP');
+    await process.says('Configuration reloaded');
+    assert.equal((await send(`${admin}/metrics`, named)).status, 200);
+    for (const [host, status] of [
+      ['gateway:1', 200],
+      ['gateway:2', 403],
+      ['evil.example', 403],
+    ] as const) {
+      const { status: answered } = await send(`${admin}/config`, { headers: [['Host', host]] });
+      assert.equal(answered, status, host);
+    }
+
+    const watching = `http://127.0.0.1:${metrics}`;
+    const foreign = { headers: [['Host', 'prometheus.example']] } as const;
+    assert.match((await send(`${watching}/metrics`, foreign)).body, /^# HELP/);
+    assert.equal((await send(`${watching}/hub/health/ready`, foreign)).status, 200);
+    for (const path of ['/config', '/config/last-error', '/load', '/stop', '/hub/revoke?jti=a']) {
+      for (const method of ['GET', 'POST']) {
+        assert.equal((await send(watching + path, { method })).status, 404, path);
+      }
+    }
+  });
+
+  it('on all interfaces believes addresses, and no names', async (test) => {
+    const { address, file, hubfile, process, admin } = await start(test);
+    await writeFile(file, hubfile('respond first', `0.0.0.0:${address.split(':')[1]}`));
+    process.child.kill('SIGHUP');
+    await process.says('Configuration reloaded');
+    for (const [host, status] of [
+      ['192.0.2.1:2029', 200],
+      ['[2001:db8::1]', 200],
+      ['localhost', 200],
+      ['evil.example', 403],
+      ['0x7f.1', 403],
+    ] as const) {
+      const answer = await send(`${admin}/config`, { headers: [['Host', host]] });
+      assert.equal(answer.status, status, host);
+    }
+  });
+
   it('refuses other names, other origins and other sites', async (test) => {
     const { admin, address } = await start(test);
     for (const headers of [
@@ -82,7 +131,7 @@ describe('the admin API (hubfile.md §6)', () => {
   });
 
   it('loads a Hubfile, YAML and JSON, and keeps the old one if it is refused', async (test) => {
-    const { admin, site, hubfile, address } = await start(test);
+    const { admin, site, directory, hubfile, address } = await start(test);
     const body = async (): Promise<string> => (await send(site)).body;
     assert.equal(
       (await post(`${admin}/load`, hubfile('respond second'), 'text/hubfile')).status,
@@ -92,7 +141,11 @@ describe('the admin API (hubfile.md §6)', () => {
     const port = Number(new URL(site).port);
     const data = (text: string): string =>
       JSON.stringify({
-        options: { admin: { host: '127.0.0.1', port: Number(address.split(':')[1]) } },
+        options: {
+          admin: { host: '127.0.0.1', port: Number(address.split(':')[1]) },
+          storage: `${directory}/storage`,
+          gracePeriodMs: 1000,
+        },
         sites: [
           {
             addresses: [{ scheme: 'http', host: 'localhost', port }],
@@ -245,7 +298,8 @@ describe('hubgate reload and stop', () => {
     await writeFile(join(directory, 'part'), 'respond imported\n');
     await writeFile(file, hubfile('import part'));
     const done = await runCommand(['reload', '--config', file, '--address', address]);
-    assert.deepEqual([done.code, done.stdout, done.stderr], [0, '', '']);
+    const said = `The gateway on ${address} has loaded ${file}\n`;
+    assert.deepEqual([done.code, done.stdout, done.stderr], [0, '', said]);
     assert.equal((await send(site)).body, 'imported');
     await writeFile(file, hubfile('respnd x'));
     const { code, stderr } = await runCommand(['reload', '--config', file, '--address', address]);
@@ -263,6 +317,31 @@ describe('hubgate reload and stop', () => {
       assert.match(stderr, /No gateway answers/);
       assert.equal((await runCommand([...args, '--address', 'a/b'])).code, 64);
     }
+  });
+
+  it('find the admin address in the file, with the variables of --envfile', async (test) => {
+    const { directory, file, address, site, hubfile, process } = await start(test);
+    const variables = join(directory, 'variables');
+    await writeFile(variables, `ADMIN=${address}\n`);
+    await writeFile(file, hubfile('respond second', '{$ADMIN}'));
+    const named = ['--config', file, '--envfile', variables];
+    // The gateway reads it in its own environment.
+    const refused = await runCommand(['reload', ...named]);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /^[^\n]*the environment variable ADMIN is not set/);
+    assert.equal((await runCommand(['validate', ...named])).code, 0);
+    await writeFile(file, hubfile('respond second'));
+    const done = await runCommand(['reload', '--config', file]);
+    assert.deepEqual(
+      [done.code, done.stderr],
+      [0, `The gateway on ${address} has loaded ${file}\n`],
+    );
+    assert.equal((await send(site)).body, 'second');
+    const stopped = await runCommand(['stop', '--config', file]);
+    assert.deepEqual([stopped.code, stopped.stderr], [0, `The gateway on ${address} stops\n`]);
+    assert.equal(await process.exited(), 0);
+    await writeFile(file, hubfile('respond x', 'off'));
+    assert.match((await runCommand(['stop', '--config', file])).stderr, /admin off/);
   });
 
   it('stop ends the gateway in good order', async (test) => {

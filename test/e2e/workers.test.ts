@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -13,6 +14,7 @@ const KEY = 'the key of publishers and subscribers, long enough';
 const WORKERS = 3;
 /** Enough for every worker to have some, and to lack some. */
 const STREAMS = 30;
+const FIRST_CONNECTIONS = 200;
 
 interface Place {
   readonly gateway: TestProcess;
@@ -79,6 +81,17 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.deepEqual(await answers(), new Set(['first']));
     await place.edit('\trespond /x third\n', 'Configuration reloaded');
     assert.deepEqual(await answers(), new Set(['third']));
+    // What has failed once succeeds when it can: all workers share the port.
+    taken.close();
+    await once(taken, 'close');
+    const other = `http://127.0.0.1:${address.port}`;
+    await place.edit(
+      `}\n${other} {\n\tbind 127.0.0.1\n\trespond fourth\n`,
+      'Configuration reloaded',
+    );
+    for (let i = 0; i < 10 * WORKERS; i += 1) {
+      assert.equal((await send(`${other}/`)).body, 'fourth');
+    }
     await place.publish('still');
     await stream.untilId('still');
   });
@@ -98,6 +111,62 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     for (let i = 0; i < WORKERS; i += 1) next.push(await place.open('a'));
     await place.publish('after');
     for (const stream of [...alive, ...next]) await stream.untilId('after');
+  });
+
+  for (const workers of [1, 2]) {
+    it(`the first connections are all answered: ${workers} workers`, {
+      timeout: 60_000,
+    }, async (test) => {
+      const port = await freePort();
+      const file = await tinyHubfile(test, port, workers);
+      const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
+      // All come at the moment at which the port is open.
+      await untilOpen(port, gateway);
+      const answers = await Promise.all(Array.from({ length: FIRST_CONNECTIONS }, () => ask(port)));
+      assert.deepEqual(new Set(answers), new Set(['hello']));
+    });
+  }
+
+  it('one that is killed takes only its own requests along', { timeout: 120_000 }, async (test) => {
+    const port = await freePort();
+    const file = await tinyHubfile(test, port, 2);
+    const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
+    await gateway.says('Listening on');
+    // Odd while a worker is being killed: a request that has not seen that was another worker's.
+    let epoch = 0;
+    let answered = 0;
+    const failures: { readonly began: number; readonly ended: number; readonly error: unknown }[] =
+      [];
+    const load = new AbortController();
+    const clients = Array.from({ length: 16 }, async () => {
+      while (!load.signal.aborted) {
+        const began = epoch;
+        try {
+          assert.equal(await ask(port), 'hello');
+          answered += 1;
+        } catch (error) {
+          failures.push({ began, ended: epoch, error });
+        }
+      }
+    });
+    for (let killed = 0; killed < 4; killed += 1) {
+      const before = gateway.output.length;
+      const [pid = 0] = await childrenOf(gateway);
+      epoch += 1;
+      process.kill(pid, 'SIGKILL');
+      await gone(pid);
+      epoch += 1;
+      await gateway.says('A worker has been replaced', before);
+    }
+    load.abort();
+    // Everyone has been answered or refused: none waits.
+    await Promise.all(clients);
+    assert.ok(answered > 1_000, String(answered));
+    assert.deepEqual(
+      failures.filter(({ began, ended }) => began === ended && began % 2 === 0),
+      [],
+    );
+    assert.ok(failures.length <= 4 * 16, `${failures.length} of ${answered} failed`);
   });
 
   it('end with the main process, whatever ends it', { timeout: 60_000 }, async (test) => {
@@ -158,11 +227,7 @@ async function start(test: TestContext): Promise<Place> {
       assert.equal(stream.status, 200, stream.text);
       return stream;
     },
-    async workers() {
-      const { pid = 0 } = gateway.child;
-      const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
-      return children.trim().split(' ').map(Number);
-    },
+    workers: () => childrenOf(gateway),
   };
 }
 
@@ -217,6 +282,46 @@ function grant(
       },
     ],
   });
+}
+
+/** A site without anything, so that what is measured is the gateway. */
+async function tinyHubfile(test: TestContext, port: number, workers: number): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'hubgate-workers-'));
+  test.after(() => rm(directory, { recursive: true, force: true }));
+  const file = join(directory, 'Hubfile');
+  await writeFile(
+    file,
+    `{\n\tworkers ${workers}\n\tadmin off\n\tstorage ${directory}/storage\n\tgrace_period 1s\n}\nhttp://127.0.0.1:${port} {\n\tbind 127.0.0.1\n\trespond hello\n}\n`,
+  );
+  return file;
+}
+
+/** The body of an answer on a connection of its own. */
+async function ask(port: number): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  socket.write(`GET / HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\n\r\n`);
+  let text = '';
+  for await (const chunk of socket) text += String(chunk);
+  if (!text.startsWith('HTTP/1.1 200')) throw new Error(`The connection ended: ${text}`);
+  return text.slice(text.indexOf('\r\n\r\n') + 4);
+}
+
+/** Tries until a connection is made. */
+async function untilOpen(port: number, gateway: TestProcess): Promise<void> {
+  for (;;) {
+    const probe = connect(port, '127.0.0.1');
+    const open = await new Promise<boolean>((resolve) => {
+      probe.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    });
+    probe.destroy();
+    if (open) return;
+    assert.equal(gateway.child.exitCode, null, gateway.output);
+  }
+}
+
+async function childrenOf({ child: { pid = 0 } }: TestProcess): Promise<readonly number[]> {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
+  return children.trim().split(' ').map(Number);
 }
 
 /** Resolves when there is no such process. */

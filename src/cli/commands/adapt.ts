@@ -2,7 +2,7 @@ import { Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { encodeConfig } from '../../config/encode.ts';
 import { describeProblem } from '../../config/problem.ts';
-import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import type { Output } from '../output.ts';
 import { readWritten } from '../read-config.ts';
 
@@ -20,7 +20,7 @@ export function adaptCommand(output: Output): Command {
     .option('--pretty', 'indent JSON')
     .option('--show-secrets', 'print secrets in clear instead of [redacted]')
     .action((flags: AdaptFlags) => {
-      const { config, warnings } = readWritten(flags, process.env);
+      const { config, warnings } = readWritten(flags, environmentOf(flags));
       for (const warning of warnings) output.note(describeProblem(warning));
       const showSecrets = flags.showSecrets === true;
       const text = print(encodeConfig(config, { showSecrets, brief: true }), flags);

@@ -6,7 +6,7 @@ import type { Writable } from 'node:stream';
 import { Command } from 'commander';
 import { systemClock } from '../../kernel/clock.ts';
 import { type History, type HistoryEntry, openHistoryOf } from '../../runtime/history.ts';
-import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { parseHistoryLine, toHistoryLine } from '../history-line.ts';
 import { EXIT, type Output } from '../output.ts';
 import { createProgress } from '../progress.ts';
@@ -155,7 +155,7 @@ async function withHistory(
   flags: HistoryFlags,
   use: (history: History) => Promise<void>,
 ): Promise<void> {
-  const config = readUnchecked(flags, process.env);
+  const config = readUnchecked(flags, environmentOf(flags));
   const around = { storage: storageOf(config), clock: systemClock };
   const history = await openHistoryOf(config, flags.hub ?? null, around);
   try {

@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
-import { DEFAULT_ADMIN, postToAdmin } from '../admin-request.ts';
-import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { adminAddressOf, postToAdmin } from '../admin-request.ts';
+import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { EXIT, type Output } from '../output.ts';
-import { adapterOf } from '../read-config.ts';
+import { adapterOf, readOptions } from '../read-config.ts';
 
 interface ReloadFlags extends ConfigSource {
-  readonly address: string;
+  readonly address?: string;
 }
 
 const MEDIA_TYPES = {
@@ -24,15 +24,20 @@ const MEDIA_TYPES = {
 export function reloadCommand(output: Output): Command {
   return withConfigSource(new Command('reload'))
     .description('load a configuration into the running gateway, if it is valid')
-    .option('--address <host:port>', 'admin address of the gateway', DEFAULT_ADMIN)
+    .option('--address <host:port>', 'admin address of the gateway, if not the one of the file')
     .action(async (flags: ReloadFlags) => {
+      const text = read(flags.config);
+      const address = adminAddressOf(flags.address, readOptions(text, flags, environmentOf(flags)));
       const query =
         flags.config === '-' ? '' : `?file=${encodeURIComponent(resolve(flags.config))}`;
       const type = MEDIA_TYPES[adapterOf(flags)];
-      const answer = await postToAdmin(flags.address, `/load${query}`, read(flags.config), type);
-      if (answer.status === 200) return;
+      const answer = await postToAdmin(address, `/load${query}`, text, type);
+      if (answer.status === 200) {
+        output.note(`The gateway on ${address} has loaded ${flags.config}`);
+        return;
+      }
       if (!Array.isArray(answer.body)) {
-        const message = `The gateway on ${flags.address} answered ${answer.status}`;
+        const message = `The gateway on ${address} answered ${answer.status}`;
         throw new HubgateError('reload-failed', message);
       }
       for (const problem of answer.body) output.note(describe(problem));

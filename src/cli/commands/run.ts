@@ -2,14 +2,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
-import { type ConfigSource, withConfigSource } from '../config-source.ts';
-import { readEnvFile } from '../env-file.ts';
+import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { adapterOf, readConfig, readText } from '../read-config.ts';
 import type { ReadConfig } from '../supervisor.ts';
 
 interface RunFlags extends ConfigSource {
   readonly watch: boolean;
-  readonly envfile?: string;
   readonly pidfile?: string;
 }
 
@@ -18,13 +16,12 @@ export function runCommand(): Command {
   return withConfigSource(new Command('run'))
     .description('run the gateway; it follows changes of its configuration')
     .option('--no-watch', 'do not watch the configuration')
-    .option('--envfile <file>', 'read environment variables (NAME=value) from a file')
     .option('--pidfile <file>', 'write the process id to a file')
     .action(run);
 }
 
 async function run(flags: RunFlags): Promise<void> {
-  const environment = { ...process.env, ...readEnvFile(flags.envfile) };
+  const environment = environmentOf(flags);
   const { watch, pidfile } = flags;
   const read = readerOf(flags, environment);
   const source = flags.config === '-' ? null : resolve(flags.config);

@@ -1,15 +1,26 @@
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
-import { DEFAULT_ADMIN, postToAdmin } from '../admin-request.ts';
+import { adminAddressOf, postToAdmin } from '../admin-request.ts';
+import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import type { Output } from '../output.ts';
+import { configIfAny } from '../storage.ts';
+
+interface StopFlags extends ConfigSource {
+  readonly address?: string;
+}
 
 /** `hubgate stop`: ends a running gateway, which finishes what is in flight. */
-export function stopCommand(): Command {
-  return new Command('stop')
+export function stopCommand(output: Output): Command {
+  return withConfigSource(new Command('stop'))
     .description('stop the running gateway')
-    .option('--address <host:port>', 'admin address of the gateway', DEFAULT_ADMIN)
-    .action(async ({ address }: { readonly address: string }) => {
+    .option('--address <host:port>', 'admin address of the gateway, if not the one of the file')
+    .action(async (flags: StopFlags, command: Command) => {
+      const config = flags.address === undefined ? configIfAny(flags, command) : null;
+      const address = adminAddressOf(flags.address, config?.options);
       const { status } = await postToAdmin(address, '/stop');
-      if (status === 200) return;
-      throw new HubgateError('stop-failed', `The gateway on ${address} answered ${status}`);
+      if (status !== 200) {
+        throw new HubgateError('stop-failed', `The gateway on ${address} answered ${status}`);
+      }
+      output.note(`The gateway on ${address} stops`);
     });
 }

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { ConfigError, describeProblem, type Problem } from '../../config/problem.ts';
 import { problemData } from '../../config/problem-data.ts';
-import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { EXIT, type Output } from '../output.ts';
 import { readConfig } from '../read-config.ts';
 
@@ -28,7 +28,7 @@ export function validateCommand(output: Output): Command {
 
 function problemsOf(source: ConfigSource): readonly Problem[] {
   try {
-    return readConfig(source, process.env).warnings;
+    return readConfig(source, environmentOf(source)).warnings;
   } catch (error) {
     if (error instanceof ConfigError) return error.problems;
     throw error;

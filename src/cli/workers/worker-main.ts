@@ -1,6 +1,6 @@
 // The program of a worker process: a gateway that does what the main process orders.
-import { load } from '../../hubfile/load.ts';
 import type { Config } from '../../config/config.ts';
+import { decodeEncoded } from '../../config/decode.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
 import type { Siblings } from '../../runtime/siblings.ts';
@@ -26,7 +26,7 @@ const siblings: Siblings = {
 
 const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]> } = {
   async prepare({ config: text }) {
-    const config = decode(text);
+    const config = decodeEncoded(JSON.parse(text));
     running ??= start(config);
     const log = running.log.prepare(config.options.log);
     try {
@@ -42,7 +42,7 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     if (prepared === null) throw new HubgateError('not-prepared', 'There is nothing to commit');
     const { log, load: ready } = prepared;
     prepared = null;
-    const report = ready.commit();
+    const report = await ready.commit();
     log.commit();
     return { report, listeners: gateway.listeners };
   },
@@ -93,11 +93,6 @@ async function obey(id: number, order: Order): Promise<void> {
 
 function tell(message: FromWorker): void {
   if (process.connected) process.send?.(message);
-}
-
-function decode(text: string): Config {
-  const io = { env: {}, glob: () => [], read: () => Buffer.from(text) };
-  return load('(main process)', io, 'json').config;
 }
 
 function start(config: Config): NonNullable<typeof running> {

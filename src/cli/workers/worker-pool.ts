@@ -45,10 +45,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#clock = clock;
     this.#log = log;
     const exec = fileURLToPath(import.meta.resolve('#worker'));
-    cluster.setupPrimary({ exec, args: [] });
     // Workers take connections from the listening socket themselves. One that this process hands
-    // over is lost, neither answered nor closed, when its worker dies on the way.
+    // over is lost, neither answered nor closed, when its worker dies on the way. To be said before
+    // the set-up, which freezes it.
     cluster.schedulingPolicy = cluster.SCHED_NONE;
+    cluster.setupPrimary({ exec, args: [] });
     process.on('SIGUSR1', () => {
       for (const worker of this.#workers) worker.reopenLogs();
     });

@@ -14,7 +14,8 @@ const MAX_DETAIL = 300;
 
 /**
  * An authority that could not be reached (`acme-unreachable`), refused (`acme-refused`), did not
- * find its challenge answered (`acme-challenge-failed`) or took too long (`acme-timeout`).
+ * find its challenge answered (`acme-challenge-failed`) or took too long (`acme-timeout`); or one
+ * that was not asked, because the name does not lead here (`acme-name-elsewhere`).
  */
 export class AcmeError extends HubgateError {
   readonly problem: string | null;

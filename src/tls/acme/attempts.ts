@@ -13,19 +13,27 @@ export interface Attempts {
 }
 
 const MIN_BACKOFF_MS = 60_000;
+const HOUR_MS = 60 * 60 * 1000;
+/** From this failure on, hours: an authority forgives five failed validations of a name per hour. */
+const PATIENT_FROM = 3;
+/** Longest wait where no authority was asked: whoever mends his DNS should not wait for hours. */
+export const UNASKED_BACKOFF_MS = 5 * 60_000;
 export const MAX_BACKOFF_MS = 6 * 60 * 60 * 1000;
 /** Longest wait that an authority may ask for. */
 export const LONGEST_BACKOFF_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Milliseconds until the next attempt after so many failures: doubled each time, a random part of
- * a quarter taken off so that many names do not come at once.
+ * Milliseconds until the next attempt after so many failures: a minute, two, an hour, then doubled
+ * each time; a random part of a quarter is taken off so that many names do not come at once.
  *
  * @param random from 0 up to 1
  * @param retryAfterMs what the authority has asked for
  */
 export function backoff(failures: number, random: number, retryAfterMs: number | null): number {
-  const full = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** (failures - 1));
+  const full =
+    failures < PATIENT_FROM
+      ? MIN_BACKOFF_MS * 2 ** (failures - 1)
+      : Math.min(MAX_BACKOFF_MS, HOUR_MS * 2 ** (failures - PATIENT_FROM));
   const own = Math.max(MIN_BACKOFF_MS, full * (1 - random / 4));
   return Math.max(own, Math.min(retryAfterMs ?? 0, LONGEST_BACKOFF_MS));
 }

@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { AcmeOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { fileName } from '../file-name.ts';
 import type { KeyPair } from '../key-pair.ts';
@@ -7,9 +8,8 @@ import { namesIn, readIfPresent, writePrivate } from '../storage.ts';
 import { challengeCertificate } from './challenge-certificate.ts';
 import { challengeName } from './challenge-name.ts';
 
-/** The ways to prove that a name is ours that this gateway knows, the preferred one first. */
-export const CHALLENGE_TYPES = ['tls-alpn-01', 'http-01'] as const;
-export type ChallengeType = (typeof CHALLENGE_TYPES)[number];
+/** A way to prove that a name is ours. */
+export type ChallengeType = AcmeOptions['challenges'][number];
 
 /** What an authority wants to find under a name. */
 export interface Challenge {

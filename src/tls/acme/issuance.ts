@@ -4,7 +4,7 @@ import type { Logger } from '../../kernel/log.ts';
 import { certificateNames } from '../certificate-store.ts';
 import { type KeyPair, readKeyPair } from '../key-pair.ts';
 import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
-import { CHALLENGE_TYPES, type Challenges } from './challenges.ts';
+import { type Challenges, type ChallengeType } from './challenges.ts';
 import { type AcmeAccount, orderCertificate } from './client.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
@@ -13,6 +13,10 @@ export interface CertificateRequest {
   /** DNS name or IP address. */
   readonly name: string;
   readonly accounts: readonly AcmeAccount[];
+  /** Where it is tried first, whose certificate nobody wants; null for nowhere. */
+  readonly staging: AcmeAccount | null;
+  /** At least one, in the order in which they are tried. */
+  readonly challenges: readonly ChallengeType[];
 }
 
 export interface IssuanceTools {
@@ -42,11 +46,12 @@ export async function obtainCertificate(
   tools: IssuanceTools,
   signal: AbortSignal,
 ): Promise<IssuedCertificate> {
+  await rehearse(request, tools, signal);
   let last = new AcmeError('acme-failed', `No authority is named for ${request.name}`);
   for (const account of request.accounts) {
     const authority = authorityOf(account);
     try {
-      return { authority, pair: await obtainFrom(account, request.name, tools, signal) };
+      return { authority, pair: await obtainFrom(account, request, tools, signal) };
     } catch (error) {
       signal.throwIfAborted();
       last = asAcmeError(error);
@@ -62,6 +67,21 @@ export async function obtainCertificate(
   throw last;
 }
 
+/** What fails where nothing is counted would fail where it is. */
+async function rehearse(
+  request: CertificateRequest,
+  tools: IssuanceTools,
+  signal: AbortSignal,
+): Promise<void> {
+  const { name, staging } = request;
+  if (staging === null) return;
+  await obtainFrom(staging, request, tools, signal);
+  tools.log.info('The staging authority gives a certificate', {
+    name,
+    authority: authorityOf(staging),
+  });
+}
+
 /** The name under which an authority's certificates are kept: the host of its directory. */
 export function authorityOf({ directory }: Pick<AcmeAccount, 'directory'>): string {
   return requireUrl(directory).host;
@@ -69,12 +89,12 @@ export function authorityOf({ directory }: Pick<AcmeAccount, 'directory'>): stri
 
 async function obtainFrom(
   account: AcmeAccount,
-  name: string,
+  { name, challenges }: CertificateRequest,
   tools: IssuanceTools,
   signal: AbortSignal,
 ): Promise<KeyPair> {
   const failures: AcmeError[] = [];
-  for (const type of CHALLENGE_TYPES) {
+  for (const type of challenges) {
     try {
       return await order(account, name, type, tools, signal);
     } catch (error) {
@@ -89,7 +109,7 @@ async function obtainFrom(
   const last = rest.at(-1) ?? first;
   throw new AcmeError(
     'acme-challenge-failed',
-    failures.map((one, i) => `${CHALLENGE_TYPES[i]}: ${one.message}`).join('; '),
+    failures.map((one, i) => `${challenges[i]}: ${one.message}`).join('; '),
     { problem: last?.problem ?? null, retryAfterMs: last?.retryAfterMs ?? null, cause: last },
   );
 }
@@ -97,7 +117,7 @@ async function obtainFrom(
 async function order(
   account: AcmeAccount,
   name: string,
-  type: (typeof CHALLENGE_TYPES)[number],
+  type: ChallengeType,
   { storage, challenges, clock }: IssuanceTools,
   signal: AbortSignal,
 ): Promise<KeyPair> {

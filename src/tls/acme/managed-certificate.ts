@@ -13,6 +13,7 @@ import {
   LONGEST_BACKOFF_MS,
   MAX_BACKOFF_MS,
   readAttempts,
+  UNASKED_BACKOFF_MS,
   writeAttempts,
 } from './attempts.ts';
 import {
@@ -22,12 +23,14 @@ import {
   type IssuedCertificate,
   obtainCertificate,
 } from './issuance.ts';
+import { checkName, NAME_ELSEWHERE, type NameCheck } from './name-check.ts';
 import type { OrderQueue } from './order-queue.ts';
 import { StorageLock } from '../storage-lock.ts';
 
 export interface ManagedCertificateTools extends IssuanceTools {
   readonly store: CertificateStore;
   readonly queue: OrderQueue;
+  readonly nameCheck: NameCheck | null;
   /** From 0 up to 1. */
   readonly random: () => number;
 }
@@ -53,6 +56,8 @@ export class ManagedCertificate {
   readonly #closing = new AbortController();
   readonly #followers = new Set<() => void>();
   #issued: IssuedCertificate | null = null;
+  /** What is served is of an authority that is no longer asked. */
+  #borrowed = false;
   #renewAt = 0;
   #attempts: Attempts | null = null;
   #begun = false;
@@ -193,6 +198,7 @@ export class ManagedCertificate {
         return true;
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
+      await this.#checkName(signal);
       const issued = await obtainCertificate(this.#request, { ...this.#tools, storage }, signal);
       // Served even if it cannot be stored: another would use up what the authority allows.
       this.#adopt(issued);
@@ -202,6 +208,14 @@ export class ManagedCertificate {
     } finally {
       await lock.release();
     }
+  }
+
+  /** A private authority may know the name otherwise than this machine does. */
+  async #checkName(signal: AbortSignal): Promise<void> {
+    const { nameCheck, challenges } = this.#tools;
+    const { accounts, challenges: types } = this.#request;
+    if (nameCheck === null || accounts.some(({ root }) => root !== null)) return;
+    await checkName(this.name, types, challenges, nameCheck, signal);
   }
 
   async #succeeded({ authority, pair }: IssuedCertificate): Promise<void> {
@@ -227,7 +241,9 @@ export class ManagedCertificate {
     const { log, random } = this.#tools;
     const failure = asAcmeError(thrown);
     const count = (this.#attempts?.count ?? 0) + 1;
-    const delayMs = backoff(count, random(), failure.retryAfterMs);
+    const full = backoff(count, random(), failure.retryAfterMs);
+    const unasked = failure.code === NAME_ELSEWHERE;
+    const delayMs = unasked ? Math.min(full, UNASKED_BACKOFF_MS) : full;
     const error = failure.message;
     await this.#postpone({ count, delayMs, error }).catch((unwritten: unknown) => {
       log.error('The storage cannot be written', { error: messageOf(unwritten) });
@@ -264,15 +280,32 @@ export class ManagedCertificate {
     for (const authority of new Set(this.#request.accounts.map(authorityOf))) {
       const pair = await store.read(authority, [this.name]);
       // Of several authorities the one that was asked last has given what lasts longest.
-      if (pair !== null && pair.notAfter > (this.#issued?.pair.notAfter ?? 0)) {
+      const known = this.#borrowed ? null : this.#issued;
+      if (pair !== null && pair.notAfter > (known?.pair.notAfter ?? 0)) {
         this.#adopt({ authority, pair });
       }
     }
+    if (this.#issued === null) await this.#borrow();
     this.#attempts = await readAttempts(this.#file('attempts', 'json'), this.#settings);
+  }
+
+  /** One of an authority that is no longer asked is served until the present one has delivered. */
+  async #borrow(): Promise<void> {
+    const found = await this.#tools.store.readOfAny([this.name], this.#clock.now());
+    if (found === null) return;
+    this.#adopt(found);
+    this.#borrowed = true;
+    this.#renewAt = 0;
+    this.#tools.log.info('The certificate of another authority is served meanwhile', {
+      name: this.name,
+      authority: found.authority,
+      notAfter: dateOf(found.pair.notAfter),
+    });
   }
 
   #adopt(issued: IssuedCertificate): void {
     this.#issued = issued;
+    this.#borrowed = false;
     const from = renewalTime(issued.pair);
     const spread = (issued.pair.notAfter - from) * RENEWAL_SPREAD;
     this.#renewAt = from + spread * this.#tools.random();
@@ -285,15 +318,18 @@ export class ManagedCertificate {
 }
 
 /** Digest of all that a request says beside its name. */
-function settingsOf({ accounts }: CertificateRequest): string {
-  const said = accounts.map(({ directory, email, root, externalAccount }) => [
+function settingsOf({ accounts, staging, challenges }: CertificateRequest): string {
+  const asked = accounts.map(({ directory, email, root, externalAccount }) => [
     directory,
     email,
     root,
     externalAccount?.keyId ?? null,
     externalAccount?.macKey.reveal() ?? null,
   ]);
-  return createHash('sha256').update(JSON.stringify(said)).digest('hex').slice(0, 32);
+  return createHash('sha256')
+    .update(JSON.stringify([asked, staging?.directory, challenges]))
+    .digest('hex')
+    .slice(0, 32);
 }
 
 function dateOf(time: number): string {

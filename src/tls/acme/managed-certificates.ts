@@ -9,6 +9,8 @@ import type { CertificateStore } from '../certificate-store.ts';
 import { Challenges } from './challenges.ts';
 import type { AcmeAccount } from './client.ts';
 import { ManagedCertificate, type ManagedCertificateTools } from './managed-certificate.ts';
+import type { CertificateRequest } from './issuance.ts';
+import type { NameCheck } from './name-check.ts';
 import { OrderQueue } from './order-queue.ts';
 
 export interface ManagedCertificatesOptions {
@@ -18,6 +20,8 @@ export interface ManagedCertificatesOptions {
   readonly log: Logger;
   /** From 0 up to 1. */
   readonly random: () => number;
+  /** How it is seen whether a name leads here; it is not looked where this is null. */
+  readonly nameCheck: NameCheck | null;
 }
 
 /** Orders on their way at once; the other names wait. */
@@ -46,33 +50,45 @@ export class ManagedCertificates {
    * @throws HubgateError `bad-acme-directory`, or `certificate-unusable` for a root that cannot be read
    */
   async acquire(name: string, options: AcmeOptions): Promise<Lease<ManagedCertificate>> {
-    const accounts = await accountsOf(options);
+    const { accounts, staging } = await accountsOf(options);
+    const { challenges } = options;
     const key = JSON.stringify([
       name,
+      challenges,
+      staging?.directory,
       accounts.map(({ externalAccount, ...rest }) => [
         rest,
         externalAccount?.keyId,
         externalAccount?.macKey.reveal(),
       ]),
     ]);
-    return this.#pool.acquire(key, () => ManagedCertificate.open({ name, accounts }, this.#tools));
+    return this.#pool.acquire(key, () => {
+      const request = { name, accounts, staging, challenges };
+      return ManagedCertificate.open(request, this.#tools);
+    });
   }
 }
 
 async function accountsOf({
   directories,
+  staging,
   email,
   rootFile,
   externalAccount,
-}: AcmeOptions): Promise<readonly AcmeAccount[]> {
+}: AcmeOptions): Promise<Pick<CertificateRequest, 'accounts' | 'staging'>> {
   const root = rootFile === null ? null : await readRoot(rootFile);
-  return directories.map((directory) => {
+  const account = (directory: string): AcmeAccount => {
     if (parseUrl(directory)?.protocol !== 'https:') {
       const message = `The ACME directory ${directory.slice(0, 80)} is no https URL; correct acme_ca`;
       throw new HubgateError('bad-acme-directory', message);
     }
     return { directory, email, root, externalAccount, alwaysBind: directories.length === 1 };
-  });
+  };
+  return {
+    accounts: directories.map(account),
+    // Keys of accounts are for the authority that they were given for.
+    staging: staging === null ? null : { ...account(staging), alwaysBind: false },
+  };
 }
 
 async function readRoot(file: string): Promise<string> {

@@ -25,7 +25,7 @@ describe('a configuration written as YAML or JSON', () => {
       'a.yaml',
       'sites:\n  - addresses: [{host: a.example}]\n    hub: {heartbeatMs: 15s, maxSubscriberBuffer: 2MiB}\n',
     );
-    assert.deepEqual(options.admin, { host: 'localhost', port: 2029 });
+    assert.deepEqual(options.admin, { host: 'localhost', port: 2029, origins: [] });
     const [site] = sites;
     assert.deepEqual(site?.addresses, [{ scheme: 'https', host: 'a.example', port: null }]);
     assert.equal(site?.hub?.heartbeatMs, 15_000);

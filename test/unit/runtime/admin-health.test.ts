@@ -32,7 +32,7 @@ describe('admin API: health', () => {
       },
     };
     const admin = await openAdmin(
-      { host: '127.0.0.1', port: 0 },
+      { host: '127.0.0.1', port: 0, origins: [] },
       {
         config: () => null,
         status: async () => ({ hubs: [working, failing], certificates: [] }),

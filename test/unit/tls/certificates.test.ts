@@ -173,7 +173,14 @@ function setUp(test: TestContext, now?: number) {
   const store = new CertificateStore(directory);
   const log = silentLogger;
   const random = () => 0;
-  const managed = new ManagedCertificates({ storage: directory, store, clock, log, random });
+  const managed = new ManagedCertificates({
+    nameCheck: null,
+    storage: directory,
+    store,
+    clock,
+    log,
+    random,
+  });
   const tools = { options: defaultOptions, authority, store, managed, clock, log };
   return {
     directory,

@@ -1,14 +1,18 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, createServer, type Server } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { AcmeOptions } from '../../../../src/config/config.ts';
 import { backoff } from '../../../../src/tls/acme/attempts.ts';
 import type { ManagedCertificate } from '../../../../src/tls/acme/managed-certificate.ts';
+import { Challenges } from '../../../../src/tls/acme/challenges.ts';
 import { ManagedCertificates } from '../../../../src/tls/acme/managed-certificates.ts';
+import type { NameCheck } from '../../../../src/tls/acme/name-check.ts';
 import { CertificateStore } from '../../../../src/tls/certificate-store.ts';
 import { LocalAuthority } from '../../../../src/tls/local-authority.ts';
 import { freePort } from '../../../support/free-port.ts';
@@ -21,7 +25,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 describe('certificates that are got from authorities', () => {
-  it('a failure is told with its cure, and tried again after a minute, then later and later', async (test) => {
+  it('a failure is told with its cure, and tried again after a minute, from the third on after hours', async (test) => {
     const { log, clock, acquire } = await setUp(test);
     (await acquire()).begin();
     const delays: number[] = [];
@@ -39,7 +43,7 @@ describe('certificates that are got from authorities', () => {
     }
     assert.deepEqual(
       delays.map((delay) => delay / MINUTE_MS),
-      [1, 2, 4, 8, 16, 32, 64, 128, 256, 360, 360, 360],
+      [1, 2, 60, 120, 240, 360, 360, 360, 360, 360, 360, 360],
     );
   });
 
@@ -94,6 +98,33 @@ describe('certificates that are got from authorities', () => {
     });
     assert.equal(managed.current?.authority, 'second.example');
     assert.equal(managed.require().pair.chain, later.chain);
+  });
+
+  it('one of an authority that is no longer asked is served until the present one has delivered', async (test) => {
+    const { store, clock, authority, acquire, log } = await setUp(test);
+    const pair = await authority.issue([NAME]);
+    await store.write('former.example', [NAME], pair);
+    // Those of this machine's own authority are for who trusts it.
+    await store.write('local', [NAME], await authority.issue([NAME, 'other.example.com']));
+    const directory = `127.0.0.1:${await freePort()}`;
+    const managed = await acquire({ directories: [`https://${directory}/dir`] });
+    assert.equal(managed.require().pair.chain, pair.chain);
+    assert.equal(managed.current?.authority, 'former.example');
+    managed.begin();
+    // The present one is asked at once.
+    await log.says('Certificate not renewed');
+    const own = await authority.issue([NAME]);
+    await store.write(directory, [NAME], own);
+    clock.advance(MINUTE_MS);
+    await log.says('Another process has got the certificate');
+    assert.equal(managed.require().pair.chain, own.chain);
+  });
+
+  it('one that has run out is nobody else to adopt', async (test) => {
+    const { store, clock, authority, acquire } = await setUp(test);
+    await store.write('former.example', [NAME], await authority.issue([NAME]));
+    clock.advance(30 * DAY_MS);
+    assert.equal((await acquire()).current, null);
   });
 
   it('one that has expired keeps being served while its renewal goes on', async (test) => {
@@ -178,15 +209,97 @@ describe('certificates that are got from authorities', () => {
 describe('back-off', () => {
   it('is between a minute and six hours, less by chance, and as long as the authority says', () => {
     assert.equal(backoff(1, 0.99, null), MINUTE_MS);
-    assert.equal(backoff(3, 0, null), 4 * MINUTE_MS);
-    assert.equal(backoff(3, 0.5, null), 3.5 * MINUTE_MS);
+    assert.equal(backoff(3, 0, null), HOUR_MS);
+    assert.equal(backoff(3, 0.5, null), 52.5 * MINUTE_MS);
     assert.equal(backoff(1000, 0, null), 6 * HOUR_MS);
     assert.equal(backoff(1, 0, HOUR_MS), HOUR_MS);
     assert.equal(backoff(1, 0, 1000 * DAY_MS), DAY_MS);
   });
 });
 
+describe('a name is looked at before an authority is asked for it', () => {
+  it('without an address no authority is asked, and it is tried again within minutes', async (test) => {
+    const { log, clock, acquire } = await setUp(test, 0, {
+      ...NOWHERE,
+      lookup: async () => {
+        throw Object.assign(new Error('getaddrinfo ENOTFOUND'), { code: 'ENOTFOUND' });
+      },
+    });
+    (await acquire()).begin();
+    for (let count = 1; count <= 6; count += 1) {
+      const { fields } = await log.says('No certificate', count);
+      assert.match(String(fields['error']), /has no address/);
+      assert.match(String(fields['cure']), /A or AAAA record/);
+      const delay = Date.parse(String(fields['nextAttempt'])) - clock.now();
+      assert.ok(delay <= 5 * MINUTE_MS, String(delay));
+      clock.advance(delay);
+    }
+  });
+
+  it('where others answer, over HTTP and TLS, no authority is asked', async (test) => {
+    const web = createHttpServer((_, response) => response.writeHead(404).end('no'));
+    const { chain, key } = await (await setUp(test)).authority.issue(['other.example.com']);
+    const tls = createTlsServer({ cert: chain, key });
+    const check = {
+      lookup: async () => ['127.0.0.1'],
+      httpPort: await listen(test, web),
+      httpsPort: await listen(test, tls),
+    };
+    const { log, acquire } = await setUp(test, 0, check);
+    (await acquire()).begin();
+    const { fields } = await log.says('No certificate');
+    assert.match(String(fields['error']), /at 127\.0\.0\.1, where another server answers/);
+    assert.match(String(fields['cure']), /point its DNS records to this machine/);
+  });
+
+  it('where we answer, and where nothing can be known, the authority is asked', async (test) => {
+    const found = await setUp(test);
+    const challenges = new Challenges(found.storage, found.clock);
+    const web = createHttpServer((request, response) => {
+      assert.equal(request.headers.host, NAME);
+      const token = request.url?.split('/').at(-1) ?? '';
+      void challenges.keyAuthorization(token).then((text) => response.end(text));
+    });
+    const here = {
+      ...NOWHERE,
+      lookup: async () => ['127.0.0.1'],
+      httpPort: await listen(test, web),
+    };
+    const asked = { challenges: ['http-01'] } as const;
+    const answers = found.openWith(here);
+    (await answers.acquire(asked)).begin();
+    const { fields } = await answers.log.says('No certificate');
+    assert.match(String(fields['error']), /ECONNREFUSED/);
+    for (const check of [
+      { ...NOWHERE, httpPort: await freePort(), lookup: async () => ['127.0.0.1'] },
+      {
+        ...NOWHERE,
+        lookup: async () => {
+          throw Object.assign(new Error('getaddrinfo EAI_AGAIN'), { code: 'EAI_AGAIN' });
+        },
+      },
+    ]) {
+      const { log, acquire } = await setUp(test, 0, check);
+      (await acquire(asked)).begin();
+      const { fields: said } = await log.says('No certificate');
+      assert.match(String(said['error']), /ECONNREFUSED/);
+    }
+  });
+});
+
+const NOWHERE = { httpPort: 1, httpsPort: 1 };
+
+async function listen(test: TestContext, server: Server): Promise<number> {
+  server.listen(0, '127.0.0.1');
+  test.after(() => server.close());
+  await once(server, 'listening');
+  // A TCP server that listens has an AddressInfo.
+  return (server.address() as AddressInfo).port;
+}
+
 const OPTIONS: AcmeOptions = {
+  staging: null,
+  challenges: ['tls-alpn-01', 'http-01'],
   email: null,
   directories: [],
   rootFile: null,
@@ -194,7 +307,7 @@ const OPTIONS: AcmeOptions = {
 };
 
 /** Certificates of authorities that nobody listens for, unless the test says where. */
-async function setUp(test: TestContext, random = 0) {
+async function setUp(test: TestContext, random = 0, nameCheck: NameCheck | null = null) {
   const storage = mkdtempSync(join(tmpdir(), 'hubgate-acme-'));
   const leases: { release(): Promise<void> }[] = [];
   test.after(async () => {
@@ -205,9 +318,12 @@ async function setUp(test: TestContext, random = 0) {
   const store = new CertificateStore(storage);
   const authority = new LocalAuthority(storage, clock);
   const nobody = `https://127.0.0.1:${await freePort()}/dir`;
-  const open = () => {
+  const openWith = (check: NameCheck | null) => {
     const log = new RecordedLog();
-    const pool = new ManagedCertificates({ storage, store, clock, log, random: () => random });
+    const pool = new ManagedCertificates({
+      ...{ storage, store, clock, log, nameCheck: check },
+      random: () => random,
+    });
     const acquire = async (options: Partial<AcmeOptions> = {}): Promise<ManagedCertificate> => {
       const lease = await pool.acquire(NAME, { ...OPTIONS, directories: [nobody], ...options });
       leases.push(lease);
@@ -215,7 +331,8 @@ async function setUp(test: TestContext, random = 0) {
     };
     return { log, pool, acquire };
   };
-  return { storage, clock, store, authority, open, ...open() };
+  const open = () => openWith(nameCheck);
+  return { storage, clock, store, authority, open, openWith, ...open() };
 }
 
 /** Enough turns of the event loop for what is on its way, were there anything. */

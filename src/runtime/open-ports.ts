@@ -1,0 +1,118 @@
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import type { Lease } from '../kernel/lease.ts';
+import type { Listener } from '../server/listener.ts';
+import { listenerKey, type PlannedListener } from './listen-plan.ts';
+import type { Resources } from './resources.ts';
+
+export interface OpenListener {
+  readonly planned: PlannedListener;
+  readonly lease: Lease<Listener>;
+}
+
+/** The ports of a configuration before it is served. */
+export interface OpenPorts {
+  readonly plan: readonly PlannedListener[];
+  readonly listeners: readonly OpenListener[];
+  /** Those that are bound at commit, when our own listeners that have the port now have left it. */
+  readonly handedOver: readonly {
+    readonly planned: PlannedListener;
+    readonly from: readonly OpenListener[];
+  }[];
+}
+
+/** A port that several processes share is free when the last of them has left it: they have so long. */
+const HAND_OVER_MS = 5_000;
+const RETRY_MS = 20;
+
+/**
+ * Binds what a configuration needs. A port that an own listener has at another address (`bind` was
+ * added, say) cannot be bound beside it; when that listener goes with the old configuration, it
+ * changes hands at commit.
+ *
+ * @throws HubgateError `listen-failed`; nothing is left open then
+ */
+export async function openPorts(
+  plan: readonly PlannedListener[],
+  own: readonly OpenListener[],
+  resources: Resources,
+): Promise<OpenPorts> {
+  const kept = new Set(plan.map(listenerKey));
+  const leaving = own.filter(({ planned }) => !kept.has(listenerKey(planned)));
+  const listeners: OpenListener[] = [];
+  const handedOver: OpenPorts['handedOver'][number][] = [];
+  try {
+    for (const planned of plan) {
+      const from = leaving.filter((one) => overlap(one.planned, planned));
+      try {
+        listeners.push({ planned, lease: await resources.leaseListener(planned) });
+      } catch (error) {
+        if (from.length === 0 || !isTaken(error)) throw error;
+        handedOver.push({ planned, from });
+      }
+    }
+    return { plan, listeners, handedOver };
+  } catch (error) {
+    await Promise.allSettled(listeners.map(({ lease }) => lease.release()));
+    throw error;
+  }
+}
+
+/**
+ * Binds the ports that change hands, and gives all listeners in the order of the plan. Between the
+ * two the system refuses connections, for no longer than binding takes.
+ *
+ * @throws HubgateError `listen-failed`; the old listeners have their ports again then
+ */
+export async function takePorts(
+  { plan, listeners, handedOver }: OpenPorts,
+  resources: Resources,
+): Promise<readonly OpenListener[]> {
+  if (handedOver.length === 0) return listeners;
+  const leaving = [...new Set(handedOver.flatMap(({ from }) => from))];
+  for (const { lease } of leaving) lease.value.suspend();
+  const taken: OpenListener[] = [];
+  try {
+    for (const { planned } of handedOver) {
+      taken.push({ planned, lease: await leaseWhenFree(planned, resources) });
+    }
+  } catch (error) {
+    await Promise.allSettled(taken.map(({ lease }) => lease.release()));
+    for (const { lease } of leaving) await resume(lease.value, resources);
+    throw error;
+  }
+  const all = [...listeners, ...taken];
+  return plan.flatMap((planned) => all.filter((one) => one.planned === planned));
+}
+
+async function leaseWhenFree(
+  planned: PlannedListener,
+  resources: Resources,
+): Promise<Lease<Listener>> {
+  const { clock, hasSiblings } = resources;
+  const end = clock.monotonic() + (hasSiblings ? HAND_OVER_MS : 0);
+  for (;;) {
+    try {
+      return await resources.leaseListener(planned);
+    } catch (error) {
+      if (!isTaken(error) || clock.monotonic() >= end) throw error;
+    }
+    await new Promise<void>((resolve) => clock.after(RETRY_MS, resolve));
+  }
+}
+
+async function resume(listener: Listener, { log }: Resources): Promise<void> {
+  try {
+    await listener.resume();
+  } catch (error) {
+    log.error('A port could not be taken back', { error: messageOf(error) });
+  }
+}
+
+/** The same port at addresses that may be the same. */
+function overlap(one: PlannedListener, other: PlannedListener): boolean {
+  return one.bind.kind === 'host' && other.bind.kind === 'host' && one.port === other.port;
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof HubgateError && codeOf(error.cause) === 'EADDRINUSE';
+}
