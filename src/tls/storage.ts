@@ -68,7 +68,11 @@ async function writeDurably(path: string, text: string): Promise<void> {
 async function syncDirectory(path: string): Promise<void> {
   try {
     const directory = await open(path, 'r');
-    await directory.sync().finally(() => directory.close());
+    try {
+      await directory.sync();
+    } finally {
+      await directory.close();
+    }
   } catch (error) {
     if (!NO_DIRECTORY_SYNC.includes(codeOf(error) ?? '')) throw error;
   }
