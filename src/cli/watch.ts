@@ -46,6 +46,7 @@ export class FileWatcher {
   #notified = false;
   #announcedPolling = false;
   #running: Promise<void> = Promise.resolve();
+  #closed = false;
 
   constructor(options: WatchOptions) {
     this.#options = options;
@@ -53,7 +54,8 @@ export class FileWatcher {
 
   /** Watches these files from now on, instead of those before. */
   watch(watched: WatchedFiles): void {
-    if (JSON.stringify(watched) === JSON.stringify(this.#watched)) return;
+    // A reload that ends after the watch would keep the process alive for ever.
+    if (this.#closed || JSON.stringify(watched) === JSON.stringify(this.#watched)) return;
     this.#watched = watched;
     // What is known of a file stays known: a change since it was read must still be told.
     this.#content = new Map([...contentOf(watched), ...known(this.#content, watched)]);
@@ -89,6 +91,7 @@ export class FileWatcher {
 
   /** Stops, after a reload that is under way. */
   async close(): Promise<void> {
+    this.#closed = true;
     this.#cancelQuiet();
     this.#cancelPoll();
     await this.#stopWatching();
@@ -109,6 +112,7 @@ export class FileWatcher {
 
   /** Waits for quiet: editors and deployments write in several steps. */
   #changed(): void {
+    if (this.#closed) return;
     const { clock } = this.#options;
     const now = clock.monotonic();
     this.#firstChange ??= now;

@@ -58,8 +58,18 @@ export function readGlobalOptions(line: Line, problems: Problems, origins: Origi
   return cursor.options(defaultOptions, OPTIONS, { unsupported: UNSUPPORTED });
 }
 
+/** Files for the reference hub say where its directive runs; here that is known. */
+function order(cursor: Cursor): Record<string, never> {
+  const word = cursor.argument('a directive');
+  if (word.text !== 'mercure') {
+    const instead = 'use route to run directives as they are written';
+    cursor.fail(cursor.span, 'unsupported-option', 'order is not supported by hubgate', instead);
+  }
+  cursor.rest();
+  return {};
+}
+
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  order: 'use route to run directives as they are written',
   on_demand_tls: 'name the hosts in the addresses of the sites',
   cert_issuer: 'use acme_ca, or tls internal in a site',
   key_type: 'keys are ECDSA P-256',
@@ -117,6 +127,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
     }),
   }),
   servers: (cursor) => ({ servers: servers(cursor) }),
+  order: (cursor) => order(cursor),
   debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),
 };
 

@@ -1,7 +1,7 @@
-import type { HubConfig } from '../../config/config.ts';
+import type { HubConfig, RouteConfig } from '../../config/config.ts';
 import { defaultHub } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../cursor.ts';
-import type { Directive } from '../scope.ts';
+import type { Directive, Scope } from '../scope.ts';
 import { step } from '../scope.ts';
 import { badValue, count, duration, flag, list, name, oneOf, size } from '../values.ts';
 import { issuer, jwksUri, jwt } from './issuer.ts';
@@ -40,19 +40,34 @@ import { transport } from './transport.ts';
  */
 export const hub: Directive = {
   once: true,
-  read(cursor, scope) {
-    const path = hubPath(cursor);
-    const settings = cursor.options({ ...defaultHub, path }, OPTIONS, {
-      repeatable: ['issuer'],
-      unsupported: { transport_url: 'use a transport block: transport lmdb { path … }' },
-    });
-    cursor.end();
-    scope.site.hub = settings;
-    return [step(cursor, null, { kind: 'hub' })];
-  },
+  read: (cursor, scope) => readHub(cursor, scope, defaultHub, OPTIONS),
 };
 
-const OPTIONS: OptionTable<HubConfig> = {
+/** Reads the block of a hub of which some settings and options are given. */
+export function readHub(
+  cursor: Cursor,
+  scope: Scope,
+  start: HubConfig,
+  options: OptionTable<HubConfig>,
+): readonly RouteConfig[] {
+  if (scope.site.hub !== null) {
+    const message = 'this site has a hub already';
+    return cursor.fail(cursor.span, 'several-hubs', message, 'each site has one');
+  }
+  const path = hubPath(cursor);
+  const settings = cursor.options({ ...start, path }, options, {
+    repeatable: ['issuer'],
+    unsupported: {
+      transport_url: 'use a transport block: transport lmdb { path … }',
+      demo: 'debugger serves the page for trying things out, playground a hub that needs no keys',
+    },
+  });
+  cursor.end();
+  scope.site.hub = settings;
+  return [step(cursor, null, { kind: 'hub' })];
+}
+
+export const OPTIONS: OptionTable<HubConfig> = {
   profile: (cursor) => ({ profile: oneOf(cursor, ['hub', 'mercure']) }),
   detail_type: (cursor) => ({ detailType: name(cursor, 'a URI') }),
   name: (cursor) => ({ name: label(cursor) }),

@@ -9,6 +9,7 @@ import { forwardAuth } from './forward-auth.ts';
 import { handle, handleErrors, handlePath, route } from './handle.ts';
 import { header, requestHeader } from './headers.ts';
 import { hub } from './hub.ts';
+import { mercure } from './mercure.ts';
 import { log } from './log.ts';
 import { redir } from './redir.ts';
 import { requestBody } from './request-body.ts';
@@ -41,6 +42,7 @@ export const directives: Readonly<Record<string, Directive>> = {
   request_header: requestHeader,
   encode,
   hub,
+  mercure,
   handle,
   handle_path: handlePath,
   route,
@@ -57,12 +59,13 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   basic_auth: 'let the app ask for a password, or a service by forward_auth',
   basicauth: 'let the app ask for a password, or a service by forward_auth',
   invoke: 'use a snippet and import',
+  log_skip: 'log is said per site: leave it out where nothing is to be logged',
   map: 'use several handle blocks with matchers',
-  mercure: 'write hub { profile mercure … }',
   method: 'let the app treat the request',
   metrics: 'metrics are on the admin API, at /metrics',
   php_fastcgi: 'run the app behind an HTTP server and use reverse_proxy',
   push: 'browsers no longer support pushes; send Link: rel=preload with header',
+  skip_log: 'log is said per site: leave it out where nothing is to be logged',
   templates: 'let the app render its pages',
   tracing: 'trace in the app',
   try_files: 'use handle with path matchers, rewrite and file_server',

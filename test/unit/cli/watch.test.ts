@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import {
   mkdtempSync,
   renameSync,
@@ -16,6 +18,7 @@ import { FileWatcher, type WatchedFiles } from '../../../src/cli/watch.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { Logger } from '../../../src/kernel/log.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
+import { root } from '../../support/process.ts';
 
 interface Watched {
   readonly directory: string;
@@ -212,5 +215,25 @@ describe('watching the configuration (hubfile.md §4)', { timeout: 60_000 }, () 
     await changed;
     assert.equal(count(), 1);
     assert.deepEqual(warnings, []);
+  });
+});
+
+describe('a watch that is closed', () => {
+  it('is not begun again by a reload that ends after it, which would keep the process alive', async () => {
+    const program = `
+      import { FileWatcher } from './src/cli/watch.ts';
+      import { systemClock } from './src/kernel/clock.ts';
+      import { silentLogger } from './src/kernel/log.ts';
+      const watcher = new FileWatcher({
+        clock: systemClock, log: silentLogger, onChange: async () => {},
+      });
+      watcher.watch({ files: ['package.json'], directories: [] });
+      await watcher.close();
+      watcher.watch({ files: ['README.md'], directories: [] });
+    `;
+    const args = ['--conditions=hubgate-source', '--import', 'tsx', '--input-type=module'];
+    const child = spawn(process.execPath, [...args, '-e', program], { cwd: root });
+    const [code] = await once(child, 'exit');
+    assert.equal(code, 0);
   });
 });

@@ -12,31 +12,36 @@ import { loadConfig } from '../../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../../support/certificate-files.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
-const page = readFileSync(join(root, 'docs/hubfile.md'), 'utf8');
-const blocks = [...page.matchAll(/```(hubfile|yaml)\n([^`]*(?:`[^`]+`[^`]*)*?)```/g)].map(
-  ({ 1: language = '', 2: text = '', index }) => ({
-    // One of the two words of the pattern.
-    language: language as Language,
-    text,
-    line: page.slice(0, index).split('\n').length + 1,
-  }),
-);
+const PAGES = ['docs/hubfile.md', 'docs/from-mercure.md'];
+const blocks = PAGES.flatMap((page) => {
+  const markdown = readFileSync(join(root, page), 'utf8');
+  return [...markdown.matchAll(/```(hubfile|yaml)\n([^`]*(?:`[^`]+`[^`]*)*?)```/g)].map(
+    ({ 1: language = '', 2: text = '', index }) => ({
+      // One of the two words of the pattern.
+      language: language as Language,
+      text,
+      place: `${page}:${markdown.slice(0, index).split('\n').length + 1}`,
+    }),
+  );
+});
 const env = {
+  MERCURE_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
+  MERCURE_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
   HUB_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
   HUB_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
 };
 
-describe('docs/hubfile.md', () => {
+describe('the Hubfiles of the documents', () => {
   const { site } = createCertificateFiles();
-  for (const { language, text, line } of blocks) {
-    it(`the ${language} example in line ${line} is valid, and formatted`, () => {
+  for (const { language, text, place } of blocks) {
+    it(`the ${language} example at ${place} is valid, and formatted`, () => {
       const io = withFiles(
         { ...diskIo(env), read: () => Buffer.from(text) },
         { '/etc/ssl/example.crt': site.cert, '/etc/ssl/example.key': site.key },
       );
       try {
         const { warnings } = loadConfig('example', io, language);
-        const expected = ['empty-import', 'local-certificate'];
+        const expected = ['empty-import', 'local-certificate', 'reference-hub'];
         const others = warnings.filter(({ code }) => !expected.includes(code));
         assert.deepEqual(others, []);
       } catch (error) {
@@ -47,7 +52,7 @@ describe('docs/hubfile.md', () => {
     });
   }
 
-  it('has an example of every directive', () => {
+  it('have an example of every directive', () => {
     const examples = blocks.map(({ text }) => text).join('\n');
     for (const name of Object.keys(directives)) {
       assert.match(examples, new RegExp(`^\\t+${name}\\b`, 'm'), name);
