@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
-import { diskIo } from '../hubfile/disk.ts';
+import { diskIo, findFiles } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
 import type { Environment } from '../hubfile/source.ts';
@@ -78,7 +78,14 @@ export function adapterOf({ config, adapter }: ConfigSource): Language {
 
 /** What a change of would make another configuration. */
 export function watchedFiles({ files, globs }: ReadyConfig): WatchedFiles {
-  return { files, directories: globs.map((glob) => dirname(glob)) };
+  return { files, directories: [...new Set(globs.flatMap(directoriesOf))] };
+}
+
+/** Where a new file, or a new directory, could match a pattern. */
+function directoriesOf(glob: string): readonly string[] {
+  const directory = dirname(glob);
+  if (!/[*?]/.test(directory)) return [directory];
+  return [...directoriesOf(directory), ...findFiles(directory)];
 }
 
 function nameOf({ config }: ConfigSource): string {

@@ -208,6 +208,20 @@ describe('the admin API (hubfile.md §6)', () => {
     await assert.rejects(send(`${admin}/config`));
   });
 
+  it('stays where it is when the rest of the configuration cannot be served', async (test) => {
+    const { admin, file, hubfile, process } = await start(test);
+    const [next, other] = [await freePort(), await start(test)];
+    const taken = new URL(other.site).port;
+    await writeFile(
+      file,
+      `${hubfile('respond x', `127.0.0.1:${next}`)}http://localhost:${taken} {\n}\n`,
+    );
+    process.child.kill('SIGHUP');
+    await process.says('the old one keeps serving');
+    assert.equal((await send(`${admin}/config/last-error`)).status, 200);
+    await assert.rejects(send(`http://127.0.0.1:${next}/config`), { code: 'ECONNREFUSED' });
+  });
+
   it('run fails and says why when the address is taken', async (test) => {
     const { directory, file } = await start(test);
     const { code, stderr } = await runCommand(['run', '--config', file]);

@@ -79,6 +79,7 @@ describe('a reload', () => {
     const gone = await reloaded(`http://127.0.0.1:${port} {\n\trespond x\n}\n`);
     assert.match(gone, /"endingStreams":1/);
     assert.match(gone, /the history of http:\/\/localhost:\d+ is left behind/);
+    await stream.untilEnd();
     // It is where it was when the hub comes back.
     await reloaded(site(['127.0.0.1'], 'name chat'));
     const again = await openStream(test, `http://127.0.0.1:${port}/.well-known/hub?match=news`, {

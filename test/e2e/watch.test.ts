@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -57,6 +57,23 @@ describe('hubgate run follows what it has read (hubfile.md §4)', () => {
     assert.equal(await body('/a'), 'second');
     await edit('missing', 'respond /a found\n');
     assert.equal(await body('/a'), 'found');
+  });
+
+  it('a new directory that a pattern matches', async (test) => {
+    const { directory, port, edit, gateway } = await run(test, (port, place) => ({
+      Hubfile: `${options(place)}import sites/*/site.hub\nhttp://127.0.0.1:${port} {\n\trespond end\n}\n`,
+    }));
+    for (const name of ['one', 'two']) {
+      const said = gateway.output.length;
+      await mkdir(join(directory, 'sites', name), { recursive: true });
+      await edit(
+        join('sites', name, 'site.hub'),
+        `http://${name}.localhost:${port} {\n\trespond ${name}\n}\n`,
+      );
+      await gateway.says('Configuration reloaded', said);
+      const headers = [['Host', `${name}.localhost:${port}`]] as const;
+      assert.equal((await send(`http://127.0.0.1:${port}/`, { headers })).body, name);
+    }
   });
 
   it('secrets in files', async (test) => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
 import { type AddressInfo, createServer, type Server } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { tmpdir } from 'node:os';
@@ -10,6 +11,7 @@ import { describe, it, type TestContext } from 'node:test';
 import type { AcmeOptions } from '../../../../src/config/config.ts';
 import { backoff } from '../../../../src/tls/acme/attempts.ts';
 import type { ManagedCertificate } from '../../../../src/tls/acme/managed-certificate.ts';
+import { systemClock } from '../../../../src/kernel/clock.ts';
 import { Challenges } from '../../../../src/tls/acme/challenges.ts';
 import { ManagedCertificates } from '../../../../src/tls/acme/managed-certificates.ts';
 import type { NameCheck } from '../../../../src/tls/acme/name-check.ts';
@@ -214,6 +216,28 @@ describe('back-off', () => {
     assert.equal(backoff(1000, 0, null), 6 * HOUR_MS);
     assert.equal(backoff(1, 0, HOUR_MS), HOUR_MS);
     assert.equal(backoff(1, 0, 1000 * DAY_MS), DAY_MS);
+  });
+});
+
+describe('an authority that asks to wait (RFC 8555 §6.6)', () => {
+  it('is asked again when it has said, not before', async (test) => {
+    const { log, clock, storage, acquire } = await setUp(test);
+    const here = new LocalAuthority(join(storage, 'other'), systemClock);
+    const { chain, key } = await here.issue(['127.0.0.1']);
+    const server = createHttpsServer({ cert: chain, key }, (_, response) => {
+      response
+        .writeHead(429, { 'retry-after': '7200', 'content-type': 'application/problem+json' })
+        .end(JSON.stringify({ type: 'urn:ietf:params:acme:error:rateLimited', detail: 'slowly' }));
+    });
+    const port = await listen(test, server);
+    const managed = await acquire({
+      directories: [`https://127.0.0.1:${port}/dir`],
+      rootFile: here.rootFile,
+    });
+    managed.begin();
+    const { fields } = await log.says('No certificate');
+    const delay = Date.parse(String(fields['nextAttempt'])) - clock.now();
+    assert.equal(delay, 2 * HOUR_MS);
   });
 });
 

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { encodeConfig } from '../../../src/config/encode.ts';
+import { createGateway, parseHubfile } from '../../../src/index.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { freePort } from '../../support/free-port.ts';
+import { send } from '../../support/http.ts';
+import { temporaryDirectory } from '../../support/temporary-directory.ts';
+
+describe('what a configuration has opened', () => {
+  it('is closed when the next one serves', async (test) => {
+    const { gateway, config, open } = await start(test);
+    const closed = once(open.events, 'closed');
+    await gateway.reload(config('second'));
+    await closed;
+    assert.deepEqual([...open.names], ['second']);
+  });
+
+  it('is closed when a port cannot be bound, the ports before it too', async (test) => {
+    const { gateway, config, open, port } = await start(test);
+    const taken = createServer().listen(0, '127.0.0.1');
+    test.after(() => taken.close());
+    await once(taken, 'listening');
+    const { port: theirs } = taken.address() as AddressInfo;
+    const ours = await freePort();
+    await assert.rejects(gateway.reload(config('second', [ours, theirs])), {
+      code: 'listen-failed',
+    });
+    assert.deepEqual([...open.names], ['first']);
+    await assert.rejects(send(`http://127.0.0.1:${ours}/`), { code: 'ECONNREFUSED' });
+    assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'first');
+  });
+});
+
+describe('a configuration that is shown', () => {
+  it('has no credentials in header fields and URLs', () => {
+    const config = parseHubfile(
+      ':8080 {\n\treverse_proxy localhost:3000 {\n\t\theader_up Authorization "Bearer of-bad-news"\n\t}\n}\n',
+      { env: {} },
+    );
+    const shown = JSON.stringify(encodeConfig(config, { showSecrets: false, brief: false }));
+    assert.equal(shown.includes('of-bad-news'), false);
+    const all = JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
+    assert.equal(all.includes('of-bad-news'), true);
+  });
+});
+
+async function start(test: TestContext) {
+  const storage = await temporaryDirectory(test);
+  const port = await freePort();
+  const names = new Set<string>();
+  const events = new EventTarget();
+  // The access log of a site stands for all that a generation opens.
+  const openLog = ({ output }: { readonly output: string }) => {
+    const name = output.split('/').at(-1) ?? '';
+    names.add(name);
+    return {
+      log: silentLogger,
+      close() {
+        names.delete(name);
+        events.dispatchEvent(new Event('closed'));
+      },
+    };
+  };
+  const config = (name: string, ports: readonly number[] = [port]) =>
+    parseHubfile(
+      `{\n\tadmin off\n\tauto_https off\n\tstorage ${storage}\n}\n${ports
+        .map(
+          (one) =>
+            `http://127.0.0.1:${one} {\n\tbind 127.0.0.1\n\trespond ${name}\n\tlog {\n\t\toutput file ${join(storage, name)}\n\t}\n}\n`,
+        )
+        .join('')}`,
+      { env: {} },
+    );
+  const gateway = createGateway(config('first'), { openLog });
+  test.after(() => gateway.stop());
+  await gateway.start();
+  return { gateway, config, port, open: { names, events } };
+}
