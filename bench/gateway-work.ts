@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import { promisify } from 'node:util';
 import { type BenchContext, percentile } from './context.ts';
-import { type BenchGateway, type Front, GATEWAYS, startApp } from './gateways.ts';
+import { type BenchGateway, type Front, GATEWAYS, startApp, startHubgate } from './gateways.ts';
 import { makeRequests } from './load/generators.ts';
 import { cpuOf, installed, residentOf } from './processes.ts';
 
@@ -22,16 +23,24 @@ export async function proxy(context: BenchContext): Promise<void> {
   });
 }
 
-/** `throughput`: as each program runs out of the box, on all cores. */
+/** `throughput`: as each program runs out of the box, and hubgate with a worker for each core. */
 export async function throughput(context: BenchContext): Promise<void> {
   const durationMs = context.amount(8000);
   for (const tls of [false, true]) {
     const work = `requests out of the box${tls ? ', TLS' : ''}`;
-    await eachGateway(context, { tls, cores: null }, async (gateway) => {
+    const measure = async (gateway: BenchGateway, what: string): Promise<void> => {
       await load(gateway, WARM_UP_MS);
-      const { answers } = await load(gateway, durationMs);
-      context.note(work, gateway.name, '/s', answers / (durationMs / 1000));
-    });
+      const { answers, delaysUs } = await load(gateway, durationMs);
+      context.note(what, gateway.name, '/s', answers / (durationMs / 1000));
+      context.note(`${what}: p99`, gateway.name, 'ms', percentile(delaysUs, 0.99) / 1000);
+      context.note(`${what}: memory`, gateway.name, 'MB', residentOf(gateway.pid) / 1024);
+    };
+    await eachGateway(context, { tls, cores: null }, (gateway) => measure(gateway, work));
+    const cores = availableParallelism();
+    const every = `${work}, workers ${cores}`;
+    await eachGateway(context, { tls, cores }, (gateway) => measure(gateway, every), [
+      startHubgate,
+    ]);
   }
 }
 
@@ -120,10 +129,11 @@ async function eachGateway(
   context: BenchContext,
   front: Omit<Front, 'appPort'>,
   measure: (gateway: BenchGateway) => Promise<void>,
+  starts = GATEWAYS,
 ): Promise<void> {
   const app = await startApp();
   try {
-    for (const start of GATEWAYS) {
+    for (const start of starts) {
       const gateway = await start(context, { ...front, appPort: app.port });
       if (gateway === null) continue;
       try {

@@ -37,7 +37,7 @@ export async function startApp(): Promise<RunningProgram & { readonly port: numb
 }
 
 /** With a hub and discovery, as its users run it. */
-async function startHubgate(
+export async function startHubgate(
   context: BenchContext,
   { tls, appPort, cores }: Front,
 ): Promise<BenchGateway> {
@@ -66,7 +66,7 @@ ${origin} {
 			}
 		}
 		anonymous
-		transport memory
+		${cores !== null && cores > 1 ? 'transport lmdb' : 'transport memory'}
 		cookie_name hub_token
 	}
 	discovery
