@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -17,6 +18,7 @@ import { HUB, startSite } from '../unit/discovery/site.ts';
  * DOKUWIKI_ROOT, DJANGO_PYTHON and JINGO name others.
  */
 const DOKUWIKI_ROOT = process.env['DOKUWIKI_ROOT'] ?? '/';
+const JINGO = process.env['JINGO'];
 const DJANGO_PYTHON = process.env['DJANGO_PYTHON'] ?? '/usr/bin/python3';
 
 const hubfile = (port: number, also: string): string => `http://localhost:{port} {${HUB}
@@ -207,5 +209,98 @@ describe('real applications behind hubgate, unchanged and live', () => {
     assert.equal(await other.locator('#id_name').inputValue(), 'half a na');
     assert.match(guest?.url() ?? '', /\/admin\/login\//);
     assert.equal(await guest?.getByText('Editors').count(), 0);
+  });
+
+  it('jingo (a wiki on Express, from npm): an edit shows on the page that another visitor reads', {
+    timeout: 120_000,
+  }, async (test) => {
+    if (JINGO === undefined) {
+      test.skip('jingo is not installed (npm install jingo, and JINGO=node_modules/jingo/jingo)');
+      return;
+    }
+    const place = directory(test);
+    const repository = join(place, 'pages');
+    mkdirSync(repository);
+    const git = (...args: readonly string[]): void => {
+      const { status, stderr } = spawnSync('git', args, { cwd: repository, encoding: 'utf8' });
+      assert.equal(status, 0, stderr);
+    };
+    writeFileSync(join(repository, 'Home.md'), '# Home\n\nWritten first.\n');
+    git('init', '-q');
+    git('config', 'user.email', 'test@example.com');
+    git('config', 'user.name', 'test');
+    git('add', '.');
+    git('commit', '-qm', 'first');
+    const port = await freePort();
+    const passwordHash = createHash('sha1').update('password').digest('hex');
+    const config = join(place, 'config.yaml');
+    // JSON is YAML.
+    writeFileSync(
+      config,
+      JSON.stringify({
+        application: {
+          title: 'Wiki',
+          repository,
+          git: 'git',
+          secret: 'of a test',
+          skipGitCheck: true,
+        },
+        authentication: {
+          local: {
+            enabled: true,
+            accounts: [{ username: 'bob', passwordHash, email: 'bob@example.com' }],
+          },
+        },
+        server: {
+          hostname: 'localhost',
+          port,
+          localOnly: true,
+          baseUrl: `http://localhost:${port}`,
+        },
+        authorization: { anonRead: true, validMatches: '.+' },
+        features: { codemirror: true, gravatar: false },
+      }),
+    );
+    await serve(test, process.execPath, [JINGO, '-c', config], { env: {}, port, cwd: place });
+    const their = await visitors(test, port);
+    if (their === null) return;
+    const reader = await their.follow(their.reader, '/wiki/Home');
+    const search = reader.locator('input[name=term]').first();
+    await search.pressSequentially('half a te');
+    const writer = await their.writer.newPage();
+    await writer.goto(`${their.origin}/login`);
+    await writer.fill('input[name=username]', 'bob');
+    await writer.fill('input[name=password]', 'password');
+    await writer.locator('input[name=password]').press('Enter');
+    await writer.waitForURL((url) => url.pathname !== '/login');
+    await writer.goto(`${their.origin}/pages/Home/edit`);
+    // Its editor hides the textarea.
+    await writer.evaluate(`(() => {
+      const area = document.querySelector('textarea[name=content]');
+      area.value = 'Written by the other.';
+      HTMLFormElement.prototype.submit.call(area.form);
+    })()`);
+    await reader.getByText('Written by the other.').waitFor();
+    assert.equal(await search.inputValue(), 'half a te');
+  });
+
+  it('the message board of examples/live: two lines of Hubfile, and not one of the app', {
+    timeout: 60_000,
+  }, async (test) => {
+    const port = await freePort();
+    const server = join(root, 'examples/live/server.mjs');
+    await serve(test, process.execPath, [server], { env: { PORT: String(port) }, port, cwd: root });
+    const their = await visitors(test, port);
+    if (their === null) return;
+    const [reader, writer] = [
+      await their.follow(their.reader, '/'),
+      await their.follow(their.writer, '/'),
+    ];
+    await reader.fill('input[name=text]', 'half a sen');
+    await writer.fill('input[name=text]', 'from the other');
+    await writer.click('button');
+    await reader.getByText('from the other').waitFor();
+    assert.equal(await reader.locator('input[name=text]').inputValue(), 'half a sen');
+    assert.equal(await writer.locator('input[name=text]').inputValue(), '');
   });
 });
