@@ -9,6 +9,7 @@ import { build } from './build.mjs';
 import { installMissing, root } from './install.mjs';
 
 const SITE = 'https://localhost:8443';
+const LIVE = 'https://live.localhost:8443';
 const HUB = `${SITE}/.well-known/hub`;
 const storage = join(root, '.hubgate');
 const rootCertificate = join(storage, 'pki', 'local', 'root.crt');
@@ -18,11 +19,13 @@ installMissing();
 await build();
 mkdirSync(storage, { recursive: true, mode: 0o700 });
 const appPort = await freePort();
+const livePort = await freePort();
 const env = {
   ...process.env,
   HUB_PUBLISHER_JWT_KEY: demoKey('publisher'),
   HUB_SUBSCRIBER_JWT_KEY: demoKey('subscriber'),
   APP_PORT: String(appPort),
+  LIVE_PORT: String(livePort),
   PORT: String(appPort),
   SITE,
 };
@@ -36,6 +39,7 @@ const gateway = start([cli, 'run', '--config', 'Hubfile.example'], env);
 await ready(gateway);
 if (!ending) {
   start([join('examples', 'app', 'server.mjs')], { ...env, NODE_EXTRA_CA_CERTS: rootCertificate });
+  start([join('examples', 'live', 'server.mjs')], { ...env, PORT: String(livePort) });
   explain();
 }
 
@@ -108,6 +112,9 @@ function explain() {
                   node dist/cli/main.js trust --config Hubfile.example
                   Its certificate, to import by hand:
                   ${rootCertificate}
+
+  Live            ${LIVE}, in two windows: plain HTML without a script, made live
+                  by two lines of the Hubfile
 
   Change the page curl --cacert .hubgate/pki/local/root.crt \\
                     -H "Authorization: Bearer $(cat .hubgate/publisher.token)" \\

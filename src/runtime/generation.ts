@@ -199,7 +199,9 @@ const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
 function runningHub({ config, core: { hub, announcements } }: ReadyHub): RunningHub {
   return {
     name: config.name,
-    counts: { ...hub.counts, ...announcements },
+    get counts() {
+      return { ...hub.counts, ...announcements };
+    },
     check: () => hub.check(),
     revoke: async (tokenId) => hub.revoke(tokenId),
   };

@@ -235,10 +235,11 @@ describe('the stories of docs/discovery.md', () => {
     await page.getByText('the second note').waitFor();
   });
 
-  it('every Hubfile in docs/discovery.md loads as it stands', async () => {
-    const text = await readFile(join(root, 'docs/discovery.md'), 'utf8');
+  it('every Hubfile in docs/discovery.md and docs/live.md loads as it stands', async () => {
+    const pages = ['docs/discovery.md', 'docs/live.md'].map((page) => join(root, page));
+    const text = (await Promise.all(pages.map((page) => readFile(page, 'utf8')))).join('\n');
     const blocks = [...text.matchAll(/```hubfile\n(.*?)```/gs)].map(([, block]) => block ?? '');
-    assert.ok(blocks.length >= 5);
+    assert.ok(blocks.length >= 6);
     for (const block of blocks) {
       const disk = diskIo({ ...KEYS, GATEWAY_SECRET: 'a secret' });
       const file = join(dirname(root), 'Hubfile');

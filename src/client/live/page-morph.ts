@@ -19,7 +19,12 @@ export async function morphPage(fetched: Document): Promise<void> {
   // While a transition runs the page takes no input.
   const isStill = mayLeave() && !matchMedia('(prefers-reduced-motion: reduce)').matches;
   if (document.hidden || !isStill || !('startViewTransition' in document)) apply();
-  else await document.startViewTransition(apply).updateCallbackDone;
+  else {
+    const { ready, updateCallbackDone } = document.startViewTransition(apply);
+    // Another one takes its place where the page moves on: the change is made all the same.
+    ready.catch(() => {});
+    await updateCallbackDone;
+  }
 }
 
 /** Whether nothing would be lost with the page. */

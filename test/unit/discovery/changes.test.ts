@@ -198,6 +198,22 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(await guest.untilId('urn:end'), ['urn:end']);
   });
 
+  it('is never merged with what others may read, when it is private', async (test) => {
+    let created = 0;
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      created += 1;
+      response.writeHead(303, { Location: `/books/${created}` }).end();
+    };
+    const site = await siteWith(test, 'private {\n\t\t\twindow 1m\n\t\t\tsync\n\t\t}', app);
+    const reader = await site.stream('match=*', {
+      headers: [['Authorization', `Bearer ${await site.token()}`]],
+    });
+    for (let i = 0; i < 3; i += 1) await site.get('/books', { method: 'POST' });
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    assert.equal((await reader.untilId('urn:end')).length, 4);
+  });
+
   it('is private where nothing is said and the request carries credentials', async (test) => {
     const site = await siteWith(test, '{\n\t\t\twindow 0s\n\t\t\tsync\n\t\t}', answering(200));
     const guest = await site.stream('match=*');

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { RequestListener } from 'node:http';
+import { request as httpRequest, type RequestListener } from 'node:http';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { readHubPublish } from '../../../src/discovery/hub-publish.ts';
@@ -140,12 +140,24 @@ describe('an app that publishes by its answer', () => {
 
   it('sends a trailer', async (test) => {
     const app: RequestListener = (_request, response) => {
-      response.setHeader('Trailer', 'Hub-Publish, Hub-Data');
+      response.setHeader('Trailer', 'Hub-Publish, Hub-Data, X-Sum');
       response.write('streamed');
-      response.addTrailers({ 'Hub-Publish': 'topic="urn:t"; id="urn:trailer"', 'Hub-Data': '7' });
+      response.addTrailers({
+        'Hub-Publish': 'topic="urn:t"; id="urn:trailer"',
+        'Hub-Data': '7',
+        'X-Sum': '3',
+      });
       response.end();
     };
-    const text = await seen(await startSite(test, app));
+    const site = await startSite(test, app);
+    const trailers = await new Promise<readonly string[]>((resolve, reject) => {
+      const request = httpRequest(site.origin, { agent: false }, (response) => {
+        response.resume().once('end', () => resolve(response.rawTrailers));
+      });
+      request.once('error', reject).end();
+    });
+    assert.deepEqual(trailers, ['X-Sum', '3']);
+    const text = await seen(site);
     assert.match(text, /id: urn:trailer\n/);
     assert.match(text, /data: 7\n/);
   });

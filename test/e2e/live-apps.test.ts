@@ -1,0 +1,306 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createConnection } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { BrowserContext, Page } from 'playwright-core';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import { freePort } from '../support/free-port.ts';
+import { root } from '../support/process.ts';
+import { HUB, startSite } from '../unit/discovery/site.ts';
+
+/*
+ * Applications that nobody here wrote, unchanged. Each is skipped aloud where it is not installed:
+ * DokuWiki and Django are Debian's packages (dokuwiki with php-cli, python3-django), jingo is npm's.
+ * DOKUWIKI_ROOT, DJANGO_PYTHON and JINGO name others.
+ */
+const DOKUWIKI_ROOT = process.env['DOKUWIKI_ROOT'] ?? '/';
+const JINGO = process.env['JINGO'];
+const DJANGO_PYTHON = process.env['DJANGO_PYTHON'] ?? '/usr/bin/python3';
+
+const hubfile = (port: number, also: string): string => `http://localhost:{port} {${HUB}
+		anonymous
+		cookie_name hub_token
+	}
+	discovery {
+		changes public {
+			${also}
+		}
+		live
+	}
+	reverse_proxy 127.0.0.1:${port}
+}
+`;
+
+function directory(test: TestContext): string {
+  const path = mkdtempSync(join(tmpdir(), 'hubgate-app-'));
+  test.after(() => rmSync(path, { recursive: true, force: true }));
+  return path;
+}
+
+/** Starts a program that listens on a port, and waits until it does. */
+async function serve(
+  test: TestContext,
+  program: string,
+  args: readonly string[],
+  options: { readonly env: Record<string, string>; readonly port: number; readonly cwd: string },
+): Promise<void> {
+  const { env, port, cwd } = options;
+  const child: ChildProcess = spawn(program, args, {
+    cwd,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let said = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.setEncoding('utf8').on('data', (text: string) => (said += text));
+  }
+  test.after(() => child.kill('SIGKILL'));
+  while (!(await listens(port))) {
+    if (child.exitCode !== null) throw new Error(`${program} has ended: ${said}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+function listens(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createConnection({ port, host: '127.0.0.1' });
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}
+
+interface Visitors {
+  readonly origin: string;
+  readonly reader: BrowserContext;
+  readonly writer: BrowserContext;
+  /** Opens a page and waits until it follows the hub. */
+  follow(context: BrowserContext, path: string): Promise<Page>;
+}
+
+async function visitors(test: TestContext, port: number, also = ''): Promise<Visitors | null> {
+  const executable = chromiumPath(test);
+  if (executable === null) return null;
+  const site = await startSite(test, () => {}, { hubfile: hubfile(port, also) });
+  const browser = await launchChromium(test, executable, null);
+  return {
+    origin: site.origin,
+    reader: await browser.newContext(),
+    writer: await browser.newContext(),
+    async follow(context, path) {
+      const page = await context.newPage();
+      const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
+      await page.goto(site.origin + path);
+      await stream;
+      return page;
+    },
+  };
+}
+
+describe('real applications behind hubgate, unchanged and live', () => {
+  it('DokuWiki (PHP): an edit shows on the page that another visitor reads', {
+    timeout: 120_000,
+  }, async (test) => {
+    const share = join(DOKUWIKI_ROOT, 'usr/share/dokuwiki');
+    if (!existsSync(share)) {
+      test.skip('DokuWiki is not installed (apt-get install dokuwiki php-cli php-xml)');
+      return;
+    }
+    const place = directory(test);
+    const [www, conf, data] = ['www', 'conf', 'data'].map((name) => join(place, name));
+    assert.ok(www !== undefined && conf !== undefined && data !== undefined);
+    cpSync(share, www, { recursive: true, filter: (path) => !path.endsWith('.htaccess') });
+    for (const name of ['plugins', 'tpl']) {
+      rmSync(join(www, 'lib', name), { force: true });
+      cpSync(join(DOKUWIKI_ROOT, 'var/lib/dokuwiki/lib', name), join(www, 'lib', name), {
+        recursive: true,
+      });
+    }
+    cpSync(join(DOKUWIKI_ROOT, 'etc/dokuwiki'), conf, { recursive: true });
+    cpSync(join(DOKUWIKI_ROOT, 'var/lib/dokuwiki/data'), data, { recursive: true });
+    for (const name of [
+      'pages',
+      'attic',
+      'media',
+      'media_attic',
+      'media_meta',
+      'meta',
+      'cache',
+      'index',
+      'locks',
+      'tmp',
+      'log',
+    ]) {
+      mkdirSync(join(data, name), { recursive: true });
+    }
+    writeFileSync(
+      join(conf, 'local.php'),
+      `<?php $conf['savedir'] = '${data}'; $conf['useacl'] = 0; $conf['updatecheck'] = 0;`,
+    );
+    const port = await freePort();
+    const prepend = join(root, 'test/e2e/apps/dokuwiki.php');
+    await serve(
+      test,
+      'php',
+      ['-d', `auto_prepend_file=${prepend}`, '-S', `127.0.0.1:${port}`, '-t', www],
+      {
+        env: { WIKI_CONF: conf, PHP_CLI_SERVER_WORKERS: '4' },
+        port,
+        cwd: www,
+      },
+    );
+    const their = await visitors(test, port);
+    if (their === null) return;
+    const reader = await their.follow(their.reader, '/doku.php?id=start');
+    // Typing into the search while the other edits.
+    await reader.locator('input[name=q]').first().pressSequentially('half a qu');
+    const writer = await their.writer.newPage();
+    await writer.goto(`${their.origin}/doku.php?id=start&do=edit`);
+    await writer.locator('textarea[name=wikitext]').fill('Written by the other.');
+    await writer.locator('button[name="do[save]"]').click();
+    await reader.getByText('Written by the other.').waitFor();
+    assert.equal(await reader.locator('input[name=q]').first().inputValue(), 'half a qu');
+  });
+
+  it('Django admin (Python): a list shows what another admin adds, to nobody else', {
+    timeout: 120_000,
+  }, async (test) => {
+    if (spawnSync(DJANGO_PYTHON, ['-c', 'import django']).status !== 0) {
+      test.skip('Django is not installed (apt-get install python3-django)');
+      return;
+    }
+    const place = directory(test);
+    const port = await freePort();
+    await serve(test, DJANGO_PYTHON, [join(root, 'test/e2e/apps/django_admin.py')], {
+      env: { DATABASE: join(place, 'db.sqlite3'), PORT: String(port), PYTHONUNBUFFERED: '1' },
+      port,
+      cwd: place,
+    });
+    const their = await visitors(test, port, 'also /admin/auth/group/');
+    if (their === null) return;
+    for (const [context, name] of [
+      [their.reader, 'alice'],
+      [their.writer, 'bob'],
+    ] as const) {
+      const page = await context.newPage();
+      await page.goto(`${their.origin}/admin/`);
+      await page.fill('#id_username', name);
+      await page.fill('#id_password', 'password');
+      await page.click('input[type=submit]');
+      await page.waitForURL('**/admin/');
+    }
+    const guest = await (await their.reader.browser()?.newContext())?.newPage();
+    await guest?.goto(`${their.origin}/admin/auth/group/`);
+    const reader = await their.follow(their.reader, '/admin/auth/group/');
+    const writer = await their.writer.newPage();
+    const other = await their.follow(their.reader, '/admin/auth/group/add/');
+    await other.locator('#id_name').pressSequentially('half a na');
+    await writer.goto(`${their.origin}/admin/auth/group/add/`);
+    await writer.fill('#id_name', 'Editors');
+    await writer.click('input[name=_save]');
+    await reader.getByText('1 group', { exact: true }).waitFor();
+    await reader.getByText('Editors', { exact: true }).waitFor();
+    assert.equal(await other.locator('#id_name').inputValue(), 'half a na');
+    assert.match(guest?.url() ?? '', /\/admin\/login\//);
+    assert.equal(await guest?.getByText('Editors').count(), 0);
+  });
+
+  it('jingo (a wiki on Express, from npm): an edit shows on the page that another visitor reads', {
+    timeout: 120_000,
+  }, async (test) => {
+    if (JINGO === undefined) {
+      test.skip('jingo is not installed (npm install jingo, and JINGO=node_modules/jingo/jingo)');
+      return;
+    }
+    const place = directory(test);
+    const repository = join(place, 'pages');
+    mkdirSync(repository);
+    const git = (...args: readonly string[]): void => {
+      const { status, stderr } = spawnSync('git', args, { cwd: repository, encoding: 'utf8' });
+      assert.equal(status, 0, stderr);
+    };
+    writeFileSync(join(repository, 'Home.md'), '# Home\n\nWritten first.\n');
+    git('init', '-q');
+    git('config', 'user.email', 'test@example.com');
+    git('config', 'user.name', 'test');
+    git('add', '.');
+    git('commit', '-qm', 'first');
+    const port = await freePort();
+    const passwordHash = createHash('sha1').update('password').digest('hex');
+    const config = join(place, 'config.yaml');
+    // JSON is YAML.
+    writeFileSync(
+      config,
+      JSON.stringify({
+        application: {
+          title: 'Wiki',
+          repository,
+          git: 'git',
+          secret: 'of a test',
+          skipGitCheck: true,
+        },
+        authentication: {
+          local: {
+            enabled: true,
+            accounts: [{ username: 'bob', passwordHash, email: 'bob@example.com' }],
+          },
+        },
+        server: {
+          hostname: 'localhost',
+          port,
+          localOnly: true,
+          baseUrl: `http://localhost:${port}`,
+        },
+        authorization: { anonRead: true, validMatches: '.+' },
+        features: { codemirror: true, gravatar: false },
+      }),
+    );
+    await serve(test, process.execPath, [JINGO, '-c', config], { env: {}, port, cwd: place });
+    const their = await visitors(test, port);
+    if (their === null) return;
+    const reader = await their.follow(their.reader, '/wiki/Home');
+    const search = reader.locator('input[name=term]').first();
+    await search.pressSequentially('half a te');
+    const writer = await their.writer.newPage();
+    await writer.goto(`${their.origin}/login`);
+    await writer.fill('input[name=username]', 'bob');
+    await writer.fill('input[name=password]', 'password');
+    await writer.locator('input[name=password]').press('Enter');
+    await writer.waitForURL((url) => url.pathname !== '/login');
+    await writer.goto(`${their.origin}/pages/Home/edit`);
+    // Its editor hides the textarea.
+    await writer.evaluate(`(() => {
+      const area = document.querySelector('textarea[name=content]');
+      area.value = 'Written by the other.';
+      HTMLFormElement.prototype.submit.call(area.form);
+    })()`);
+    await reader.getByText('Written by the other.').waitFor();
+    assert.equal(await search.inputValue(), 'half a te');
+  });
+
+  it('the message board of examples/live: two lines of Hubfile, and not one of the app', {
+    timeout: 60_000,
+  }, async (test) => {
+    const port = await freePort();
+    const server = join(root, 'examples/live/server.mjs');
+    await serve(test, process.execPath, [server], { env: { PORT: String(port) }, port, cwd: root });
+    const their = await visitors(test, port);
+    if (their === null) return;
+    const [reader, writer] = [
+      await their.follow(their.reader, '/'),
+      await their.follow(their.writer, '/'),
+    ];
+    await reader.fill('input[name=text]', 'half a sen');
+    await writer.fill('input[name=text]', 'from the other');
+    await writer.click('button');
+    await reader.getByText('from the other').waitFor();
+    assert.equal(await reader.locator('input[name=text]').inputValue(), 'half a sen');
+    assert.equal(await writer.locator('input[name=text]').inputValue(), '');
+  });
+});

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import { root } from '../support/process.ts';
+import { HUB, startSite } from '../unit/discovery/site.ts';
+
+const LIBRARIES = [
+  ['htmx', 'htmx.org/dist/htmx.min.js'],
+  ['Turbo', '@hotwired/turbo/dist/turbo.es2017-umd.js'],
+] as const;
+
+const HUBFILE = `http://localhost:{port} {${HUB}
+		anonymous
+		cookie_name hub_token
+	}
+	discovery {
+		changes public
+		live
+	}
+	reverse_proxy localhost:{app}
+}
+`;
+
+/** How often each page has been changed. */
+type Changes = Map<string, number>;
+
+function html(path: string, changes: Changes): string {
+  const count = changes.get(path) ?? 0;
+  const other = path === '/a' ? '/b' : '/a';
+  // Boosted and replaced by the library, so that the document stays.
+  return `<!doctype html><html><head><script src=/lib.js></script><title>${path}</title></head>
+<body hx-boost=true><h1>${path} ${count}</h1><a id=other href="${other}">other</a>
+${count === 0 ? '' : '<button hx-get=/part hx-target=#part>new</button>'}<p id=part></p></body></html>`;
+}
+
+describe('live pages with libraries that navigate without the browser', () => {
+  for (const [name, file] of LIBRARIES) {
+    it(`follow what ${name} shows, there and back, with one script and no error`, {
+      timeout: 60_000,
+    }, async (test) => {
+      const executable = chromiumPath(test);
+      if (executable === null) return;
+      const library = readFileSync(join(root, 'node_modules', file));
+      const changes: Changes = new Map();
+      const site = await startSite(
+        test,
+        (request, response) => {
+          const { pathname } = new URL(request.url ?? '/', 'http://app.invalid');
+          request.resume();
+          if (request.method === 'POST') {
+            changes.set(pathname, (changes.get(pathname) ?? 0) + 1);
+            response.writeHead(303, { Location: pathname }).end();
+          } else if (pathname === '/lib.js') {
+            response.setHeader('Content-Type', 'text/javascript').end(library);
+          } else {
+            const body = pathname === '/part' ? '<b>part</b>' : html(pathname, changes);
+            response.setHeader('Content-Type', 'text/html').end(body);
+          }
+        },
+        { hubfile: HUBFILE },
+      );
+      const change = (path: string) =>
+        fetch(site.origin + path, { method: 'POST', redirect: 'manual' });
+      const browser = await launchChromium(test, executable, null);
+      const page = await browser.newPage();
+      const errors: string[] = [];
+      page.on('pageerror', (error) => errors.push(String(error)));
+      const stream = () => page.waitForResponse((one) => one.url().includes('/hub?'));
+      const shows = (text: string) => page.getByText(text, { exact: true }).waitFor();
+
+      const first = stream();
+      await page.goto(`${site.origin}/a`);
+      await first;
+      await page.evaluate('window.kept = true');
+      await change('/a');
+      await shows('/a 1');
+      if (name === 'htmx') {
+        // It has been told of the button that came with the change.
+        await page.getByText('new', { exact: true }).click();
+        await shows('part');
+      }
+      const second = stream();
+      await page.click('#other');
+      await shows('/b 0');
+      await second;
+      assert.equal(await page.evaluate('window.kept'), true, 'it is the same document');
+      await change('/b');
+      await shows('/b 1');
+      await change('/a');
+      await page.goBack();
+      await shows('/a 2');
+      assert.equal(await page.locator('script[src*="live.js"]').count(), 1);
+      assert.deepEqual(errors, []);
+    });
+  }
+});

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { Bursts } from '../../../src/discovery/bursts.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+describe('a burst of changes', () => {
+  const setUp = (windowMs = 100) => {
+    const clock = new TestClock();
+    const bursts = new Bursts<string>(windowMs, clock);
+    const told: string[] = [];
+    const change = (key: string, value: string): void => {
+      const merge = (one: string, other: string): string => `${one}+${other}`;
+      if (bursts.begins(key, value, merge, (all) => told.push(`later ${all}`))) told.push(value);
+    };
+    return { clock, told, change };
+  };
+
+  it('is the first change at once, and all others together at the end of the window', () => {
+    const { clock, told, change } = setUp();
+    for (const value of ['1', '2', '3']) change('a', value);
+    assert.deepEqual(told, ['1']);
+    clock.advance(99);
+    assert.deepEqual(told, ['1']);
+    clock.advance(1);
+    assert.deepEqual(told, ['1', 'later 2+3']);
+  });
+
+  it('goes on as long as changes come, once in each window', () => {
+    const { clock, told, change } = setUp();
+    for (let turn = 0; turn < 100; turn += 1) {
+      change('a', 'x');
+      clock.advance(10);
+    }
+    clock.advance(1_000);
+    assert.equal(told.length, 11, told.join());
+    assert.equal(clock.waiting, 0, 'nothing is left behind');
+    change('a', 'new');
+    assert.equal(told.at(-1), 'new');
+  });
+
+  it('is one topic: others do not wait for it, and without a window nobody does', () => {
+    const { told, change } = setUp();
+    change('a', '1');
+    change('b', '2');
+    assert.deepEqual(told, ['1', '2']);
+    const { told: all, change: changeAtOnce } = setUp(0);
+    changeAtOnce('a', '1');
+    changeAtOnce('a', '2');
+    assert.deepEqual(all, ['1', '2']);
+  });
+
+  it('is not held back where there are too many: 10,000 at a time', () => {
+    const { clock, told, change } = setUp();
+    for (let key = 0; key < 10_001; key += 1) change(`${key}`, 'x');
+    change('10000', 'again');
+    assert.equal(told.length, 10_002);
+    assert.equal(clock.waiting, 10_000);
+  });
+});
