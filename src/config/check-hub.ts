@@ -85,7 +85,7 @@ function checkKeySource(source: KeySource | null, report: Report): void {
   }
   const algorithm = source.algorithm ?? 'HS256';
   const needed = HASH_BYTES[algorithm];
-  const bytes = Buffer.byteLength(secret);
+  const bytes = source.key.bytes().length;
   if (needed === undefined || bytes >= needed) return;
   const message = `this secret has ${bytes} bytes, ${algorithm} wants at least ${needed} (RFC 7518 §3.2)`;
   report(source, warning('short-secret', message, 'generate one: openssl rand -base64 48'));
