@@ -27,6 +27,7 @@ import { placedTransport } from './hub-place.ts';
 import { readLiveScript } from './live-script.ts';
 import type { HubSignals } from './siblings.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
+import { playgroundIssuer } from './playground-key.ts';
 
 /** What a hub needs from around it. */
 export interface HubSurroundings {
@@ -107,7 +108,7 @@ export async function setUpHub(
       .map(({ id }) => id),
     debugger: config.debugger,
     liveScript,
-    playground: config.playground ? { signer: playgroundSigner(config) } : null,
+    playground: config.playground ? { signer: playgroundIssuer(config)?.signer ?? null } : null,
     anonymous: config.anonymous,
     corsOrigins: config.corsOrigins,
     publishOrigins: config.publishOrigins,
@@ -162,20 +163,6 @@ function asPlayground(config: HubConfig): HubConfig {
   };
 }
 
-/** The playground signs with the hub's own secret, where there is exactly one issuer that has one. */
-function playgroundSigner({ issuers }: HubConfig): Playground['signer'] {
-  const [issuer] = issuers;
-  if (issuers.length !== 1 || issuer?.subscriber?.kind !== 'jwt') return null;
-  const { key, algorithm } = issuer.subscriber;
-  if (!isHmac(algorithm ?? 'HS256') || key.reveal() === '') return null;
-  const { publisher } = issuer;
-  return {
-    issuer: issuer.id,
-    key: signingKey(key, algorithm),
-    mayPublish: publisher?.kind === 'jwt' && publisher.key.reveal() === key.reveal(),
-  };
-}
-
 /** What verifying a hub's tokens needs; for the hub itself and for `token inspect`. */
 export async function openVerification(
   config: HubConfig,
@@ -213,6 +200,8 @@ async function openIssuers(
       subscriber: await openKeys(subscriber, around, scope),
     });
   }
+  const playground = playgroundIssuer(config);
+  if (playground !== null) issuers.push(playground);
   const { publisher, subscriber } = config.legacy;
   if (publisher !== null || subscriber !== null) {
     issuers.push({
