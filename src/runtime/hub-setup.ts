@@ -1,6 +1,5 @@
 import { type Jwks, jwksKeySet, openJwks } from '../auth/jwks.ts';
-import { isHmac } from '../auth/algorithms.ts';
-import { type KeySet, signingKey, staticKeySet } from '../auth/key.ts';
+import { type KeySet, staticKeySet } from '../auth/key.ts';
 import {
   createTokenVerifier,
   type TokenVerifier,
@@ -13,7 +12,6 @@ import type { KeepsStream } from '../hub/admission.ts';
 import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
-import type { Playground } from '../hub-http/endpoint.ts';
 import type { LiveScript } from '../hub-http/live-script.ts';
 import { MatcherCache } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
