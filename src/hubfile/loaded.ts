@@ -78,7 +78,7 @@ function problemAt(
       ? problem
       : {
           ...problem,
-          message: `${problem.message}; the other is at ${otherPlace.file}:${otherPlace.line}`,
+          message: `${problem.message}; the other is at ${otherPlace.file}:${otherPlace.line}:${otherPlace.column}`,
         };
   const span = about === null ? undefined : origins.find(about, field);
   return span === undefined ? complete : locate(complete, span);
