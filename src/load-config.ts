@@ -16,6 +16,8 @@ import { checkNamed, checkParts } from './runtime/check-parts.ts';
 export interface ReadyConfig {
   /** As it was written, with its placeholders: what `adapt` prints. */
   readonly written: Config;
+  /** What of it came from `{$VARIABLE}`: not to be printed. */
+  readonly fromEnvironment: readonly string[];
   /** With `{env.X}` and `{file.X}` replaced. */
   readonly config: Config;
   readonly warnings: readonly Problem[];
@@ -53,6 +55,7 @@ export function loadConfig(
   if (hasError(problems)) throw new ConfigError(problems);
   return {
     written: loaded.config,
+    fromEnvironment: loaded.fromEnvironment,
     config: resolved.config,
     warnings: warningsOf(problems),
     files: unique([...loaded.files, ...resolved.files, ...filesNamedIn(resolved.config)]),
@@ -82,7 +85,7 @@ export function loadUnchecked(file: string, io: HubfileIo, language = languageOf
 function resolveAt(file: string, config: Config, io: HubfileIo, report: Report) {
   return resolvePlaceholders(config, {
     env: io.env,
-    readFile: (name) => Buffer.from(io.read(name)).toString('utf8'),
+    readFile: (name) => io.read(name),
     directory: dirname(resolve(file)),
     report,
   });

@@ -12,6 +12,8 @@ export interface TrustedIssuer {
   readonly id: string | null;
   readonly publisher: KeySet | null;
   readonly subscriber: KeySet | null;
+  /** Whether it is the gateway's own, whose tokens always name it. */
+  readonly own?: true;
 }
 
 /** The issuer, the role and the keys that a token is verified with. */
@@ -40,8 +42,7 @@ export function findIssuer(
 ): { readonly issuer: TrustedIssuer | null; readonly check: Check } {
   const { iss } = claims;
   const named = issuers.find(({ id }) => id !== null && id === iss);
-  const nameless =
-    issuers.find(({ id }) => id === null) ?? (issuers.length === 1 ? issuers[0] : null);
+  const nameless = issuers.find(({ id }) => id === null) ?? onlyDeclared(issuers);
   const mayBeNameless = legacy && stringOrAbsent(iss) !== undefined;
   const issuer = named ?? (mayBeNameless ? nameless : null) ?? null;
   const check: Check = {
@@ -52,6 +53,11 @@ export function findIssuer(
     cure: 'declare the issuer in the Hubfile exactly as the token spells it, or correct "iss"',
   };
   return { issuer, check };
+}
+
+function onlyDeclared(issuers: readonly TrustedIssuer[]): TrustedIssuer | null {
+  const declared = issuers.filter(({ own }) => own !== true);
+  return declared.length === 1 ? (declared[0] ?? null) : null;
 }
 
 export function checkRole(voucher: Voucher | null, issuer: TrustedIssuer, role: Role): Check {

@@ -39,9 +39,9 @@ export function staticKeySet(source: StaticKeySource): KeySet | null {
   const text = source.key.reveal();
   if (text === '') return null;
   const algorithm = algorithmFor(text, source.algorithm, STATIC_ALGORITHMS);
-  const keys = [isHmac(algorithm) ? Buffer.from(text, 'utf8') : publicKey(text, algorithm)];
+  const keys = [isHmac(algorithm) ? source.key.bytes() : publicKey(text, algorithm)];
   return {
-    identity: hash('sha256', JSON.stringify(['jwt', algorithm, text])),
+    identity: hash('sha256', JSON.stringify(['jwt', algorithm, source.key.isText, text])),
     algorithms: [algorithm],
     generation: 0,
     find: () => keys,
@@ -62,7 +62,7 @@ export function signingKey(
   const text = key.reveal();
   if (text === '') throw new HubgateError('missing-key', 'the key is empty');
   const chosen = algorithmFor(text, algorithm, SIGNING_ALGORITHMS);
-  const material = isHmac(chosen) ? Buffer.from(text, 'utf8') : privateKey(text, chosen);
+  const material = isHmac(chosen) ? key.bytes() : privateKey(text, chosen);
   return { algorithm: chosen, material };
 }
 

@@ -12,7 +12,8 @@ export const COMMANDS = {
   fmt: async (output) => (await import('./commands/fmt.ts')).fmtCommand(output),
   reload: async (output) => (await import('./commands/reload.ts')).reloadCommand(output),
   stop: async (output) => (await import('./commands/stop.ts')).stopCommand(output),
-  'reverse-proxy': async () => (await import('./commands/reverse-proxy.ts')).reverseProxyCommand(),
+  'reverse-proxy': async (output) =>
+    (await import('./commands/reverse-proxy.ts')).reverseProxyCommand(output),
   token: async (output) => (await import('./commands/token.ts')).tokenCommand(output),
   publish: async (output) => (await import('./commands/publish.ts')).publishCommand(output),
   subscribe: async (output) => (await import('./commands/subscribe.ts')).subscribeCommand(output),

@@ -1,6 +1,7 @@
 /** What `token --dev` and `reverse-proxy --dev` agree on: the hub of a developer's machine. */
 export const DEV = {
   issuer: 'https://localhost',
+  hubPath: '/.well-known/hub',
   keyVariable: 'HUB_PUBLISHER_JWT_KEY',
   subscriberKeyVariable: 'HUB_SUBSCRIBER_JWT_KEY',
   /** Known to everybody: a hub warns when it is configured with it. */

@@ -193,7 +193,12 @@ export class Supervisor {
 
   readonly #controls: AdminControls = {
     // As it was written: what a placeholder stands for may be a secret wherever it stands.
-    config: () => encodeConfig(this.#current.written, { showSecrets: false, brief: false }),
+    config: () =>
+      encodeConfig(this.#current.written, {
+        showSecrets: false,
+        brief: false,
+        fromEnvironment: this.#current.fromEnvironment,
+      }),
     status: () => this.gateway.status(),
     loads: () => this.#loads,
     lastError: () => this.#lastError,

@@ -3,8 +3,10 @@ import { readEvents, type Update } from './events.ts';
 
 export type { Update } from './events.ts';
 
-/** A topic as it is, or a URL Pattern. */
+/** A topic as it is, or a URL Pattern; one that begins with `/` is of the origin of the source. */
 export type Matcher = string | { readonly urlpattern: string };
+
+export type Status = 'open' | 'connecting' | 'refused';
 
 export interface SubscribeOptions {
   /** Called with every update in order, each once. */
@@ -15,8 +17,11 @@ export interface SubscribeOptions {
    * updates that follow change. Without it a page that has lost updates is reloaded.
    */
   readonly state?: (response: Response) => Promise<void>;
-  /** Called when the connection comes and goes. */
-  readonly status?: (status: 'open' | 'connecting') => void;
+  /**
+   * Called when the connection comes and goes. After `refused` (401, with a renewed cookie too)
+   * nothing more is tried, unless `token` is a function: it is asked until it gives another one.
+   */
+  readonly status?: (status: Status) => void;
   /** The access token, or where to get one, for a hub that the cookie does not reach. */
   readonly token?: string | (() => string | Promise<string>);
   /**
@@ -35,6 +40,8 @@ export interface SubscribeOptions {
 /** First wait before a new try, in milliseconds; it doubles up to the longest. */
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 30_000;
+/** Thrown for a client that the hub does not let in, with a renewed cookie neither. */
+const REFUSED = new Error('401 from the hub');
 
 /**
  * Follows the updates of a page or resource from the state that it shows, over lost connections,
@@ -73,6 +80,9 @@ class Follower {
   #firstWait = FIRST_WAIT;
   #wait = FIRST_WAIT;
   #wasOpen = false;
+  /** How often in a row the history did not reach back to the cursor. */
+  #lost = 0;
+  #bearer: string | undefined;
 
   constructor(
     source: string | URL | { readonly URL: string },
@@ -97,15 +107,16 @@ class Follower {
         if (!(await this.#listen(this.#hub))) {
           if (this.#mayReload()) return reload();
           this.#hub = null;
-          continue;
+          if (this.#lost++ === 0) continue;
         }
-      } catch {
+      } catch (error) {
+        if (error === REFUSED && !(await this.#hasOtherToken())) return;
         // Whatever went wrong, all there is to do is to try again; the status tells of it.
       }
       if (this.#signal.aborted) return;
       this.#tell('connecting');
       // Clients that lost the same hub must not come back in the same moment.
-      await pause(this.#wait * (0.5 + Math.random()), this.#signal);
+      await pause(jittered(this.#wait), this.#signal);
       this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
     }
   }
@@ -130,6 +141,7 @@ class Follower {
       return false;
     }
     this.#wasOpen = true;
+    this.#lost = 0;
     this.#wait = this.#firstWait;
     this.#tell('open');
     if (stream.body === null) return true;
@@ -139,7 +151,7 @@ class Follower {
         guard(() => this.#options.update(update));
       },
       retry: (milliseconds) => {
-        this.#wait = this.#firstWait = milliseconds;
+        this.#wait = this.#firstWait = Math.max(milliseconds, 1);
       },
     });
     return true;
@@ -155,7 +167,20 @@ class Follower {
     }
     if (stream.ok) return stream;
     await discard(stream);
-    throw new Error(`${stream.status} from the hub`);
+    throw stream.status === 401 ? REFUSED : new Error(`${stream.status} from the hub`);
+  }
+
+  /** Waits for another token than the refused one; false where there is none to wait for. */
+  async #hasOtherToken(): Promise<boolean> {
+    const { token } = this.#options;
+    this.#tell('refused');
+    if (typeof token !== 'function') return false;
+    while (!this.#signal.aborted) {
+      await pause(jittered(LONGEST_WAIT), this.#signal);
+      const bearer = await Promise.resolve(token()).catch(() => this.#bearer);
+      if (bearer !== this.#bearer) return true;
+    }
+    return false;
   }
 
   /** The resource brings a new cookie; what it shows is of no interest now. */
@@ -165,7 +190,7 @@ class Follower {
 
   async #authorised(target: URL): Promise<Response> {
     const { token } = this.#options;
-    const bearer = typeof token === 'function' ? await token() : token;
+    const bearer = (this.#bearer = typeof token === 'function' ? await token() : token);
     return this.#fetch(target, bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` });
   }
 
@@ -177,10 +202,19 @@ class Follower {
     const url = new URL(hub);
     for (const matcher of this.#matchers) {
       if (typeof matcher === 'string') url.searchParams.append('match', matcher);
-      else url.searchParams.append('match_urlpattern', matcher.urlpattern);
+      else url.searchParams.append('match_urlpattern', this.#absolute(matcher.urlpattern));
     }
     if (cursor !== null) url.searchParams.set('last_event_id', cursor);
     return url;
+  }
+
+  /** The hub knows nothing of the page: what is relative to it is made absolute here. */
+  #absolute(pattern: string): string {
+    if (!pattern.startsWith('/')) return pattern;
+    // The types are those of Node, where there is no document.
+    const { document } = globalThis as { document?: { baseURI: string } };
+    const { protocol, origin } = new URL(this.#url, document?.baseURI);
+    return (pattern.startsWith('//') ? protocol : origin) + pattern;
   }
 
   /** A page that comes out of a cache as old as before must not be reloaded for ever. */
@@ -189,9 +223,13 @@ class Follower {
     return this.#isPage && this.#options.state === undefined && isFresh;
   }
 
-  #tell(status: 'open' | 'connecting'): void {
+  #tell(status: Status): void {
     guard(() => this.#options.status?.(status));
   }
+}
+
+function jittered(milliseconds: number): number {
+  return milliseconds * (0.5 + Math.random());
 }
 
 async function discard({ body }: Response): Promise<void> {

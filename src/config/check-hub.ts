@@ -35,6 +35,7 @@ function checkIssuers({ issuers }: HubConfig, report: Report): void {
       report(issuer, error('duplicate-issuer', message), { other });
     }
     known.set(issuer.id, issuer);
+    checkIssuerScheme(issuer, report);
     if (issuer.publisher === null && issuer.subscriber === null) {
       const message = `the issuer ${issuer.id} has neither a publisher nor a subscriber key`;
       const hint =
@@ -43,6 +44,14 @@ function checkIssuers({ issuers }: HubConfig, report: Report): void {
     }
     for (const source of [issuer.publisher, issuer.subscriber]) checkKeySource(source, report);
   }
+}
+
+/** A token's `iss` is a URL (RFC 9068 §2.2), compared byte for byte. */
+function checkIssuerScheme(issuer: IssuerConfig, report: Report): void {
+  if (issuer.id === '' || /^[a-z][a-z0-9+.-]*:/i.test(issuer.id)) return;
+  const message = `the issuer ${issuer.id} has no scheme, and the "iss" of tokens is a URL`;
+  const hint = `write it as tokens spell it, probably https://${issuer.id}`;
+  report(issuer, warning('issuer-without-scheme', message, hint), { field: 'id' });
 }
 
 function checkLegacy({ legacy, protocolVersionCompatibility }: HubConfig, report: Report): void {
@@ -85,7 +94,7 @@ function checkKeySource(source: KeySource | null, report: Report): void {
   }
   const algorithm = source.algorithm ?? 'HS256';
   const needed = HASH_BYTES[algorithm];
-  const bytes = Buffer.byteLength(secret);
+  const bytes = source.key.bytes().length;
   if (needed === undefined || bytes >= needed) return;
   const message = `this secret has ${bytes} bytes, ${algorithm} wants at least ${needed} (RFC 7518 §3.2)`;
   report(source, warning('short-secret', message, 'generate one: openssl rand -base64 48'));
@@ -153,7 +162,8 @@ function isJwksUri(text: string): boolean {
 }
 
 function hasHost(text: string): boolean {
-  return (parseUrl(text)?.host ?? '') !== '';
+  // The parser reads `https:///x` as the host x.
+  return /^[a-z][a-z0-9+.-]*:\/\/[^/?#]/i.test(text) && (parseUrl(text)?.host ?? '') !== '';
 }
 
 function error(code: string, message: string, hint?: string): Finding {

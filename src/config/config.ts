@@ -196,6 +196,8 @@ export interface HubConfig {
   readonly subscriberListCacheSize: number;
   readonly debugger: boolean;
   readonly playground: boolean;
+  /** Whether the playground may run on a site with a public name. */
+  readonly playgroundInsecure: boolean;
   readonly protocolVersionCompatibility: 7 | 8 | null;
   /** The verifiers of the 0.x directives; only with `protocolVersionCompatibility`. */
   readonly legacy: { readonly publisher: KeySource | null; readonly subscriber: KeySource | null };

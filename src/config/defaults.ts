@@ -122,6 +122,7 @@ export const defaultHub: HubConfig = {
   subscriberListCacheSize: 100_000,
   debugger: false,
   playground: false,
+  playgroundInsecure: false,
   protocolVersionCompatibility: null,
   legacy: { publisher: null, subscriber: null },
 };

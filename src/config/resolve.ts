@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { isAbsolute, resolve } from 'node:path';
 import { Secret } from '../kernel/secret.ts';
 import type { Config, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
@@ -7,8 +8,8 @@ import { whyUnreadable } from './unreadable.ts';
 /** What `{env.X}` and `{file.X}` stand for. */
 export interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The text of the file at an absolute path; throws if it cannot be read. */
-  readonly readFile: (path: string) => string;
+  /** The content of the file at an absolute path; throws if it cannot be read. */
+  readonly readFile: (path: string) => Uint8Array;
   /** Directory from which relative paths start: the Hubfile's. */
   readonly directory: string;
   /** Told of files that cannot be read and of variables that a key needs and that are not set. */
@@ -28,6 +29,8 @@ export interface ResolvedConfig {
 
 const PLACEHOLDER = /(?<!\\)\{(env|file)\.([^{}]+)\}/g;
 const LONE_ENV = /^\{env\.([^{}]+)\}$/;
+const LONE_FILE = /^\{file\.([^{}]+)\}$/;
+/** Largest file that stands for a value, in bytes. */
 const MAX_VALUE = 1024 * 1024;
 
 /**
@@ -49,7 +52,7 @@ class Resolver {
   readonly files = new Set<string>();
   readonly origins = new WeakMap<object, object>();
   readonly #sources: PlaceholderSources;
-  readonly #values = new Map<string, string>();
+  readonly #contents = new Map<string, Uint8Array | null>();
 
   constructor(sources: PlaceholderSources) {
     this.#sources = sources;
@@ -105,10 +108,11 @@ class Resolver {
     return this.#value(part, about) as Part;
   }
 
-  #value(value: unknown, about: object): unknown {
+  #value(value: unknown, about: object, name?: string): unknown {
     if (typeof value === 'string') return this.#text(value, about);
     if (typeof value !== 'object' || value === null) return value;
     if (value instanceof Secret) {
+      if (name === 'key') return this.#key(value, about);
       const looked = this.#text(value.reveal(), about);
       return looked === value.reveal() ? value : new Secret(looked);
     }
@@ -122,8 +126,18 @@ class Resolver {
     const members = Object.entries(value);
     return this.#replace(
       value,
-      Object.fromEntries(members.map(([name, member]) => [name, this.#value(member, value)])),
+      Object.fromEntries(members.map(([name, member]) => [name, this.#value(member, value, name)])),
     );
+  }
+
+  /** A key is bytes: a file that is no text is one as it is. */
+  #key(key: Secret, about: object): Secret {
+    const text = key.reveal();
+    const lone = LONE_FILE.exec(text)?.[1];
+    const content = lone === undefined ? null : this.#content(lone, about);
+    if (content !== null && !isUtf8(content)) return new Secret(content);
+    const looked = this.#text(text, about);
+    return looked === text ? key : new Secret(looked);
   }
 
   #text(text: string, about: object): string {
@@ -138,28 +152,42 @@ class Resolver {
   }
 
   #file(name: string, about: object): string {
-    const path = isAbsolute(name) ? name : resolve(this.#sources.directory, name);
-    const known = this.#values.get(path);
-    if (known !== undefined) return known;
-    this.files.add(path);
-    const value = this.#read(path, name, about);
-    this.#values.set(path, value);
-    return value;
+    const content = this.#content(name, about);
+    // The configuration is refused; an empty value would only cause further complaints.
+    if (content === null) return `{file.${name}}`;
+    if (isUtf8(content))
+      return Buffer.from(content)
+        .toString('utf8')
+        .replace(/\r?\n$/, '');
+    this.#sources.report(this.origins.get(about) ?? about, {
+      severity: 'error',
+      code: 'not-utf8',
+      message: `{file.${name}} is not UTF-8, and a text is wanted here`,
+      hint: 'a file of bytes can only be a key, and nothing may stand beside it',
+    });
+    return `{file.${name}}`;
   }
 
-  #read(path: string, name: string, about: object): string {
+  /** null for what cannot be read, which is then reported. */
+  #content(name: string, about: object): Uint8Array | null {
+    const path = isAbsolute(name) ? name : resolve(this.#sources.directory, name);
+    const known = this.#contents.get(path);
+    if (known !== undefined) return known;
+    this.files.add(path);
     try {
-      const text = this.#sources.readFile(path);
-      if (text.length > MAX_VALUE) throw new Error(`it is larger than ${MAX_VALUE} characters`);
-      return text.replace(/\r?\n$/, '');
+      const content = this.#sources.readFile(path);
+      if (content.length > MAX_VALUE) throw new Error(`it is larger than ${MAX_VALUE} bytes`);
+      this.#contents.set(path, content);
+      return content;
     } catch (thrown) {
+      // Told once, however often it is named.
+      this.#contents.set(path, null);
       this.#sources.report(this.origins.get(about) ?? about, {
         severity: 'error',
         code: 'unreadable-file',
         message: `cannot read {file.${name}}: ${whyUnreadable(thrown)}`,
       });
-      // The configuration is refused; an empty value would only cause further complaints.
-      return `{file.${name}}`;
+      return null;
     }
   }
 

@@ -20,13 +20,19 @@ import { matcherShape, routesShape } from './shape-routes.ts';
 import { byKind, list, nullable, object, type Reading, refuse, type Shape } from './shape.ts';
 import { count, name, oneOf, text } from './shape-values.ts';
 
+/** Known to everybody who asks the name servers, so it is shown wherever it came from. */
+const host: Shape<string> = {
+  ...text(
+    'a host in lower case; empty for any',
+    (each) => each.startsWith('{') || each === each.toLowerCase(),
+  ),
+  write: (value) => value,
+};
+
 const address = object<SiteAddress>(
   {
     scheme: oneOf('http', 'https'),
-    host: text(
-      'a host in lower case; empty for any',
-      (host) => host.startsWith('{') || host === host.toLowerCase(),
-    ),
+    host,
     port: nullable(count({ min: 1, max: 65_535 })),
   },
   { scheme: 'https', port: null },

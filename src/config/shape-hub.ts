@@ -95,6 +95,7 @@ export const hubShape: Shape<HubConfig> = object(
     subscriberListCacheSize: count(),
     debugger: flag,
     playground: flag,
+    playgroundInsecure: flag,
     protocolVersionCompatibility: nullable(oneNumberOf(7, 8)),
     legacy: object({ publisher: nullable(keySource), subscriber: nullable(keySource) }, noKeys),
   },

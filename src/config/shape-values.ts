@@ -1,5 +1,5 @@
 import { Secret } from '../kernel/secret.ts';
-import { type DataNode, Misfit, refuse, type Shape, wordOf } from './shape.ts';
+import { type DataMember, type DataNode, Misfit, refuse, type Shape, wordOf } from './shape.ts';
 import { parseDuration, parseSize } from './units.ts';
 
 /** Stands for secrets in what is printed; nobody can mean it as a value. */
@@ -16,7 +16,7 @@ export function text(
       if (!inClear && node.value.includes(REDACTED)) return refuseRedacted(node);
       return isFit(node.value) ? node.value : refuse(node, expected);
     },
-    write: (value) => value,
+    write: (value, { text: show }) => show(value),
   };
 }
 
@@ -27,6 +27,7 @@ export function name(expected: string): Shape<string> {
 
 export const secret: Shape<Secret> = {
   read(node, { inClear }) {
+    if (inClear && node.value instanceof Map) return secretBytes(node.value);
     if (typeof node.value !== 'string') {
       // What stands here may be a secret that was written without quotes.
       throw new Misfit(node, 'bad-value', 'expected a secret, which is a text: put it in quotes');
@@ -108,6 +109,12 @@ export function orWord<T extends object | number, const Word extends string>(
     read: (node, reading) => (node.value === word ? word : shape.read(node, reading)),
     write: (value, writing) => (typeof value === 'string' ? value : shape.write(value, writing)),
   };
+}
+
+/** A key that is no text, as `encodeConfig` hands it to a worker. */
+function secretBytes(members: ReadonlyMap<string, DataMember>): Secret {
+  const base64 = members.get('base64')?.value.value;
+  return new Secret(Buffer.from(typeof base64 === 'string' ? base64 : '', 'base64'));
 }
 
 function refuseRedacted(node: DataNode): never {

@@ -40,7 +40,9 @@ export interface Reading {
 
 /** How a configuration becomes data. */
 export interface Writing {
-  readonly secret: (secret: Secret) => string;
+  readonly secret: (secret: Secret) => unknown;
+  /** A text that may hold what came from the environment. */
+  readonly text: (value: string) => string;
   /** Leave out what is as the defaults have it. */
   readonly brief: boolean;
 }

@@ -65,8 +65,10 @@ const RESPONSE = 'http.response.header';
 
 function placeholdersIn(templates: readonly string[]): { family: string; name: string }[] {
   return templates.flatMap((template) =>
-    [...template.matchAll(/\{(cookie|header|http\.response\.header)\.([^{}]+)\}/g)].map(
-      ([, family = '', name = '']) => ({ family, name }),
-    ),
+    [
+      ...template.matchAll(
+        /\{(?:http\.request\.(?=cookie|header))?(cookie|header|http\.response\.header)\.([^{}]+)\}/g,
+      ),
+    ].map(([, family = '', name = '']) => ({ family, name })),
   );
 }

@@ -6,12 +6,12 @@ import {
 } from '../auth/verify.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Profile } from '../hub/profile.ts';
-import type { LogFields } from '../kernel/log.ts';
-import { type Credential, credentialOf } from './credentials.ts';
+import { credentialOf } from './credentials.ts';
 import type { Identity } from './identity.ts';
 import { legacyCredentialOf } from './legacy-credentials.ts';
 import { originList } from './origins.ts';
 import { Refusal } from './refusal.ts';
+import { RefusalLog } from './refusal-log.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
 export interface AccessSettings {
@@ -41,6 +41,7 @@ export interface Access {
 
 export function createAccess(settings: AccessSettings): Access {
   const { verifier, profile, cookieName } = settings;
+  const refusals = new RefusalLog();
   const publishOrigins = originList(settings.publishOrigins);
   const credential = verifier.acceptsLegacy
     ? (exchange: Exchange) => legacyCredentialOf(exchange, cookieName, profile.legacyCookieName)
@@ -53,7 +54,7 @@ export function createAccess(settings: AccessSettings): Access {
   const checkPublishOrigin = (exchange: Exchange): void => {
     const origin = exchange.headers.get('origin') ?? refererOrigin(exchange);
     if (origin !== undefined && publishOrigins.find(origin) !== undefined) return;
-    logRefusal(exchange, {
+    refusals.write(exchange, {
       check: 'publish_origins',
       expected: 'an Origin or Referer that publish_origins lists',
       found: origin ?? 'none',
@@ -73,14 +74,14 @@ export function createAccess(settings: AccessSettings): Access {
         const access = verifier.verify(token, role, identity.resource);
         if (!(access instanceof Promise)) return access;
         return access.catch((error: unknown) => {
-          throw refused(exchange, error, via, role);
+          throw refused(error, (diagnosis) => refusals.write(exchange, diagnosis, { via, role }));
         });
       } catch (error) {
-        throw refused(exchange, error, via, role);
+        throw refused(error, (diagnosis) => refusals.write(exchange, diagnosis, { via, role }));
       }
     },
     tokenMissing(exchange) {
-      logRefusal(exchange, {
+      refusals.write(exchange, {
         check: 'presence',
         expected: `an Authorization header or the cookie ${cookieName}`,
         found: 'no token',
@@ -124,14 +125,9 @@ function malformedPresentation(exchange: Exchange): Refusal {
 }
 
 /** What a token that is not accepted is answered with; any other error stays what it is. */
-function refused(
-  exchange: Exchange,
-  error: unknown,
-  via: Extract<Credential, { kind: 'token' }>['via'],
-  role: string,
-): unknown {
+function refused(error: unknown, tell: (diagnosis: Diagnosis) => void): unknown {
   if (!(error instanceof InvalidTokenError)) return error;
-  logRefusal(exchange, error.diagnosis, { via, role });
+  tell(error.diagnosis);
   return new Refusal(401, { challenge: 'invalid_token' });
 }
 
@@ -146,10 +142,9 @@ function refererOrigin(exchange: Exchange): string | undefined {
 }
 
 /** For the operator alone: the client never learns why. */
-function logRefusal(exchange: Exchange, diagnosis: Diagnosis, more: LogFields = {}): void {
+function logRefusal(exchange: Exchange, diagnosis: Diagnosis): void {
   exchange.log.warn('The hub refused a request', {
     client: exchange.clientAddress,
-    ...more,
     ...diagnosis,
   });
 }

@@ -53,9 +53,9 @@ export interface HubEndpoint {
   readonly random: () => number;
 }
 
-/** What the playground may sign with: the hub's own HMAC key. Only ever for demonstrations. */
+/** What the playground signs with: a key of its own. Only ever for demonstrations. */
 export interface Playground {
-  /** null when the subscriber key is no HMAC secret: then there is no token to be had. */
+  /** null when no subscriber key is an HMAC secret: then there is no token to be had. */
   readonly signer: {
     readonly issuer: string;
     readonly key: { readonly algorithm: string; readonly material: KeyMaterial };

@@ -8,11 +8,11 @@ import { valuesOf, parseQuery } from './form.ts';
 import type { Identity } from './identity.ts';
 import { notFound } from './refusal.ts';
 
-/** 2100-01-01. */
-const EXPIRES_AT_MS = 4_102_444_800_000;
+/** How long a token of the playground is good, in milliseconds. */
+const LIFETIME_MS = 3_600_000;
 const EVERYTHING = [{ match: '*', matchType: 'exact' }] as const;
 
-/** `GET HUB/debug/playground-token`: a token for everything, as text. */
+/** `GET HUB/debug/playground-token`: a token for everything, good for an hour, as text. */
 export function createPlaygroundToken({
   playground,
   clock,
@@ -21,6 +21,7 @@ export function createPlaygroundToken({
   const signer = playground?.signer ?? null;
   return async (exchange, identity) => {
     if (signer === null) throw notFound();
+    const now = clock.now();
     const { token } = await mintToken({
       key: signer.key,
       keyId: null,
@@ -29,8 +30,8 @@ export function createPlaygroundToken({
       subject: null,
       clientId: null,
       newId: () => `urn:uuid:${randomUUID()}`,
-      issuedAtMs: clock.now(),
-      expiresAtMs: EXPIRES_AT_MS,
+      issuedAtMs: now,
+      expiresAtMs: now + LIFETIME_MS,
       detailType,
       publish: signer.mayPublish ? EVERYTHING : [],
       subscribe: EVERYTHING,

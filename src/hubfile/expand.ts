@@ -24,6 +24,7 @@ export interface Expanded {
   readonly files: readonly string[];
   /** Absolute patterns of imports; a new file that matches one changes the configuration. */
   readonly globs: readonly string[];
+  readonly fromEnvironment: readonly string[];
   /** Whether all errors are within the lines of sites, or of the options. */
   readonly whole: boolean;
   /** Lines that are not all there: with an error inside, or at which the text was cut off. */
@@ -65,6 +66,7 @@ class Expander {
   readonly #parsed = new Map<string, Parsed>();
   readonly #files = new Set<string>();
   readonly #globs = new Set<string>();
+  readonly #fromEnvironment = new Set<string>();
   readonly #unsound = new Set<Line>();
   #whole = true;
   /** A fault ended some text: what seems to be missing may stand behind it. */
@@ -102,7 +104,9 @@ class Expander {
 
   #result(lines: readonly Line[]): Expanded {
     const [files, globs] = [[...this.#files], [...this.#globs]];
-    return { lines, files, globs, whole: this.#whole, unsound: this.#unsound };
+    // What holds another one goes first, so that nothing of it is left.
+    const fromEnvironment = [...this.#fromEnvironment].sort((a, b) => b.length - a.length);
+    return { lines, files, globs, fromEnvironment, whole: this.#whole, unsound: this.#unsound };
   }
 
   #read(path: string): Uint8Array | Error {
@@ -117,6 +121,7 @@ class Expander {
   #parse(where: FileName, bytes: Uint8Array, via: ImportStep | null, content: Content): Parsed {
     const { text, fault } = decodeText(bytes);
     const source = makeSource(where, text, fault === undefined ? this.#io.env : {});
+    for (const word of source.fromEnvironment) this.#fromEnvironment.add(word);
     const parsed = fault === undefined ? parse(source, content) : { lines: [], faults: [fault] };
     for (const { code, at, message, hint } of parsed.faults) {
       this.#problems.error({ source, start: at, end: at + 1, via }, code, message, hint);

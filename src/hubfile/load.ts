@@ -39,7 +39,13 @@ function readHubfile(file: string, io: HubfileIo): ReadConfig {
   const problems = new Problems();
   const origins = new Origins();
   const expanded = expand(file, io, problems);
-  const { files, globs } = expanded;
+  const { files, globs, fromEnvironment } = expanded;
   const { config, sound } = adapt(expanded, problems, origins);
-  return loaded(config, problems, origins, { files, globs, sound, readable: config });
+  return loaded(config, problems, origins, {
+    files,
+    globs,
+    fromEnvironment,
+    sound,
+    readable: config,
+  });
 }

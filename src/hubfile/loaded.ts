@@ -10,6 +10,8 @@ export interface LoadedConfig {
   readonly warnings: readonly Problem[];
   /** Absolute paths of the files that were read. */
   readonly files: readonly string[];
+  /** Words that stood in variables of the environment (`{$VAR}`): not to be printed. */
+  readonly fromEnvironment: readonly string[];
   /** Absolute patterns of imports; a new file that matches one changes the configuration. */
   readonly globs: readonly string[];
   /** Where an object or list of the configuration, or a field of it, was written. */
@@ -37,7 +39,13 @@ export function loaded(
   config: Config,
   problems: Problems,
   origins: Origins,
-  { files, globs, sound, readable }: Pick<ReadConfig, 'files' | 'globs' | 'sound' | 'readable'>,
+  {
+    files,
+    globs,
+    fromEnvironment,
+    sound,
+    readable,
+  }: Pick<ReadConfig, 'files' | 'globs' | 'fromEnvironment' | 'sound' | 'readable'>,
 ): ReadConfig {
   origins.inherit(config);
   return {
@@ -48,6 +56,7 @@ export function loaded(
     warnings: problems.warnings,
     files,
     globs,
+    fromEnvironment,
     placeOf: (about, field) => {
       const span = origins.find(about, field);
       return span === undefined ? undefined : placeOf(span);
@@ -69,7 +78,7 @@ function problemAt(
       ? problem
       : {
           ...problem,
-          message: `${problem.message}; the other is at ${otherPlace.file}:${otherPlace.line}`,
+          message: `${problem.message}; the other is at ${otherPlace.file}:${otherPlace.line}:${otherPlace.column}`,
         };
   const span = about === null ? undefined : origins.find(about, field);
   return span === undefined ? complete : locate(complete, span);

@@ -49,7 +49,7 @@ export function readData(file: string, io: HubfileIo, language: 'yaml' | 'json')
     : { options: defaultOptions, sites: [] };
   const files = [path];
   return loaded({ options, sites }, problems, origins, {
-    ...{ files, globs: [], sound: good, readable: good },
+    ...{ files, globs: [], fromEnvironment: [], sound: good, readable: good },
   });
 }
 
@@ -60,7 +60,7 @@ function readText(
   problems: Problems,
 ): { readonly text: string; readonly source: Source; readonly readable: boolean } {
   const sourceOf = (text: string): Source => ({
-    ...{ file, path, raw: text, text, pieces: [] },
+    ...{ file, path, raw: text, text, pieces: [], fromEnvironment: [] },
     language: 'data',
   });
   try {

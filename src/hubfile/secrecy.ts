@@ -1,3 +1,5 @@
+import { isSecretName } from '../kernel/secret-names.ts';
+
 /** Words that are followed by a secret. */
 const SECRET_WORDS = new Set([
   'jwt',
@@ -7,8 +9,8 @@ const SECRET_WORDS = new Set([
   'client_secret',
   'mac_key',
 ]);
-const SECRET_HEADER =
-  /^[+\-?>]?(?:proxy-)?authorization:?$|^[+\-?>]?(?:set-)?cookie:?$|api-?key|secret|password/i;
+/** A header field as directives name it, or a parameter with its value. */
+const FIELD = /^[+\-?>]?([\w-]+)(?::|=.*)?$/;
 const PLACEHOLDER = /^\{[^{}"\s:]+\}$/;
 const ALGORITHM = /^(?:[A-Za-z]{2,5}\d{1,4}|[Ee]d(?:DSA|25519)|none)$/;
 const WORD = /"(?:\\.|[^"\\])*"?|`[^`]*`?|[^\s"`]\S*/g;
@@ -82,7 +84,7 @@ function secretRanges(line: string): Range[] {
   const words = [...line.matchAll(WORD)].map(toRange);
   const opener = words.findIndex(
     ({ text }, index) =>
-      (isSecretWord(text) && (text !== 'key' || index === 0)) || SECRET_HEADER.test(text),
+      (isSecretWord(text) && (text !== 'key' || index === 0)) || isSecretField(text, index),
   );
   const ranges: Range[] = [...line.matchAll(USER_INFO), ...line.matchAll(KEY_MATERIAL)].map(
     toRange,
@@ -96,6 +98,16 @@ function secretRanges(line: string): Range[] {
     ranges.push(...secret.filter(({ text }) => text !== '{' && !PLACEHOLDER.test(text)));
   }
   return ranges.sort((a, b) => a.start - b.start);
+}
+
+/** The first word may be a directive of such a name: `token mint`. */
+function isSecretField(word: string, index: number): boolean {
+  const name = FIELD.exec(word)?.[1];
+  return name !== undefined && (index > 0 || !isDirective(name)) && isSecretName(name);
+}
+
+function isDirective(name: string): boolean {
+  return /^[a-z_]+$/.test(name);
 }
 
 function toRange(match: RegExpExecArray): Range & { readonly text: string } {

@@ -11,6 +11,8 @@ export interface Source {
   readonly raw: string;
   readonly text: string;
   readonly pieces: readonly Piece[];
+  /** The words that variables of the environment brought in, if they are long enough to matter. */
+  readonly fromEnvironment: readonly string[];
   /** What is hidden in excerpts depends on how secrets are written. */
   readonly language: 'hubfile' | 'data';
 }
@@ -117,6 +119,7 @@ export function makeSource(
   env: Environment,
 ): Source {
   const pieces: Piece[] = [];
+  const fromEnvironment: string[] = [];
   let text = '';
   let from = 0;
   const lastBrace = raw.lastIndexOf('}');
@@ -134,10 +137,25 @@ export function makeSource(
       ...(unset ? { unset: found.name } : {}),
     });
     text += value;
+    if (value !== found.fallback) fromEnvironment.push(...wordsIn(value));
     from = end;
   }
   pieces.push({ start: text.length, rawStart: from, rawEnd: raw.length, replaced: false });
-  return { ...where, raw, text: text + raw.slice(from), pieces, language: 'hubfile' };
+  return {
+    ...where,
+    raw,
+    text: text + raw.slice(from),
+    pieces,
+    fromEnvironment,
+    language: 'hubfile',
+  };
+}
+
+/** Shorter ones are no secrets, and hiding them would blot out what has nothing to do with them. */
+const SHORTEST_HIDDEN = 4;
+
+function wordsIn(value: string): string[] {
+  return value.split(/[\s"`]+/).filter((word) => word.length >= SHORTEST_HIDDEN);
 }
 
 interface Variable {

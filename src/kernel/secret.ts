@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { inspect } from 'node:util';
 
 const REDACTED = '[redacted]';
@@ -9,19 +10,32 @@ const PLACEHOLDERS_ONLY = /^(?:\{(?:env|file)\.[^{}]+\})+$/;
  * as it was written.
  */
 export class Secret {
-  readonly #value: string;
+  readonly #value: string | Buffer;
 
-  constructor(value: string) {
-    this.#value = value;
+  /** @param value a text; or the bytes of a key, which count as text where they are UTF-8 */
+  constructor(value: string | Uint8Array) {
+    this.#value = typeof value === 'string' ? value : textOrBytes(value);
+  }
+
+  /** Whether it can be used where a text is wanted. */
+  get isText(): boolean {
+    return typeof this.#value === 'string';
   }
 
   /** The value itself. Call it where the value is used, never where it is passed along. */
   reveal(): string {
-    return this.#value;
+    // One character for each byte of what is no text: good to compare, never to use as a key.
+    return typeof this.#value === 'string' ? this.#value : this.#value.toString('latin1');
+  }
+
+  /** The bytes of a key: those of the file that it came from, or of the text in UTF-8. */
+  bytes(): Buffer {
+    return typeof this.#value === 'string' ? Buffer.from(this.#value, 'utf8') : this.#value;
   }
 
   toString(): string {
-    return PLACEHOLDERS_ONLY.test(this.#value) ? this.#value : REDACTED;
+    const value = this.#value;
+    return typeof value === 'string' && PLACEHOLDERS_ONLY.test(value) ? value : REDACTED;
   }
 
   toJSON(): string {
@@ -31,4 +45,9 @@ export class Secret {
   [inspect.custom](): string {
     return this.toString();
   }
+}
+
+function textOrBytes(bytes: Uint8Array): string | Buffer {
+  const copy = Buffer.from(bytes);
+  return isUtf8(copy) ? copy.toString('utf8') : copy;
 }

@@ -10,6 +10,7 @@ import { checkOptionFiles, checkSiteFiles, type ReadFile } from './check-files.t
 import { checkHistories } from './check-histories.ts';
 import { checkLogFile } from './check-log-files.ts';
 import { checkPatterns } from './check-patterns.ts';
+import { checkPlayground } from './check-playground.ts';
 
 /**
  * Whether the patterns can be compiled, and the files used, that a configuration names: each can
@@ -33,8 +34,10 @@ export function checkNamed({ options, sites }: Config, read: ReadFile, report: R
  */
 export function checkParts(config: Config, complete: boolean, report: Report): void {
   const { options, sites } = config;
-  for (const { hub } of sites) {
+  for (const site of sites) {
+    const { hub } = site;
     if (hub === null) continue;
+    checkPlayground(hub, site, report);
     checkHubKeys(hub, report);
     checkLegacyReader(hub, report);
   }

@@ -1,6 +1,5 @@
 import { type Jwks, jwksKeySet, openJwks } from '../auth/jwks.ts';
-import { isHmac } from '../auth/algorithms.ts';
-import { type KeySet, signingKey, staticKeySet } from '../auth/key.ts';
+import { type KeySet, staticKeySet } from '../auth/key.ts';
 import {
   createTokenVerifier,
   type TokenVerifier,
@@ -13,7 +12,6 @@ import type { KeepsStream } from '../hub/admission.ts';
 import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
-import type { Playground } from '../hub-http/endpoint.ts';
 import type { LiveScript } from '../hub-http/live-script.ts';
 import { MatcherCache } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -27,6 +25,7 @@ import { placedTransport } from './hub-place.ts';
 import { readLiveScript } from './live-script.ts';
 import type { HubSignals } from './siblings.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
+import { playgroundIssuer } from './playground-key.ts';
 
 /** What a hub needs from around it. */
 export interface HubSurroundings {
@@ -107,7 +106,7 @@ export async function setUpHub(
       .map(({ id }) => id),
     debugger: config.debugger,
     liveScript,
-    playground: config.playground ? { signer: playgroundSigner(config) } : null,
+    playground: config.playground ? { signer: playgroundIssuer(config)?.signer ?? null } : null,
     anonymous: config.anonymous,
     corsOrigins: config.corsOrigins,
     publishOrigins: config.publishOrigins,
@@ -162,20 +161,6 @@ function asPlayground(config: HubConfig): HubConfig {
   };
 }
 
-/** The playground signs with the hub's own secret, where there is exactly one issuer that has one. */
-function playgroundSigner({ issuers }: HubConfig): Playground['signer'] {
-  const [issuer] = issuers;
-  if (issuers.length !== 1 || issuer?.subscriber?.kind !== 'jwt') return null;
-  const { key, algorithm } = issuer.subscriber;
-  if (!isHmac(algorithm ?? 'HS256') || key.reveal() === '') return null;
-  const { publisher } = issuer;
-  return {
-    issuer: issuer.id,
-    key: signingKey(key, algorithm),
-    mayPublish: publisher?.kind === 'jwt' && publisher.key.reveal() === key.reveal(),
-  };
-}
-
 /** What verifying a hub's tokens needs; for the hub itself and for `token inspect`. */
 export async function openVerification(
   config: HubConfig,
@@ -213,6 +198,8 @@ async function openIssuers(
       subscriber: await openKeys(subscriber, around, scope),
     });
   }
+  const playground = playgroundIssuer(config);
+  if (playground !== null) issuers.push(playground);
   const { publisher, subscriber } = config.legacy;
   if (publisher !== null || subscriber !== null) {
     issuers.push({

@@ -2,12 +2,10 @@ import type { Exchange, ResponseStream, StreamListener } from '../http/exchange.
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
+import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
 import type { SiteHandler } from './site.ts';
 
-/** Fields whose values open doors. */
-const SECRET_FIELDS = new Set(['authorization', 'cookie', 'proxy-authorization']);
-/** Query parameters that may carry a token, of hubs (0.x clients) as of apps. */
-const SECRET_PARAMETERS = new Set(['authorization', 'access_token', 'token', 'jwt', 'code']);
+const HIDDEN = 'REDACTED';
 /** Longest target or value that a line repeats, in characters. */
 const MAX_SHOWN = 1024;
 
@@ -99,26 +97,15 @@ class WatchedStream implements ResponseStream, StreamListener {
 }
 
 function shownTarget({ originalTarget }: Exchange): string {
-  const target = originalTarget.slice(0, MAX_SHOWN);
-  const query = target.indexOf('?') + 1;
-  if (query === 0) return target;
-  return target.slice(0, query) + target.slice(query).split('&').map(shownParameter).join('&');
+  return withoutSecretParts(originalTarget.slice(0, MAX_SHOWN), HIDDEN);
 }
 
-/** Its name is read as hub and app read it: `%61uthorization` is `authorization`. */
-function shownParameter(parameter: string): string {
-  const end = parameter.indexOf('=');
-  if (end === -1) return parameter;
-  const [[name] = ['']] = new URLSearchParams(`${parameter.slice(0, end)}=`);
-  if (!SECRET_PARAMETERS.has(name.toLowerCase())) return parameter;
-  return `${parameter.slice(0, end)}=REDACTED`;
-}
-
+/** A `Referer` and its like may hold what stood in the address bar. */
 function shownHeaders(headers: HeaderList): Record<string, string> {
   const shown: Record<string, string> = Object.create(null);
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
-    shown[key] = SECRET_FIELDS.has(key) ? 'REDACTED' : value.slice(0, MAX_SHOWN);
+    shown[key] = isSecretName(key) ? HIDDEN : withoutSecretParts(value.slice(0, MAX_SHOWN), HIDDEN);
   }
   return shown;
 }

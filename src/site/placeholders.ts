@@ -17,11 +17,47 @@ export const expandPlaceholders: Expand = (template, exchange, response, encode)
   if (!template.includes('{')) return template;
   return template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
     if (name === undefined) return '{';
-    const value = lookUp(name, exchange, response);
+    const value = lookUp(shortName(name), exchange, response);
     if (value === undefined) return match;
     return encode === undefined ? value : encode(value);
   });
 };
+
+/** The long names of Caddy, and what they are called here. */
+const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create(null), {
+  'http.request.host': 'host',
+  'http.request.hostport': 'hostport',
+  'http.request.port': 'port',
+  'http.request.method': 'method',
+  'http.request.scheme': 'scheme',
+  'http.request.uri': 'uri',
+  'http.request.uri.path': 'path',
+  'http.request.uri.query': 'query',
+  'http.request.orig_uri': 'orig_uri',
+  'http.request.remote.host': 'remote_host',
+  'http.vars.client_ip': 'client_ip',
+  'http.request.uuid': 'uuid',
+  'http.reverse_proxy.upstream.hostport': 'upstream_hostport',
+  'http.reverse_proxy.status_code': 'rp.status_code',
+  'http.error.status_code': 'err.status_code',
+  'http.error.status_text': 'err.status_text',
+});
+const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
+  ['http.request.header.', 'header.'],
+  ['http.request.cookie.', 'cookie.'],
+  ['http.request.uri.query.', 'query.'],
+  ['http.request.uri.path.', 'path.'],
+  ['http.reverse_proxy.header.', 'rp.header.'],
+  ['http.regexp.', 're.'],
+];
+
+function shortName(name: string): string {
+  if (!name.startsWith('http.')) return name;
+  const short = LONG_NAMES[name];
+  if (short !== undefined) return short;
+  const family = LONG_FAMILIES.find(([long]) => name.startsWith(long));
+  return family === undefined ? name : family[1] + name.slice(family[0].length);
+}
 
 function lookUp(
   name: string,

@@ -50,7 +50,8 @@ export function certificateOrigin(
   }
 }
 
-function isPublicName(host: string): boolean {
+/** Whether a public authority certifies such a name. */
+export function isPublicName(host: string): boolean {
   return isIP(host) === 0 && host.includes('.') && !LOCAL_NAME.test(host);
 }
 

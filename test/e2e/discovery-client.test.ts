@@ -112,6 +112,24 @@ describe('client in Chromium', () => {
     assert.deepEqual(await page.locator('li').allTextContents(), ['one', 'two']);
   });
 
+  it('takes a pattern that is relative to the page, as docs and examples write it', {
+    timeout: 60_000,
+  }, async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    const answer = (_: IncomingMessage, response: ServerResponse): void => {
+      response.end(html('document').replace("'*'", "{ urlpattern: '/users/:user/news' }"));
+    };
+    const options = { hubfile: hubfile('anonymous') };
+    const { site, page } = await browse(test, executable, answer, options);
+    await page.goto(`${site.origin}/`);
+    await live(page);
+    await site.publish({ topic: `${site.origin}/elsewhere`, data: 'other' });
+    await site.publish({ topic: `${site.origin}/users/alice/news`, data: 'hers' });
+    await seen(page, 'hers');
+    assert.deepEqual(await page.locator('li').allTextContents(), ['hers']);
+  });
+
   it('ends the stream of a page when its user logs out', { timeout: 60_000 }, async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { freePort } from '../support/free-port.ts';
@@ -167,7 +167,15 @@ describe('hubgate reverse-proxy', () => {
       ],
       { XDG_DATA_HOME: directory },
     );
+    await gateway.says(`Development gateway: http://localhost:${port}`);
+    await gateway.says('hubgate token --dev');
     await gateway.says('Listening on');
+    const other = Object.values(networkInterfaces())
+      .flatMap((each) => each ?? [])
+      .find(({ internal, family }) => !internal && family === 'IPv4');
+    if (other !== undefined) {
+      await assert.rejects(send(`http://${other.address}:${port}/`), /ECONNREFUSED/);
+    }
     let answer = await send(`http://localhost:${port}/`);
     while (answer.status === 502) answer = await send(`http://localhost:${port}/`);
     assert.equal(answer.body, 'the app');

@@ -49,17 +49,23 @@ describe('playground', () => {
   const key = { key: PUBLISHER_KEY };
   const issuers = [{ id: ISSUER, publisher: key, subscriber: key }];
 
-  it('K-603: hands out a token for everything, where the subscriber key is a secret', async (test) => {
+  it('K-603: hands out a token for everything for an hour, of a key of its own, where the subscriber key is a secret', async (test) => {
     const hub = await startHub(test, { playground: true, issuers });
     const { body, headers, status } = await hub.get(`${DEBUG}playground-token`);
     assert.equal(status, 200);
     assert.equal(headers['cache-control'], 'no-store');
     const claims = decodeJwt(body);
-    assert.deepEqual([claims.aud, claims.exp], [hub.url, 4102444800]);
+    assert.deepEqual([claims.aud, claims.iss], [hub.url, 'urn:hubgate:playground']);
+    assert.equal((claims.exp ?? 0) - (claims.iat ?? 0), 3600);
     const posted = await hub.post('topic=a', {
       headers: [FORM, ['Authorization', `Bearer ${body}`]],
     });
     assert.equal(posted.status, 200);
+    const plain = await startHub(test, { issuers });
+    const late = await plain.post('topic=a', {
+      headers: [FORM, ['Authorization', `Bearer ${body}`]],
+    });
+    assert.equal(late.status, 401, 'its tokens end with the option');
     const apart = await startHub(test, { playground: true });
     const details = decodeJwt((await apart.get(`${DEBUG}playground-token`)).body);
     assert.match(JSON.stringify(details), /"actions":\["subscribe"\]/);

@@ -20,10 +20,13 @@ export function adaptCommand(output: Output): Command {
     .option('--pretty', 'indent JSON')
     .option('--show-secrets', 'print secrets in clear instead of [redacted]')
     .action((flags: AdaptFlags) => {
-      const { config, warnings } = readWritten(flags, environmentOf(flags));
+      const { config, warnings, fromEnvironment } = readWritten(flags, environmentOf(flags));
       for (const warning of warnings) output.note(describeProblem(warning));
       const showSecrets = flags.showSecrets === true;
-      const text = print(encodeConfig(config, { showSecrets, brief: true }), flags);
+      const text = print(
+        encodeConfig(config, { showSecrets, brief: true, fromEnvironment }),
+        flags,
+      );
       output.result(text);
       if (text.includes('[redacted]')) {
         output.note('Secrets are left out, so this cannot be run; --show-secrets prints them.');

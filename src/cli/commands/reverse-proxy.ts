@@ -1,7 +1,11 @@
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { DEV } from '../dev-hub.ts';
+import type { Output } from '../output.ts';
 import { readText } from '../read-config.ts';
+import { storageOf } from '../storage.ts';
 
 interface ReverseProxyFlags {
   readonly from: string;
@@ -11,7 +15,7 @@ interface ReverseProxyFlags {
 }
 
 /** `hubgate reverse-proxy`: a gateway without a file. */
-export function reverseProxyCommand(): Command {
+export function reverseProxyCommand(output: Output): Command {
   return new Command('reverse-proxy')
     .description('run a gateway in front of an app, without a configuration file')
     .requiredOption('--from <address>', 'address of the site, such as localhost:8443')
@@ -20,11 +24,15 @@ export function reverseProxyCommand(): Command {
       '--hub',
       `with a hub, whose keys are in ${DEV.keyVariable} and ${DEV.subscriberKeyVariable}`,
     )
-    .option('--dev', 'for development: a certificate of its own, a hub that needs no keys')
+    .option(
+      '--dev',
+      'for development, on the loopback interface: a certificate of its own, a hub that needs no keys',
+    )
     .action(async (flags: ReverseProxyFlags) => {
       const text = Buffer.from(hubfileOf(flags));
       // Outside of --dev an unset key stays unset, and the problem says so.
       const environment = flags.dev === true ? { ...demoKeys(), ...process.env } : process.env;
+      if (flags.dev === true) for (const line of devLines(flags.from)) output.note(line);
       const { runGateway } = await import('../run-gateway.ts');
       await runGateway({
         read: () => readText(text, '(command line)', 'hubfile', environment),
@@ -33,6 +41,30 @@ export function reverseProxyCommand(): Command {
         watch: false,
       });
     });
+}
+
+/** Where a developer finds the site, whom to trust, and how to come by a token. */
+function devLines(from: string): string[] {
+  const url = urlOf(from);
+  return [
+    `Development gateway: ${url}, from this machine alone`,
+    ...(url.startsWith('https:')
+      ? [`Its authority: ${join(storageOf(null), 'pki', 'local', 'root.crt')} (hubgate trust)`]
+      : []),
+    `Its hub: ${url.replace(/\/$/, '')}${DEV.hubPath}; a token: hubgate token --dev`,
+  ];
+}
+
+/** A port alone is plain HTTP, as in a Hubfile. */
+function urlOf(from: string): string {
+  if (from.startsWith(':')) return `http://localhost${from}`;
+  return from.includes('://') ? from : `https://${from}`;
+}
+
+/** Whoever knows the key may publish, and everybody knows it. */
+function loopback(): string {
+  const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  return addresses.some(({ address }) => address === '::1') ? '127.0.0.1 [::1]' : '127.0.0.1';
 }
 
 function demoKeys(): Record<string, string> {
@@ -55,6 +87,7 @@ function hubfileOf({ from, to, hub, dev }: ReverseProxyFlags): string {
     ...(dev === true ? ['\tlocal_certs'] : []),
     '}',
     `${from} {`,
+    ...(dev === true ? [`\tbind ${loopback()}`] : []),
     ...(hub === true || dev === true ? hubLines(from, dev === true) : []),
     `\treverse_proxy ${to.join(' ')}`,
     '}',
@@ -79,7 +112,7 @@ function hubLines(from: string, dev: boolean): string[] {
       ? [
           '\t\tanonymous',
           '\t\tsubscriptions',
-          `\t\tresource_identifier ${DEV.issuer}/.well-known/hub`,
+          `\t\tresource_identifier ${DEV.issuer}${DEV.hubPath}`,
         ]
       : []),
     '\t}',

@@ -32,7 +32,7 @@ import { transport } from './transport.ts';
  *         subscriber_list_cache_size <n>
  *         transport memory|lmdb|redis [{ … }]
  *         debugger
- *         playground
+ *         playground [insecure]
  *         protocol_version_compatibility 7|8
  *         publisher_jwt|subscriber_jwt <key> [<algorithm>]
  *         publisher_jwks_url|subscriber_jwks_url <url>
@@ -91,7 +91,10 @@ export const OPTIONS: OptionTable<HubConfig> = {
   topic_matcher_cache: (cursor) => ({ topicMatcherCache: count(cursor, { min: -(2 ** 31) }) }),
   subscriber_list_cache_size: (cursor) => ({ subscriberListCacheSize: count(cursor) }),
   debugger: () => ({ debugger: flag() }),
-  playground: () => ({ playground: flag(), debugger: true }),
+  playground: (cursor) => ({
+    ...{ playground: flag(), debugger: true },
+    playgroundInsecure: cursor.peek() !== undefined && oneOf(cursor, ['insecure']) === 'insecure',
+  }),
   protocol_version_compatibility: (cursor) => ({
     protocolVersionCompatibility: oneOf(cursor, ['7', '8']) === '7' ? 7 : 8,
   }),

@@ -20,7 +20,7 @@ function resolve(config: Config, env: Record<string, string> = {}) {
     readFile: (path) => {
       const text = files[path];
       if (text === undefined) throw Object.assign(new Error(`ENOENT ${path}`), { code: 'ENOENT' });
-      return text;
+      return Buffer.from(text);
     },
     report: (about, finding) => findings.push({ about, finding }),
   });

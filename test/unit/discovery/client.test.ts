@@ -124,6 +124,46 @@ describe('client: subscribe', () => {
     assert.equal(recorder.statuses[0], 'connecting');
   });
 
+  it('backs off where the cursor of the resource stays out of the history', async (test) => {
+    let answers = 0;
+    const site = await startSite(test, (_, response) => {
+      answers += 1;
+      response.setHeader('Link', '</.well-known/hub>; rel="hub"; last-event-id="long gone"');
+      response.end();
+    });
+    await publishTo(site, 'old');
+    const recorder = new Recorder(test, `${site.origin}/`, '*');
+    await recorder.until(({ statuses }) => statuses.length > 0);
+    assert.deepEqual(recorder.statuses, ['connecting']);
+    assert.equal(answers, 2, 'once more at once, then only after a wait');
+  });
+
+  it('stops when it is refused with a renewed cookie, and says so', async (test) => {
+    let answers = 0;
+    const site = await startSite(
+      test,
+      (_, response) => {
+        answers += 1;
+        response.end();
+      },
+      { hub: '' },
+    );
+    const recorder = new Recorder(test, `${site.origin}/`, '*');
+    await recorder.until(({ statuses }) => statuses.length > 0);
+    assert.deepEqual(recorder.statuses, ['refused']);
+    assert.equal(answers, 2, 'the state, and once for a new cookie');
+  });
+
+  it('resolves a relative pattern against the page', async (test) => {
+    const site = await startSite(test, page);
+    const matcher = { urlpattern: '/users/:name/news' };
+    const recorder = new Recorder(test, `${site.origin}/`, matcher);
+    await recorder.until(({ statuses }) => statuses.includes('open'));
+    await site.publish({ topic: `${site.origin}/users/alice/news`, id: 'hers' });
+    await recorder.until(({ ids }) => ids.length > 0);
+    assert.deepEqual(recorder.ids, ['hers']);
+  });
+
   it('sends a token by the Authorization header, asked for at each connection', async (test) => {
     const site = await startSite(test, page, { hub: 'write_timeout 300ms' });
     let asked = 0;
@@ -179,9 +219,10 @@ describe('client: subscribe', () => {
       { relation: 'mercure' },
     );
     await recorder.until(({ ids }) => ids.length === 1);
+    const pattern = encodeURIComponent(`http://localhost:${port}/books/:id`);
     assert.deepEqual(asked, [
       '/',
-      '/h?a=1&match=a+topic&match_urlpattern=%2Fbooks%2F%3Aid&last_event_id=a+b',
+      `/h?a=1&match=a+topic&match_urlpattern=${pattern}&last_event_id=a+b`,
     ]);
   });
 

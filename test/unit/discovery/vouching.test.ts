@@ -182,3 +182,15 @@ function codesOf(lines: string): string[] {
     return error.problems.filter(({ severity }) => severity === 'error').map(({ code }) => code);
   }
 }
+
+describe("token mint: Caddy's long names", () => {
+  it('are vouched for as the short ones are', () => {
+    const mint = MINT.replace('{header.', '{http.request.header.');
+    assert.throws(
+      () => parseHubfile(`example.com {${HUB}\n\t}\n\tdiscovery {\n${mint}\n\t}\n}\n`),
+      (error) =>
+        error instanceof ConfigError &&
+        error.problems.some(({ code }) => code === 'unvouched-field'),
+    );
+  });
+});

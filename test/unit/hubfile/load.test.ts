@@ -84,7 +84,7 @@ describe('load', () => {
       { severity: 'error', code: 'test', message: 'it clashes' },
       { field: 'resourceIdentifier', other: hub.corsOrigins },
     );
-    assert.equal(problem.message, `it clashes; the other is at ${file}:10`);
+    assert.equal(problem.message, `it clashes; the other is at ${file}:10:3`);
     assert.deepEqual(problem.place, { file, line: 11, column: 3 });
     assert.equal(
       problem.excerpt,

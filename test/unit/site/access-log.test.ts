@@ -52,3 +52,23 @@ describe('access log: streams', () => {
     assert.equal(lines.length, 1);
   });
 });
+
+describe('access log: secrets', () => {
+  it('are left out of fields, of the target and of the page that a Referer names', async () => {
+    const lines: LogLine[] = [];
+    const headers = new HeaderList();
+    headers.append('X-Api-Key', 's3cret');
+    headers.append('X-Auth-Token', 's3cret');
+    headers.append(
+      'Referer',
+      'https://u:s3cret@a.example/p?x=1&access_token=s3cret#id_token=s3cret',
+    );
+    headers.append('Accept', 'text/html');
+    const target = '/p?%61uthorization=s3cret&api_key=s3cret&page=2';
+    const handle = logAccess(async () => {}, recorder(lines), new TestClock());
+    await handle(fakeExchange({ status: 200, headers, target, originalTarget: target }));
+    const line = JSON.stringify(lines);
+    assert.ok(!line.includes('s3cret'), line);
+    for (const kept of ['page=2', 'x=1', 'text/html']) assert.ok(line.includes(kept), line);
+  });
+});

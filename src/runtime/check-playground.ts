@@ -1,0 +1,35 @@
+import type { HubConfig, SiteConfig } from '../config/config.ts';
+import type { Report } from '../config/problem.ts';
+import { isPublicName } from '../tls/certificate-policy.ts';
+
+/** Says aloud what the pages for trying things out open to everybody who reaches the site. */
+export function checkPlayground(hub: HubConfig, { addresses }: SiteConfig, report: Report): void {
+  if (hub.playground) {
+    const name = addresses.find(({ host }) => host !== '' && isPublicName(host))?.host;
+    if (name !== undefined && !hub.playgroundInsecure) {
+      const message = `playground opens this hub to everybody, and ${name} is a public name`;
+      const hint = 'leave it out, use a name such as localhost, or write playground insecure';
+      const finding = { severity: 'error', code: 'playground-in-public', message, hint } as const;
+      report(hub, finding, { field: 'playground' });
+      return;
+    }
+    const message =
+      'playground opens this hub to everybody who reaches it: HUB/debug/playground-token gives a ' +
+      'token that reads every update, private ones too, and may publish where publishers have the ' +
+      'same key; anonymous, subscriptions and debugger are on; cors_origins and publish_origins ' +
+      'are * unless they are set; the cookie loses its __Secure- prefix unless cookie_name is set; ' +
+      '/ and /playground/… of the app are taken';
+    const hint = 'for demonstrations only: leave it out elsewhere';
+    report(
+      hub,
+      { severity: 'warning', code: 'playground', message, hint },
+      { field: 'playground' },
+    );
+  } else if (hub.debugger) {
+    const message =
+      'debugger serves HUB/debug/ to everybody: a page to subscribe and publish with, and ' +
+      'config.json with whether anonymous and subscriptions are on and the name of the cookie';
+    const hint = 'it gives no token away; leave it out where nobody needs it';
+    report(hub, { severity: 'warning', code: 'debugger', message, hint }, { field: 'debugger' });
+  }
+}

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { describe, it } from 'node:test';
+import { signingKey, staticKeySet } from '../../../src/auth/key.ts';
+import { decodeEncoded } from '../../../src/config/decode.ts';
+import { encodeConfig } from '../../../src/config/encode.ts';
+import { ConfigError } from '../../../src/config/problem.ts';
+import { loadConfig, type ReadyConfig } from '../../../src/load-config.ts';
+
+const KEY = Buffer.concat([Buffer.from([0xff, 0x80]), randomBytes(29), Buffer.from('\n')]);
+
+function load(text: string, env: Record<string, string> = {}): ReadyConfig {
+  return loadConfig('Hubfile', {
+    read: (path) => (path.endsWith('.bin') ? KEY : Buffer.from(text)),
+    glob: () => [],
+    env,
+  });
+}
+
+function shown(text: string, env: Record<string, string> = {}): string {
+  const { written, fromEnvironment } = load(text, env);
+  const how = { showSecrets: false, brief: true, fromEnvironment };
+  return JSON.stringify(encodeConfig(written, how));
+}
+
+describe('a configuration as it is printed', () => {
+  for (const line of [
+    '@k header X-Api-Key s3cret\nrespond @k 200',
+    '@k header_regexp X-Auth s3cret\nrespond @k 200',
+    '@q query token=s3cret\nrespond @q 200',
+    '@q query access_token=s3cret\nrespond @q 200',
+    'header X-Auth-Token s3cret',
+    'redir https://a.example/?api_key=s3cret&b=1',
+    'reverse_proxy localhost:3000 {\nheader_up X-Auth s3cret\n}',
+  ]) {
+    it(`hides the value in: ${line.split('\n', 1)[0]}`, () => {
+      const printed = shown(`http://:8080 {\n${line}\n}`);
+      assert.ok(!printed.includes('s3cret'), printed);
+      assert.ok(printed.includes('[redacted]'), printed);
+    });
+  }
+
+  it('hides what came from a variable, wherever it stands, and not the default of one', () => {
+    const text = 'http://{$NAME} {\nheader X-Custom "a {$TOK} b"\nrespond {$TEXT:default}\n}';
+    const printed = shown(text, { TOK: 'q7Rw-9', NAME: 'site.example' });
+    assert.ok(!printed.includes('q7Rw-9'), printed);
+    assert.ok(printed.includes('a [redacted] b'), printed);
+    assert.ok(printed.includes('default'), printed);
+    assert.ok(printed.includes('site.example'), 'host names are public');
+  });
+
+  it('keeps what names no secret', () => {
+    const printed = shown('http://:8080 {\n@a header X-Requested-With fetch\nrespond @a ok\n}');
+    assert.ok(printed.includes('fetch'), printed);
+  });
+});
+
+describe('a key from a file', () => {
+  const hub = (key: string): string =>
+    `http://:8080 {
+    hub {
+      issuer https://a.example {
+        publisher { jwt ${key} }
+        subscriber { jwt ${key} }
+      }
+    }
+  }`.replaceAll(/\{ (jwt .*) \}/g, '{\n$1\n}');
+
+  it('is the bytes of the file, whatever they are', () => {
+    const { config } = load(hub('{file.key.bin}'));
+    const source = config.sites[0]?.hub?.issuers[0]?.subscriber;
+    assert.ok(source?.kind === 'jwt');
+    const found = staticKeySet(source)?.find({ alg: 'HS256', kid: null });
+    assert.deepEqual(found, [KEY]);
+    assert.deepEqual(signingKey(source.key, null).material, KEY);
+  });
+
+  it('reaches a worker as the same bytes', () => {
+    const { config } = load(hub('{file.key.bin}'));
+    const text = JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
+    const source = decodeEncoded(JSON.parse(text)).sites[0]?.hub?.issuers[0]?.subscriber;
+    assert.ok(source?.kind === 'jwt');
+    assert.deepEqual(source.key.bytes(), KEY);
+  });
+
+  it('that is no UTF-8 is refused where a text is wanted, and beside a text', () => {
+    const refuses = (text: string): void =>
+      assert.throws(
+        () => load(text),
+        (error) =>
+          error instanceof ConfigError && error.problems.some(({ code }) => code === 'not-utf8'),
+      );
+    refuses('http://:8080 {\nheader X-Custom {file.key.bin}\n}');
+    refuses(hub('a{file.key.bin}'));
+  });
+});

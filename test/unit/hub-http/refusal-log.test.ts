@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { RefusalLog } from '../../../src/hub-http/refusal-log.ts';
+import { type LogLine, recorder } from '../../support/hub-server.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+
+const missing = {
+  check: 'presence',
+  expected: 'a token',
+  found: 'none',
+  cure: 'send one',
+} as const;
+
+describe('the log of refusals', () => {
+  it('tells the first of each client, and counts the rest', () => {
+    const lines: LogLine[] = [];
+    const refusals = new RefusalLog();
+    const one = fakeExchange({ clientAddress: '192.0.2.1', log: recorder(lines) });
+    const other = fakeExchange({ clientAddress: '192.0.2.2', log: recorder(lines) });
+    for (let each = 0; each < 1_000; each++) refusals.write(one, missing);
+    refusals.write(other, missing);
+    assert.deepEqual(
+      lines.map(({ fields }) => fields['times']),
+      [undefined, 2, 4, 8, 16, 32, 64, 128, 256, 512, undefined],
+    );
+  });
+
+  it('forgets clients, so that it never grows beyond its bound', () => {
+    const lines: LogLine[] = [];
+    const refusals = new RefusalLog();
+    for (let each = 0; each <= 1_000; each++) {
+      const clientAddress = `10.0.${each >> 8}.${each & 255}`;
+      refusals.write(fakeExchange({ clientAddress, log: recorder(lines) }), missing);
+    }
+    const first = fakeExchange({ clientAddress: '10.0.0.0', log: recorder(lines) });
+    refusals.write(first, missing);
+    assert.equal(lines.at(-1)?.fields['times'], undefined);
+  });
+});
