@@ -161,12 +161,14 @@ describe('PROXY protocol: whose connections begin with it', () => {
     const port = await freePort();
     const sites = `http://localhost:${port} {\n\t${WHO}\n}\n`;
     const option = '\tservers {\n\t\tproxy_protocol 127.0.0.0/8\n\t}\n';
-    const { gateway, reload } = await startGateway(test, sites, option);
+    const { gateway, reload, storage } = await startGateway(test, sites, option);
     const request = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
     const at = { port, host: '127.0.0.1' };
     assert.equal(await talk(at, Buffer.from(request)), '');
     const { parseHubfile } = await import('../../src/index.ts');
-    await gateway.reload(parseHubfile(`{\n\tadmin off\n}\n${sites}`, { env: {} }));
+    await gateway.reload(
+      parseHubfile(`{\n\tadmin off\n\tstorage ${storage}\n}\n${sites}`, { env: {} }),
+    );
     assert.match(await talk(at, Buffer.from(request)), /127\.0\.0\.1 127\.0\.0\.1 http$/);
     await reload(sites);
     assert.match(await talk(at, Buffer.from(HEADER + request)), /192\.0\.2\.7/);
