@@ -78,6 +78,8 @@ export async function runGateway({
   clearInterval(alive);
   if (pidfile !== undefined) rmSync(pidfile, { force: true });
   log.info('Stopped');
+  // All is closed; a file watch that lets go late must not keep the process, nor who waits for it.
+  process.exit(EXIT.ok);
 }
 
 /** Whether the start comes to its end, and is not overtaken by a stop that will not wait for it. */
