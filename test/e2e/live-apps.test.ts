@@ -53,12 +53,16 @@ async function serve(
     cwd,
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
+    // PHP's server has workers, which end with their group alone.
+    detached: true,
   });
   let said = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream?.setEncoding('utf8').on('data', (text: string) => (said += text));
   }
-  test.after(() => child.kill('SIGKILL'));
+  test.after(() => {
+    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL');
+  });
   while (!(await listens(port))) {
     if (child.exitCode !== null) throw new Error(`${program} has ended: ${said}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
