@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server } from 'node:net';
+import { createCertificateFiles } from '../support/certificate-files.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { freePorts, handshake, SharedStorage, startAcmeGateway } from '../support/acme-gateway.ts';
 import { freePort } from '../support/free-port.ts';
@@ -93,11 +97,14 @@ describe('a site that waits for its certificate', () => {
     const ports = await freePorts();
     const authority = await silentAuthority(test);
     const storage = new SharedStorage(test);
+    // A private authority, which may know the name: ours need not lead anywhere.
+    const root = join(await temporaryDirectory(test), 'root.pem');
+    await writeFile(root, createCertificateFiles().site.cert);
     const local = 'localhost {\n\trespond local\n}\n';
     const { log, reload } = await startAcmeGateway({
       ...ports,
       storage,
-      acme: `acme_ca ${authority.directory}`,
+      acme: `acme_ca ${authority.directory}\n\tacme_ca_root ${root}`,
       sites: `${SITE}${local}`,
     });
     await authority.contacted;

@@ -1,5 +1,3 @@
-import { isIP } from 'node:net';
-import type { AcmeAccount } from './client.ts';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
@@ -28,7 +26,6 @@ import {
 import { checkName, NAME_ELSEWHERE, type NameCheck } from './name-check.ts';
 import type { OrderQueue } from './order-queue.ts';
 import { StorageLock } from '../storage-lock.ts';
-import { requireUrl } from '../../kernel/parse-url.ts';
 
 export interface ManagedCertificateTools extends IssuanceTools {
   readonly store: CertificateStore;
@@ -217,7 +214,7 @@ export class ManagedCertificate {
   async #checkName(signal: AbortSignal): Promise<void> {
     const { nameCheck, challenges } = this.#tools;
     const { accounts, challenges: types } = this.#request;
-    if (nameCheck === null || accounts.some(isPrivate)) return;
+    if (nameCheck === null || accounts.some(({ root }) => root !== null)) return;
     await checkName(this.name, types, challenges, nameCheck, signal);
   }
 
@@ -337,10 +334,4 @@ function settingsOf({ accounts, staging, challenges }: CertificateRequest): stri
 
 function dateOf(time: number): string {
   return new Date(time).toISOString();
-}
-
-/** One with a root of its own, or that is reached by an address. */
-function isPrivate({ root, directory }: AcmeAccount): boolean {
-  const { hostname } = requireUrl(directory);
-  return root !== null || isIP(hostname.replace(/^\[|\]$/g, '')) !== 0 || hostname === 'localhost';
 }
