@@ -60,7 +60,8 @@ const grant =
 interface Source {
   readonly source: TokenSource;
   readonly log: { readonly message: string; readonly fields: LogFields | undefined }[];
-  ask(session?: string): Promise<string | null>;
+  /** @param host by which the client contacts the site, and so the hub */
+  ask(session?: string, host?: string): Promise<string | null>;
 }
 
 function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, clock: Clock): Source {
@@ -74,7 +75,7 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
       ...config,
     },
     {
-      audience: () => 'https://example.com/.well-known/hub',
+      audience: ({ host }) => `https://${host}/.well-known/hub`,
       detailType: 'urn:hub:authorization-detail',
       expand: expandPlaceholders,
       clock,
@@ -88,10 +89,10 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
   return {
     source,
     log,
-    async ask(session = SESSION) {
+    async ask(session = SESSION, host = 'example.com') {
       const headers = new HeaderList();
       headers.append('X-Session', Buffer.from(session).toString('latin1'));
-      const exchange = fakeExchange({ headers, log: logger });
+      const exchange = fakeExchange({ headers, host, log: logger });
       const outcome = await source.tokenFor(exchange, HeaderList.of({ 'X-User': 'a/b' }));
       return outcome.kind === 'token' ? outcome.token : null;
     },
@@ -169,6 +170,18 @@ describe('discovery: token exchange (RFC 8693)', () => {
     clock.advance(2000);
     assert.notEqual(await ask(), first);
     assert.equal(endpoint.asked.length, 3);
+  });
+
+  it('keeps the tokens of each hub apart (RFC 8707)', async (test) => {
+    const endpoint = await startEndpoint(test, grant(systemClock));
+    const { ask } = makeSource(endpoint.url, bySession, systemClock);
+    await ask(SESSION, 'a.example.com');
+    await ask(SESSION, 'b.example.com');
+    await ask(SESSION, 'a.example.com');
+    assert.deepEqual(
+      endpoint.asked.map(({ form }) => form.get('resource')),
+      ['https://a.example.com/.well-known/hub', 'https://b.example.com/.well-known/hub'],
+    );
   });
 
   it('uses expires_in where the token does not say, and nothing twice where neither does', async (test) => {
