@@ -11,7 +11,8 @@ export class Bursts<T> {
   readonly #windowMs: number;
   readonly #clock: Clock;
   /** What waits for the end of each burst's window; null for nothing. */
-  readonly #waiting = new Map<string, { task: (() => void) | null; value: T | null }>();
+  readonly #waiting = new Map<string, { task: (() => Promise<void>) | null; value: T | null }>();
+  #isClosed = false;
 
   constructor(windowMs: number, clock: Clock) {
     this.#windowMs = windowMs;
@@ -22,8 +23,13 @@ export class Bursts<T> {
    * Says whether the change is to be announced now. If not, `later` is called at the end of the
    * window with all that came since the first, as `merge` has made it one.
    */
-  begins(key: string, value: T, merge: (one: T, other: T) => T, later: (all: T) => void): boolean {
-    if (this.#windowMs === 0) return true;
+  begins(
+    key: string,
+    value: T,
+    merge: (one: T, other: T) => T,
+    later: (all: T) => Promise<void>,
+  ): boolean {
+    if (this.#windowMs === 0 || this.#isClosed) return true;
     const burst = this.#waiting.get(key);
     if (burst === undefined) {
       if (this.#waiting.size < MAX_BURSTS) this.#open(key);
@@ -33,6 +39,14 @@ export class Bursts<T> {
     burst.value = all;
     burst.task = () => later(all);
     return false;
+  }
+
+  /** Announces what waits, and from now on everything at once: nobody may be there at a window's end. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const tasks = [...this.#waiting.values()].map(({ task }) => task);
+    this.#waiting.clear();
+    await Promise.all(tasks.map((task) => task?.()));
   }
 
   #open(key: string): void {
@@ -47,6 +61,6 @@ export class Bursts<T> {
     if (task === null) return;
     // What comes right after this one belongs to the next window.
     this.#open(key);
-    task();
+    void task();
   }
 }

@@ -18,6 +18,12 @@ export interface ChangesOptions {
   readonly clock: Clock;
 }
 
+export interface Changes {
+  readonly handle: Handler;
+  /** Announces what waits for the end of its burst. */
+  close(): Promise<void>;
+}
+
 /** SSE event name of what {@link createChanges} publishes. */
 const TYPE = 'change';
 /** Topics of one update. */
@@ -29,14 +35,14 @@ const MAX_TOPIC_LENGTH = 4096;
  * Announces what requests have changed: an answer below 400 to an unsafe method says that the
  * target has, and on the same origin what `Location` and `Content-Location` name (RFC 9111 §4.4).
  */
-export function createChanges(options: ChangesOptions): Handler {
+export function createChanges(options: ChangesOptions): Changes {
   const { config, hub, concerns, announce, clock } = options;
   const methods = new Set(config.methods);
   const bursts = new Bursts<AnnouncedUpdate>(config.windowMs, clock);
 
   const tell = (exchange: Exchange, update: AnnouncedUpdate): Promise<void> => {
     const { log } = exchange;
-    const announceAll = (all: AnnouncedUpdate): void => void announce(all, log, 'changes');
+    const announceAll = (all: AnnouncedUpdate): Promise<void> => announce(all, log, 'changes');
     if (bursts.begins(burstOf(update), update, merged, announceAll)) {
       return announce(update, log, 'changes');
     }
@@ -44,7 +50,7 @@ export function createChanges(options: ChangesOptions): Handler {
     return Promise.resolve();
   };
 
-  return (exchange, next) => {
+  const handle: Handler = (exchange, next) => {
     if (!methods.has(exchange.method) || !concerns(exchange)) return next();
     // RFC 9110 §11.6.2, RFC 6265 §5.4. What handlers add later is not the client's.
     const hasCredentials = exchange.headers.has('cookie') || exchange.headers.has('authorization');
@@ -68,6 +74,7 @@ export function createChanges(options: ChangesOptions): Handler {
     });
     return next();
   };
+  return { handle, close: () => bursts.close() };
 }
 
 /** The URLs that have changed, each once; those of another origin are nobody's to announce. */

@@ -27,6 +27,8 @@ export class Delivery implements Work {
   readonly #part: Meter = { left: 0 };
   #held = 0;
   #waiting: (() => void)[] = [];
+  /** Who waits for what was dispatched before, in order. */
+  readonly #following: { readonly after: number; readonly go: () => void }[] = [];
 
   constructor(
     index: SubscriptionIndex,
@@ -65,6 +67,13 @@ export class Delivery implements Work {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
+  /** Resolves when what was dispatched so far waits for each whom it concerns; null when it does. */
+  given(): Promise<void> | null {
+    const { given, waiting } = this.#fanOut;
+    if (waiting === 0) return null;
+    return new Promise((go) => this.#following.push({ after: given + waiting, go }));
+  }
+
   run(meter: Meter): boolean {
     const isHeld = this.#held < HELD_SLICES;
     const part = this.#part;
@@ -73,6 +82,7 @@ export class Delivery implements Work {
     const isGivingOut = this.#fanOut.run(part);
     meter.left -= before - part.left;
     this.#makeRoom();
+    this.#goOn();
     if (isGivingOut && isHeld) {
       this.#held += 1;
       return true;
@@ -80,6 +90,15 @@ export class Delivery implements Work {
     const isWriting = this.flusher.run(meter);
     if (!isWriting) this.#held = 0;
     return isGivingOut || isWriting;
+  }
+
+  #goOn(): void {
+    const { given } = this.#fanOut;
+    for (let next = this.#following[0]; next !== undefined && next.after <= given; ) {
+      next.go();
+      this.#following.shift();
+      next = this.#following[0];
+    }
   }
 
   #makeRoom(): void {

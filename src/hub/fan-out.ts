@@ -31,6 +31,8 @@ export class FanOut {
   readonly #base: string;
   readonly #meter: Meter = { left: 0 };
   readonly #deliver: (subscriber: Subscriber, event: Buffer) => void;
+  /** Updates that have been given out. */
+  given = 0;
   #backlog: LogEntry[] = [];
   #backlogBytes = 0;
   /** How many of the backlog have been begun. */
@@ -48,6 +50,11 @@ export class FanOut {
     this.#index = index;
     this.#base = base;
     this.#deliver = deliver;
+  }
+
+  /** Updates that wait to be given out, the one under way included. */
+  get waiting(): number {
+    return this.#backlog.length - this.#begun + (this.#current === null ? 0 : 1);
   }
 
   /** Characters of data that wait to be given out. */
@@ -76,10 +83,13 @@ export class FanOut {
     while (busy && own.left > 0) {
       this.#current ??= this.#begin();
       if (this.#current === null) busy = false;
-      else if (this.#advance(this.#current)) this.#current = null;
+      else if (this.#advance(this.#current)) {
+        this.#current = null;
+        this.given += 1;
+      }
     }
     meter.left = own.left;
-    return busy && (this.#current !== null || this.#begun < this.#backlog.length);
+    return busy && this.waiting > 0;
   }
 
   #begin(): Dispatch | null {

@@ -222,6 +222,9 @@ export class Hub {
   /** Ends every stream, spread over `spreadMs`, and resolves when the last has ended. */
   async drain(spreadMs: number): Promise<void> {
     this.#leaving = true;
+    // What has been acknowledged comes before the end.
+    const given = this.#delivery.given();
+    if (given !== null) await given;
     if (spreadMs > 0) this.reauthorise(() => false, spreadMs);
     else this.#forEach([this.#roll.all()], END_STEPS, (one) => this.#end(one, 'closed'));
     if (this.#roll.size === 0) return;

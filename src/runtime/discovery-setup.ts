@@ -18,6 +18,7 @@ import { parsePublication, type PublicationRules } from '../hub/publication.ts';
 import { hubBase } from '../hub/topic.ts';
 import { originList } from '../hub-http/origins.ts';
 import { HubgateError } from '../kernel/error.ts';
+import type { Scope } from '../kernel/scope.ts';
 import { compileMatcher } from '../site/matchers.ts';
 import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
@@ -39,6 +40,7 @@ export function discoveryHandlers(
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
   { clock, random }: Resources,
+  scope: Scope,
 ): Handler[] {
   const { discovery } = site;
   const own = hubs.get(site);
@@ -61,7 +63,7 @@ export function discoveryHandlers(
     const { windowMs } = discovery.live;
     handlers.push(createCrowd({ hub, concerns, windowMs, clock, random }));
   }
-  handlers.push(...speakingForTheApp(discovery, hub, clock, concerns));
+  handlers.push(...speakingForTheApp(discovery, hub, clock, concerns, scope));
   handlers.push(
     createDiscovery({
       config: discovery,
@@ -82,6 +84,7 @@ function speakingForTheApp(
   hub: AnnouncedHub,
   clock: Resources['clock'],
   concerns: (exchange: Exchange) => boolean,
+  scope: Scope,
 ): Handler[] {
   if (hub.publish === null) return [];
   const announce = createAnnounce(hub);
@@ -89,7 +92,8 @@ function speakingForTheApp(
   if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
   if (changes !== null) {
     const expand = expandPlaceholders;
-    handlers.push(createChanges({ config: changes, hub, concerns, announce, expand, clock }));
+    const options = { config: changes, hub, concerns, announce, expand, clock };
+    handlers.push(scope.use(createChanges(options)).handle);
   }
   return handlers;
 }

@@ -47,7 +47,7 @@ export function setUpSite(
     makeFileServer: (fileConfig) => besideApp(fileServer(fileConfig, expandPlaceholders)),
   };
   const routes = compileSite(site, dependencies);
-  const handler = discoveryHandlers(site, config, hubs, resources).reduceRight<SiteHandler>(
+  const handler = discoveryHandlers(site, config, hubs, resources, scope).reduceRight<SiteHandler>(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,
   );

@@ -19,6 +19,13 @@ const SAFE = ['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'CONNECT'];
  *     }
  */
 export function changes(cursor: Cursor): ChangesConfig {
+  let mode: ChangesConfig['mode'] | null = null;
+  const modeOf = (option: Cursor, chosen: ChangesConfig['mode']): Pick<ChangesConfig, 'mode'> => {
+    if (mode !== null && mode !== chosen)
+      option.fail(option.span, 'conflicting-option', 'changes are either sync or async');
+    mode = chosen;
+    return { mode: chosen };
+  };
   const visibility = cursor.left === 0 ? null : oneOf(cursor, ['public', 'private']);
   const settings = cursor.options<ChangesConfig>(
     { ...defaultChanges, visibility },
@@ -30,8 +37,8 @@ export function changes(cursor: Cursor): ChangesConfig {
       private: (option, { visibility: said }) => chosen(option, said, 'private'),
       data: (option) => ({ data: oneOf(option, ['change', 'none', 'body']) }),
       window: (option) => ({ windowMs: duration(option) }),
-      sync: () => ({ mode: 'sync' }),
-      async: () => ({ mode: 'async' }),
+      sync: (option) => modeOf(option, 'sync'),
+      async: (option) => modeOf(option, 'async'),
     },
   );
   return settings;

@@ -10,9 +10,10 @@ describe('a burst of changes', () => {
     const told: string[] = [];
     const change = (key: string, value: string): void => {
       const merge = (one: string, other: string): string => `${one}+${other}`;
-      if (bursts.begins(key, value, merge, (all) => told.push(`later ${all}`))) told.push(value);
+      const later = async (all: string): Promise<void> => void told.push(`later ${all}`);
+      if (bursts.begins(key, value, merge, later)) told.push(value);
     };
-    return { clock, told, change };
+    return { clock, told, change, bursts };
   };
 
   it('is the first change at once, and all others together at the end of the window', () => {
@@ -55,5 +56,17 @@ describe('a burst of changes', () => {
     change('10000', 'again');
     assert.equal(told.length, 10_002);
     assert.equal(clock.waiting, 10_000);
+  });
+
+  it('ends early when nobody would be there at its end, and none begins then', async () => {
+    const { clock, told, change, bursts } = setUp();
+    for (const value of ['1', '2', '3']) change('a', value);
+    change('b', 'alone');
+    await bursts.close();
+    assert.deepEqual(told, ['1', 'alone', 'later 2+3']);
+    change('a', '4');
+    change('a', '5');
+    clock.advance(1_000);
+    assert.deepEqual(told.slice(3), ['4', '5']);
   });
 });

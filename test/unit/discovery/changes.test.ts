@@ -178,6 +178,19 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.equal(ids.length, 3, stream.text);
   });
 
+  it('loses no change when the gateway stops before the window ends', async (test) => {
+    const site = await siteWith(
+      test,
+      'public {\n\t\t\twindow 1h\n\t\t\tsync\n\t\t}',
+      answering(200),
+    );
+    const stream = await site.stream('match=*');
+    for (let count = 0; count < 3; count += 1) await site.get('/busy', { method: 'POST' });
+    await stream.until(({ ids }) => ids.length === 1);
+    await site.stop();
+    await stream.until(({ ids }) => ids.length === 2);
+  });
+
   it('is stored before the client has its answer with sync', async (test) => {
     const site = await siteWith(test, NOW, answering(200));
     const before = (await site.get('/', {})).headers.link;

@@ -35,6 +35,8 @@ export interface Site {
   stream(query: string, options?: RawRequest): Promise<Stream>;
   /** A token that the hub accepts. */
   token(claims?: Record<string, unknown>): Promise<string>;
+  /** Stops the gateway, as the end of the test would. */
+  stop(): Promise<void>;
 }
 
 export interface SiteOptions {
@@ -109,6 +111,7 @@ export async function startSite(
       if (!response.ok) throw new Error(`${response.status}`);
       return response.text();
     },
+    stop: () => gateway.stop(),
     stream: (query, options) => openStream(test, `${hubUrl}?${query}`, options),
     token: (claims = {}) =>
       signToken(SUBSCRIBER_KEY, {
