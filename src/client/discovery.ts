@@ -12,7 +12,9 @@ export function findHub(link: string | null, relation: string, base: string): Hu
   for (const [, target = '', parameters = ''] of (link ?? '').matchAll(LINK)) {
     const values = new Map<string, string>();
     for (const [, name = '', quoted, plain = ''] of parameters.matchAll(PARAMETER)) {
-      values.set(name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain);
+      // RFC 8288 §3.3: only the first counts.
+      if (!values.has(name.toLowerCase()))
+        values.set(name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain);
     }
     if (!values.get('rel')?.toLowerCase().split(/\s+/).includes(relation)) continue;
     const cursor = values.get('last-event-id');

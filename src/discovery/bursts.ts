@@ -44,9 +44,9 @@ export class Bursts<T> {
   /** Announces what waits, and from now on everything at once: nobody may be there at a window's end. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    const tasks = [...this.#waiting.values()].map(({ task }) => task);
+    const tasks = [...this.#waiting.values()].flatMap(({ task }) => task ?? []);
     this.#waiting.clear();
-    await Promise.all(tasks.map((task) => task?.()));
+    await Promise.all(tasks.map((task) => task()));
   }
 
   #open(key: string): void {

@@ -50,8 +50,15 @@ export function createCrowd(options: CrowdOptions): Handler {
     if (!exchange.abandoned) await next();
   };
 
-  /** Makes the request for all who ask the same meanwhile. */
-  const lead = async (exchange: Exchange, next: Next, key: string): Promise<void> => {
+  /**
+   * Makes the request for all who ask the same: after an update has told them, who asks next gets
+   * the answer too; who does not know what he has missed gets only what was asked for after he came.
+   */
+  const lead = async (
+    exchange: Exchange,
+    next: Next,
+    { key, gathers }: { readonly key: string; readonly gathers: boolean },
+  ): Promise<void> => {
     let settle: (answer: SharedAnswer | null) => void = () => {};
     answers.set(
       key,
@@ -59,8 +66,11 @@ export function createCrowd(options: CrowdOptions): Handler {
         settle = resolve;
       }),
     );
+    if (gathers) await pause(clock, windowMs, exchange);
+    else clock.after(windowMs, () => answers.delete(key));
+    if (gathers) answers.delete(key);
+    if (exchange.abandoned) return settle(null);
     clock.after(MAX_WAIT_MS, () => settle(null));
-    clock.after(windowMs, () => answers.delete(key));
     const request = exchange.headers.clone();
     exchange.onHead((head) => {
       const { status, headers, source } = head;
@@ -89,7 +99,8 @@ export function createCrowd(options: CrowdOptions): Handler {
     if (key === null) return spread(exchange, next);
     const asked = answers.get(key);
     if (asked === undefined) {
-      return answers.size < MAX_ANSWERS ? lead(exchange, next, key) : spread(exchange, next);
+      if (answers.size >= MAX_ANSWERS) return spread(exchange, next);
+      return lead(exchange, next, { key, gathers: cause === '' });
     }
     const answer = await asked;
     if (exchange.abandoned) return undefined;

@@ -9,13 +9,14 @@ import { describe, it, type TestContext } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { freePort } from '../support/free-port.ts';
+import { isMissed } from '../support/program.ts';
 import { root } from '../support/process.ts';
 import { HUB, startSite } from '../unit/discovery/site.ts';
 
 /*
- * Applications that nobody here wrote, unchanged. Each is skipped aloud where it is not installed:
- * DokuWiki and Django are Debian's packages (dokuwiki with php-cli, python3-django), jingo is npm's.
- * DOKUWIKI_ROOT, DJANGO_PYTHON and JINGO name others.
+ * Applications that nobody here wrote, unchanged. Each is skipped aloud where it is not installed, and
+ * missed in CI: DokuWiki and Django are Debian's packages (dokuwiki with php-cli, python3-django), jingo
+ * is npm's. DOKUWIKI_ROOT, DJANGO_PYTHON and JINGO name others.
  */
 const DOKUWIKI_ROOT = process.env['DOKUWIKI_ROOT'] ?? '/';
 const JINGO = process.env['JINGO'];
@@ -113,8 +114,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
   }, async (test) => {
     const share = join(DOKUWIKI_ROOT, 'usr/share/dokuwiki');
     if (!existsSync(share)) {
-      test.skip('DokuWiki is not installed (apt-get install dokuwiki php-cli php-xml)');
-      return;
+      return isMissed(test, 'DokuWiki is not installed (apt-get install dokuwiki php-cli php-xml)');
     }
     const place = directory(test);
     const [www, conf, data] = ['www', 'conf', 'data'].map((name) => join(place, name));
@@ -176,8 +176,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     timeout: 120_000,
   }, async (test) => {
     if (spawnSync(DJANGO_PYTHON, ['-c', 'import django']).status !== 0) {
-      test.skip('Django is not installed (apt-get install python3-django)');
-      return;
+      return isMissed(test, 'Django is not installed (apt-get install python3-django)');
     }
     const place = directory(test);
     const port = await freePort();
@@ -219,8 +218,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     timeout: 120_000,
   }, async (test) => {
     if (JINGO === undefined) {
-      test.skip('jingo is not installed (npm install jingo, and JINGO=node_modules/jingo/jingo)');
-      return;
+      return isMissed(test, 'jingo is not installed (npm install jingo, JINGO=…/jingo/jingo)');
     }
     const place = directory(test);
     const repository = join(place, 'pages');

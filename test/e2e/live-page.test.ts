@@ -11,7 +11,16 @@ interface Board {
   readonly messages: string[];
   /** How often the page was asked for. */
   loads: number;
-  open(path?: string): Promise<Page>;
+  open(prepare?: (page: Page) => Promise<void>): Promise<Page>;
+}
+
+interface BoardOptions {
+  /** Goes into the body. */
+  readonly more?: (messages: readonly string[]) => string;
+  readonly hubfile?: string;
+  /** Where the pages are. */
+  readonly host?: string;
+  readonly backForwardCache?: boolean;
 }
 
 const HUBFILE = `http://localhost:{port} {${HUB}
@@ -28,10 +37,43 @@ const HUBFILE = `http://localhost:{port} {${HUB}
 }
 `;
 
-/** A board that knows of nobody, as HTML; `more` goes into its body. */
+/** The hub is another site than the pages. */
+const TWO_SITES = `http://localhost:{port} {${HUB}
+		anonymous
+		cors_origins http://127.0.0.1:{port}
+	}
+}
+http://127.0.0.1:{port} {
+	discovery {
+		hub http://localhost:{port}
+		changes public {
+			also /
+		}
+		live
+	}
+	reverse_proxy localhost:{app}
+}
+`;
+
+/** A second of silence, as a WAVE file. */
+function silence(): string {
+  const head = Buffer.from(
+    '524946468c1f000057415645666d74201000000001000100401f0000401f00000100080064617461401f0000',
+    'hex',
+  );
+  const bytes = Buffer.concat([head, Buffer.alloc(8000, 0x80)]);
+  return `data:audio/wav;base64,${bytes.toString('base64')}`;
+}
+
+/** A board that knows of nobody, as HTML. */
 async function board(
   test: TestContext,
-  more: (messages: readonly string[]) => string = () => '',
+  {
+    more = () => '',
+    hubfile = HUBFILE,
+    host = 'localhost',
+    backForwardCache = false,
+  }: BoardOptions = {},
 ): Promise<Board | null> {
   const executable = chromiumPath(test);
   if (executable === null) return null;
@@ -46,7 +88,7 @@ async function board(
       return;
     }
     if (request.url !== '/') {
-      response.writeHead(404).end();
+      response.writeHead(404).end('nothing here');
       return;
     }
     state.loads += 1;
@@ -59,9 +101,9 @@ async function board(
       );
   };
   const site = await startSite(test, (request, response) => void app(request, response), {
-    hubfile: HUBFILE,
+    hubfile,
   });
-  const browser = await launchChromium(test, executable, null);
+  const browser = await launchChromium(test, executable, null, { backForwardCache });
   const context = await browser.newContext();
   return {
     site,
@@ -70,12 +112,13 @@ async function board(
     get loads() {
       return state.loads;
     },
-    async open(path = '/') {
+    async open(prepare = async () => {}) {
       const page = await context.newPage();
+      await prepare(page);
       const stream = page.waitForResponse((response) =>
         response.url().includes('/.well-known/hub?'),
       );
-      await page.goto(site.origin + path);
+      await page.goto(`${site.origin.replace('localhost', host)}/`);
       await stream;
       return page;
     },
@@ -119,15 +162,14 @@ describe('a live page in Chromium', () => {
   it('keeps open details, scroll, regions that are off, and what scripts have added', {
     timeout: 60_000,
   }, async (test) => {
-    const its = await board(
-      test,
-      (messages) => `<details><summary>s</summary>${messages.length} in it</details>
+    const its = await board(test, {
+      more: (messages) => `<details><summary>s</summary>${messages.length} in it</details>
 <div id=scroll style="height:50px;overflow:auto"><div style="height:500px">long</div></div>
 <p data-hub-live=off>off ${messages.length}</p>
 <p data-hub-live=children class="c${messages.length}">children ${messages.length}</p>
 <p data-hub-live=replace class="c${messages.length}"><b>replaced ${messages.length}</b></p>
 <audio></audio><div style="height:3000px"></div>`,
-    );
+    });
     if (its === null) return;
     const page = await its.open();
     await page.evaluate(`(() => {
@@ -197,7 +239,7 @@ describe('a live page in Chromium', () => {
     ]);
   });
 
-  it('catches up when it comes back: offline, hidden in the back-forward cache', {
+  it('catches up when it comes back: offline, and from another page', {
     timeout: 60_000,
   }, async (test) => {
     const its = await board(test);
@@ -211,6 +253,116 @@ describe('a live page in Chromium', () => {
     await say(its.site, 'while away');
     await page.goBack();
     await seen(page, 'while away');
+  });
+
+  it('lets its stream go after 10 s out of sight, and catches up when it is seen again', {
+    timeout: 60_000,
+  }, async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const page = await its.open((fresh) => fresh.clock.install());
+    const show = (hidden: boolean): Promise<unknown> =>
+      page.evaluate(`(() => {
+        Object.defineProperty(document, 'hidden', { value: ${hidden}, configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));
+      })()`);
+    const isHub = (request: { url(): string }): boolean => request.url().includes('/hub?');
+    let streams = 0;
+    page.on('request', (request) => (streams += isHub(request) ? 1 : 0));
+    await show(true);
+    await page.clock.runFor(5_000);
+    await show(false);
+    assert.equal(streams, 0, 'who is back soon has kept his stream');
+    await show(true);
+    const over = page.waitForEvent('requestfailed', isHub);
+    await page.clock.runFor(10_000);
+    await over;
+    const before = its.loads;
+    await say(its.site, 'out of sight');
+    await page.clock.runFor(60_000);
+    assert.equal(its.loads, before, 'nobody looks at it');
+    await page.clock.resume();
+    await show(false);
+    await seen(page, 'out of sight');
+    assert.equal(streams, 1);
+  });
+
+  it('is kept in the back-forward cache, and is what it is now when it comes out', {
+    timeout: 60_000,
+  }, async (test) => {
+    const its = await board(test, { backForwardCache: true });
+    if (its === null) return;
+    const page = await its.open();
+    await page.evaluate(
+      `addEventListener('pageshow', ({ persisted }) => (window.kept = persisted))`,
+    );
+    await page.goto(`${its.site.origin}/elsewhere`);
+    await say(its.site, 'while away');
+    // Who comes out of the cache is not loaded.
+    await page.goBack({ waitUntil: 'commit' });
+    await seen(page, 'while away');
+    assert.equal(await page.evaluate(`window.kept`), true);
+  });
+
+  it('lets media play on, whatever the new page does with them', {
+    timeout: 60_000,
+  }, async (test) => {
+    const audio = (id: string): string => `<audio id=${id} loop muted src="${silence()}"></audio>`;
+    const its = await board(test, {
+      more: ({ length }) =>
+        length === 1
+          ? `<main><div>${audio('same')}${audio('changed')}</div><p>${audio('gone')}</p></main>`
+          : `<main class=new><div>${audio('same')}<audio id=changed></audio></div></main>`,
+    });
+    if (its === null) return;
+    const page = await its.open();
+    await page.evaluate(`(async () => {
+      window.played = [...document.querySelectorAll('audio')];
+      for (const one of window.played) await one.play();
+    })()`);
+    await say(its.site, 'news');
+    await seen(page, 'news');
+    const now = await page.evaluate(`(async () => {
+      const turned = (one) => new Promise((done) => one.addEventListener('timeupdate', done, { once: true }));
+      await Promise.all(window.played.map(turned));
+      return window.played.map((one) => [one.id, one.isConnected, one.paused, one.currentTime > 0]);
+    })()`);
+    assert.deepEqual(now, [
+      ['same', true, false, true],
+      ['changed', true, false, true],
+      ['gone', true, false, true],
+    ]);
+    assert.equal(await page.locator('main.new').count(), 1);
+  });
+
+  it('uses a View Transition, but not while somebody types', { timeout: 60_000 }, async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const page = await its.open();
+    await page.evaluate(`(() => {
+      const start = document.startViewTransition.bind(document);
+      window.transitions = 0;
+      document.startViewTransition = (change) => {
+        window.transitions += 1;
+        return start(change);
+      };
+    })()`);
+    await say(its.site, 'smooth');
+    await seen(page, 'smooth');
+    assert.equal(await page.evaluate(`window.transitions`), 1);
+    await page.fill('input', 'half a sen');
+    await say(its.site, 'at once');
+    await seen(page, 'at once');
+    assert.equal(await page.evaluate(`window.transitions`), 1);
+  });
+
+  it('follows a hub that is another site', { timeout: 60_000 }, async (test) => {
+    const its = await board(test, { hubfile: TWO_SITES, host: '127.0.0.1' });
+    if (its === null) return;
+    const [page, other] = [await its.open(), await its.open()];
+    await other.fill('input', 'from afar');
+    await other.click('button');
+    await seen(page, 'from afar');
   });
 
   it('is what it was without JavaScript', { timeout: 60_000 }, async (test) => {

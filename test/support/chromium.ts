@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { type Browser, chromium } from 'playwright-core';
+import { isMissed } from './program.ts';
 
 const CANDIDATES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
@@ -10,9 +11,7 @@ const CANDIDATES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/
 export function chromiumPath(test: TestContext): string | null {
   const found = CANDIDATES.find((path) => existsSync(path));
   if (found !== undefined) return found;
-  if (process.env['CI'] === 'true')
-    throw new Error('Chromium is not installed (apt-get install chromium)');
-  test.skip('Chromium is not installed (apt-get install chromium)');
+  isMissed(test, 'Chromium is not installed (apt-get install chromium)');
   return null;
 }
 
@@ -21,9 +20,11 @@ export async function launchChromium(
   test: TestContext,
   executablePath: string,
   storage: string | null,
+  { backForwardCache = false } = {},
 ): Promise<Browser> {
   const browser = await chromium.launch({
     executablePath,
+    ignoreDefaultArgs: backForwardCache ? ['--disable-back-forward-cache'] : [],
     args: [
       '--no-sandbox',
       '--disable-gpu',

@@ -45,7 +45,11 @@ function start({ hub = '', relation = 'hub', origin = location.origin }: DOMStri
       cursor: () => cursor,
       signal: stream.signal,
       update,
-      outdated: () => refetchSoon(),
+      outdated: () => {
+        // The hub knows no more than this page what is new since.
+        cursor = null;
+        refetchSoon();
+      },
       // A page brings a new cookie; what it shows is of no interest then.
       renew: () => fetch(location.href, { cache: 'no-cache' }),
     });

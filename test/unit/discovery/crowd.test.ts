@@ -15,8 +15,8 @@ interface Answered {
   readonly body: string;
 }
 
-const live = (test: TestContext, app: RequestListener): Promise<Site> =>
-  startSite(test, app, { site: 'discovery {\n\t\tlive {\n\t\t\twindow 1m\n\t\t}\n\t}' });
+const live = (test: TestContext, app: RequestListener, window = '1m'): Promise<Site> =>
+  startSite(test, app, { site: `discovery {\n\t\tlive {\n\t\t\twindow ${window}\n\t\t}\n\t}` });
 
 /** What a tab does when it hears of an update. */
 function refetch(
@@ -130,6 +130,17 @@ describe('a crowd that fetches a page because of one update', () => {
     await refetch(agent, site, { 'Accept-Language': 'fr' });
     await refetch(agent, site, {}, '/?page=2');
     assert.equal(counted.requests, 4);
+  });
+
+  it('gets what was asked for after it came, where it does not know what it has missed', async (test) => {
+    const { counted, app } = counting({});
+    const site = await live(test, app, '100ms');
+    const agent = tabs(test);
+    const unknowing = (): Promise<Answered> => refetch(agent, site, { 'Hub-Live': '' });
+    await Promise.all(Array.from({ length: 20 }, unknowing));
+    assert.equal(counted.requests, 1);
+    await unknowing();
+    assert.equal(counted.requests, 2, 'an answer of before is not given');
   });
 
   it('is not what no update has caused', async (test) => {
