@@ -1,4 +1,5 @@
 import type { Exchange } from '../http/exchange.ts';
+import { cookieValue } from '../http/cookie-value.ts';
 
 /** How a request presents its token. */
 export type Credential =
@@ -28,15 +29,9 @@ function bearer(field: string): Credential {
 
 /** The first cookie of that name whose value has no byte that RFC 6265 §4.1.1 forbids. */
 export function cookieCredential(exchange: Exchange, name: string): Credential | null {
-  for (const field of exchange.headers.getAll('cookie')) {
-    for (const pair of field.split(';')) {
-      const equals = pair.indexOf('=');
-      if (equals === -1 || pair.slice(0, equals).trim() !== name) continue;
-      const value = pair.slice(equals + 1).trim();
-      // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
-      if (/[\x00-\x1f\x7f-\xff"\\]/.test(value)) continue;
-      return { kind: 'token', token: value, via: 'cookie' };
-    }
-  }
-  return null;
+  const token = cookieValue(exchange.headers, name, (value) => !FORBIDDEN.test(value));
+  return token === undefined ? null : { kind: 'token', token, via: 'cookie' };
 }
+
+// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
+const FORBIDDEN = /[\x00-\x1f\x7f-\xff"\\]/;

@@ -110,7 +110,7 @@ describe('protected resource metadata (F, RFC 9728)', () => {
   });
 
   it('F-408: an anonymous hub without keys has no metadata', async (test) => {
-    const open = await startHub(test, { issuers: [] });
+    const open = await startHub(test, { issuers: [] }, { mounted: true });
     assert.equal((await open.get(META)).status, 404);
   });
 });

@@ -127,7 +127,8 @@ describe('publish: method, routing, encoding (A.1)', () => {
 
   it('A-16: answers 405 where no issuer has a publisher key', async (test) => {
     const issuers = [{ id: ISSUER, subscriber: { key: SUBSCRIBER_KEY } }];
-    const readOnly = await startHub(test, { issuers });
+    // A Hubfile must name publishers.
+    const readOnly = await startHub(test, { issuers }, { mounted: true });
     const answer = await readOnly.post('topic=a');
     assert.equal(answer.status, 405);
     assert.equal(answer.headers.allow, 'GET, HEAD, QUERY');
@@ -542,7 +543,8 @@ describe('publish: limits and failures (A.10)', () => {
   });
 
   it('A-93 L37: answers 500 and gives no id when the update was not stored', async (test) => {
-    const closed = await startHub(test);
+    // A program that is closed answers nothing.
+    const closed = await startHub(test, {}, { mounted: true });
     await closed.hub.close();
     assertText(await closed.post('topic=a&id=lost'), 500, 'Internal Server Error');
   });

@@ -4,10 +4,11 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
-import { createHub, type HubOptions, type MountedHub } from '../../src/hub.ts';
+import { createHub, type HubOptions, type LocalUpdate, type MountedHub } from '../../src/hub.ts';
 import { profiles } from '../../src/hub/profile.ts';
 import type { LogFields, Logger } from '../../src/kernel/log.ts';
 import { type Answer, openStream, type Owner, type RawRequest, send, type Stream } from './http.ts';
+import { startWorkerHub } from './worker-hub.ts';
 
 export const ISSUER = 'https://issuer.example';
 export const PUBLISHER_KEY = 'publisher-key-0123456789-0123456789-abc';
@@ -23,7 +24,11 @@ export interface LogLine {
 export interface TestHub {
   readonly origin: string;
   readonly url: string;
-  readonly hub: MountedHub;
+  readonly hub: Pick<MountedHub, 'close'> & {
+    /** Resolves to the id. */
+    publish(update: LocalUpdate): Promise<string>;
+    lastEventId(): Promise<string>;
+  };
   readonly log: readonly LogLine[];
   /** `Authorization` of a token with publish grants, on everything by default. */
   publisher(...topics: MatcherClaim[]): Promise<Header>;
@@ -40,14 +45,31 @@ export type MatcherClaim = string | { readonly match: string; readonly match_typ
 
 export const FORM: Header = ['Content-Type', 'application/x-www-form-urlencoded'];
 
-/** Starts a hub that ends with the test, or with the file when it is given `{ after }` of node:test. */
-export async function startHub(test: Owner, options: Partial<HubOptions> = {}): Promise<TestHub> {
+const DEFAULTS: HubOptions = {
+  issuers: [{ id: ISSUER, publisher: { key: PUBLISHER_KEY }, subscriber: { key: SUBSCRIBER_KEY } }],
+  anonymous: true,
+};
+
+/**
+ * Starts a hub that ends with the test, or with the file when it is given `{ after }` of node:test.
+ * HUBGATE_TEST_WORKERS makes it one of the built program with so many workers, unless a clock is
+ * turned, which only this process could do, or the test says why it must be `mounted`.
+ */
+export async function startHub(
+  test: Owner,
+  options: Partial<HubOptions> = {},
+  { mounted = false }: { readonly mounted?: boolean } = {},
+): Promise<TestHub> {
+  const workers = Number(process.env['HUBGATE_TEST_WORKERS'] ?? 0);
+  return workers > 0 && !mounted && options.clock === undefined
+    ? startedHub(test, options, workers)
+    : mountedHub(test, options);
+}
+
+async function mountedHub(test: Owner, options: Partial<HubOptions>): Promise<TestHub> {
   const log: LogLine[] = [];
   const hub = await createHub({
-    issuers: [
-      { id: ISSUER, publisher: { key: PUBLISHER_KEY }, subscriber: { key: SUBSCRIBER_KEY } },
-    ],
-    anonymous: true,
+    ...DEFAULTS,
     log: recorder(log, {}),
     ...(await chosenTransport(test)),
     ...options,
@@ -56,6 +78,47 @@ export async function startHub(test: Owner, options: Partial<HubOptions> = {}): 
     hub.handle(request, response, () => response.writeHead(404).end('the site')),
   );
   test.after(() => hub.close());
+  const control = {
+    close: () => hub.close(),
+    publish: (update: LocalUpdate) => hub.publish(update),
+    lastEventId: async () => hub.lastEventId,
+  };
+  return hubAt(test, { origin, log: () => log, hub: () => control }, options);
+}
+
+async function startedHub(
+  test: Owner,
+  options: Partial<HubOptions>,
+  workers: number,
+): Promise<TestHub> {
+  const running = await startWorkerHub(test, workers, { ...DEFAULTS, ...options });
+  const control = (place: TestHub): TestHub['hub'] => ({
+    close: () => running.stop(),
+    async publish({ topics, id = '' }) {
+      const form = new URLSearchParams({ id });
+      for (const topic of topics) form.append('topic', topic);
+      return (await place.post(form.toString())).body;
+    },
+    async lastEventId() {
+      const headers = [await place.subscriber('*')];
+      const { headers: answered } = await place.get(
+        `${new URL(place.url).pathname}/subscriptions`,
+        { headers },
+      );
+      return JSON.parse(answered.etag ?? '""');
+    },
+  });
+  const { origin } = running;
+  return hubAt(test, { origin, log: () => running.log, hub: control }, options);
+}
+
+interface Started {
+  readonly origin: string;
+  log(): readonly LogLine[];
+  hub(place: TestHub): TestHub['hub'];
+}
+
+function hubAt(test: Owner, { origin, log, hub }: Started, options: Partial<HubOptions>): TestHub {
   const profile = profiles[options.profile ?? 'hub'];
   const url = `${origin}${options.path ?? profile.path}`;
   const audience = options.resourceIdentifier ?? url;
@@ -70,8 +133,12 @@ export async function startHub(test: Owner, options: Partial<HubOptions> = {}): 
   const self: TestHub = {
     origin,
     url,
-    hub,
-    log,
+    get hub() {
+      return hub(self);
+    },
+    get log() {
+      return log();
+    },
     publisher: (...topics) =>
       bearer(PUBLISHER_KEY, 'publish', topics.length === 0 ? ['*'] : topics),
     subscriber: (...topics) => bearer(SUBSCRIBER_KEY, 'subscribe', topics),
