@@ -1,6 +1,7 @@
 import { mayReceive } from '../hub/grants.ts';
 import type { Hub } from '../hub/hub.ts';
 import type { SubscriptionRecord } from '../hub/presence.ts';
+import type { PresenceMatcher } from '../hub/presence-board.ts';
 import type { Profile } from '../hub/profile.ts';
 import { parseTopic } from '../hub/topic.ts';
 import { answer } from '../http/answer.ts';
@@ -22,15 +23,13 @@ export interface SubscriptionApiSettings {
   readonly slices: Slices;
 }
 
-/** What is asked for; undefined asks for all. */
+/** What is asked for: all, those with a matcher, or one of these. */
 interface Selection {
-  readonly matchType: string | undefined;
-  readonly match: string | undefined;
-  readonly subscriber: string | undefined;
+  readonly matcher: PresenceMatcher | null;
+  readonly subscriber: string | null;
 }
 
-/** What looking at a record costs, and writing it, in steps. */
-const LOOK_STEPS = 5;
+/** What writing a record costs, in steps. */
 const WRITE_STEPS = 300;
 
 /** `GET HUB/subscriptions[/{match_type}/{match}[/{subscriber}]]`: who is subscribed now. */
@@ -47,8 +46,38 @@ export function createSubscriptionApi(
     }
   };
 
+  const one = async (matcher: PresenceMatcher | null, subscriber: string): Promise<Buffer> => {
+    const records = await hub.subscriptionsOf(subscriber);
+    const found = matcher === null ? undefined : records.find(hasMatcher(matcher));
+    if (found === undefined) throw notFound();
+    return Buffer.from(JSON.stringify(found));
+  };
+
+  /** The whole document: it is sent with its length, or not at all where a page fails. */
+  const collection = async (
+    matcher: PresenceMatcher | null,
+    path: string,
+    exchange: Exchange,
+  ): Promise<Buffer> => {
+    const open = `{"id":${JSON.stringify(path)},"type":"subscriptions","subscriptions":[`;
+    const parts = [Buffer.from(open)];
+    let isFirst = true;
+    for await (const records of hub.subscriptions(matcher ?? undefined)) {
+      if (exchange.abandoned) break;
+      const wanted = matcher === null ? records : records.filter(hasMatcher(matcher));
+      if (wanted.length === 0) continue;
+      parts.push(await slices.compute((meter) => write(wanted, isFirst ? '' : ',', meter)));
+      isFirst = false;
+    }
+    parts.push(Buffer.from(']}'));
+    return Buffer.concat(parts);
+  };
+
   return async (exchange, identity, path) => {
-    const selection = readSelection(path.slice(`${hubPath}/subscriptions`.length), exchange.method);
+    const { matcher, subscriber } = readSelection(
+      path.slice(`${hubPath}/subscriptions`.length),
+      exchange.method,
+    );
     await authorise(exchange, identity, path);
     const { lastEventId } = hub;
     const etag = `"${encodeEtag(lastEventId)}"`;
@@ -65,9 +94,11 @@ export function createSubscriptionApi(
       answer(exchange, 304, fields);
       return;
     }
-    const records = await hub.subscriptions();
-    const document = await slices.compute((meter) => write(records, selection, path, meter));
-    if (document === null) throw notFound();
+    const document =
+      subscriber === null
+        ? await collection(matcher, path, exchange)
+        : await one(matcher, subscriber);
+    if (exchange.abandoned) return;
     answer(exchange, 200, { 'content-type': 'application/json', ...fields }, document);
   };
 }
@@ -82,41 +113,29 @@ function readSelection(rest: string, method: string): Selection {
   if (matchType !== undefined && matchType !== 'exact' && matchType !== 'urlpattern') {
     throw badRequest();
   }
-  return { matchType, match, subscriber };
+  return {
+    matcher: matchType === undefined ? null : { match_type: matchType, match: match ?? '' },
+    subscriber: subscriber ?? null,
+  };
 }
 
-/**
- * The document of what is selected, written a slice at a time; null where the one that was asked
- * for is not there.
- */
+function hasMatcher({ match, match_type }: PresenceMatcher): (one: PresenceMatcher) => boolean {
+  return (one) => one.match === match && one.match_type === match_type;
+}
+
+/** Some members of the collection, each behind a comma, but the first behind `separator`. */
 function* write(
   records: readonly SubscriptionRecord[],
-  { matchType, match, subscriber }: Selection,
-  path: string,
+  separator: string,
   meter: Meter,
-): Generator<void, Buffer | null, void> {
-  const parts: Buffer[] = [];
-  const open = `{"id":${JSON.stringify(path)},"type":"subscriptions","subscriptions":[`;
-  let text = open;
-  let separator = '';
+): Generator<void, Buffer<ArrayBuffer>, void> {
+  let text = '';
   for (const record of records) {
-    if (meter.left <= 0) {
-      parts.push(Buffer.from(text));
-      text = '';
-      yield;
-    }
-    meter.left -= LOOK_STEPS;
-    const isMatch = matchType === undefined || record.match === match;
-    if (!isMatch || (matchType !== undefined && record.match_type !== matchType)) continue;
-    if (subscriber !== undefined && record.subscriber !== subscriber) continue;
+    if (meter.left <= 0) yield;
     meter.left -= WRITE_STEPS;
-    if (subscriber !== undefined) return Buffer.from(JSON.stringify(record));
-    text += separator + JSON.stringify(record);
-    separator = ',';
+    text += (text === '' ? separator : ',') + JSON.stringify(record);
   }
-  if (subscriber !== undefined) return null;
-  parts.push(Buffer.from(`${text}]}`));
-  return Buffer.concat(parts);
+  return Buffer.from(text);
 }
 
 function decodeSegment(segment: string): string {

@@ -10,6 +10,7 @@ import { HEARTBEAT } from './event-stream.ts';
 import { LogReader } from './log-reader.ts';
 import type { EventSink } from './outlet.ts';
 import type { PresenceNames, SubscriptionRecord } from './presence.ts';
+import type { PresenceMatcher, PresencePage } from './presence-board.ts';
 import { Replay } from './replay.ts';
 import { Roll } from './roll.ts';
 import {
@@ -27,6 +28,8 @@ import { EARLIEST, isPossibleId, type Update } from './update.ts';
 const END_STEPS = 500;
 /** What arming a timer costs, in steps. */
 const TIMER_STEPS = 30;
+/** Subscribers whose subscriptions are read at once. */
+const SUBSCRIBERS_AT_ONCE = 250;
 
 export interface HubOptions {
   readonly transport: Transport;
@@ -175,13 +178,29 @@ export class Hub {
   }
 
   /**
-   * The active subscriptions of all who are announced, on every process that shares the log, in
-   * the order in which they connected.
+   * The active subscriptions of all who are announced, on every process that shares the log: of
+   * those with one matcher, or of all in the order in which they came, some at a time.
    *
-   * @throws HubgateError `transport-closed`
+   * @throws HubgateError `transport-closed`, `transport-failed`
    */
-  subscriptions(): Promise<readonly SubscriptionRecord[]> {
-    return this.#transport.presence.list();
+  async *subscriptions(
+    matcher?: PresenceMatcher,
+  ): AsyncGenerator<readonly SubscriptionRecord[], void, void> {
+    const { presence } = this.#transport;
+    for (let after: string | null = null, more = true; more; more = after !== null) {
+      const page: PresencePage = await presence.page(after, SUBSCRIBERS_AT_ONCE, matcher);
+      yield page.records;
+      after = page.next;
+    }
+  }
+
+  /**
+   * The active subscriptions of one subscriber.
+   *
+   * @throws as {@link subscriptions}
+   */
+  subscriptionsOf(subscriber: string): Promise<readonly SubscriptionRecord[]> {
+    return this.#transport.presence.of(subscriber);
   }
 
   /**

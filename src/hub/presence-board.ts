@@ -17,21 +17,30 @@ export interface PresenceBoard {
    * @throws as {@link enter}
    */
   leave(subscriber: string): Promise<void>;
-  /** All that are on the board, in the order in which they were entered. */
-  list(): Promise<readonly SubscriptionRecord[]>;
   /**
-   * Some of those on the board, at the same cost wherever they stand.
+   * Some of the subscribers that are on the board, in the order in which they were entered, at the
+   * same cost wherever they stand and however many others there are.
    *
    * @param after what the page before said, null for the first page
    * @param limit subscribers, 1 at least; each has one record or several
+   * @param matcher only subscribers with this one
+   * @throws as {@link enter}
    */
-  page(after: string | null, limit: number): Promise<PresencePage>;
+  page(after: string | null, limit: number, matcher?: PresenceMatcher): Promise<PresencePage>;
+  /**
+   * All records of one subscriber; none of one that is not there.
+   *
+   * @throws as {@link enter}
+   */
+  of(subscriber: string): Promise<readonly SubscriptionRecord[]>;
   /**
    * Tells what has come or gone without the doing of its process: taken off because that process
    * is dead, or entered again because it was only slow. Exactly one process is told of each.
    */
   watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void;
 }
+
+export type PresenceMatcher = Pick<SubscriptionRecord, 'match' | 'match_type'>;
 
 export interface PresencePage {
   readonly records: readonly SubscriptionRecord[];
@@ -41,24 +50,104 @@ export interface PresencePage {
 
 /** The board of a log that lives and dies with this process. */
 export function createProcessBoard(): PresenceBoard {
-  /** By subscriber; a map keeps the order in which they were entered. */
-  const entries = new Map<string, readonly SubscriptionRecord[]>();
+  const entries = new Map<string, Entry>();
+  const everybody = new Roster();
+  const byMatcher = new Map<string, Roster>();
+  let order = 0;
+
+  const takeOff = (subscriber: string): void => {
+    const entry = entries.get(subscriber);
+    if (entry === undefined) return;
+    entries.delete(subscriber);
+    entry.isGone = true;
+    everybody.shrink();
+    for (const name of matcherNames(entry.records)) {
+      const roster = byMatcher.get(name);
+      if (roster?.shrink() === 0) byMatcher.delete(name);
+    }
+  };
+
   return {
     async enter(subscriber, records) {
-      entries.set(subscriber, records);
+      takeOff(subscriber);
+      order += 1;
+      const entry = { order, records, isGone: false };
+      entries.set(subscriber, entry);
+      everybody.add(entry);
+      for (const name of matcherNames(records)) {
+        const roster = byMatcher.get(name) ?? new Roster();
+        byMatcher.set(name, roster);
+        roster.add(entry);
+      }
     },
     async leave(subscriber) {
-      entries.delete(subscriber);
+      takeOff(subscriber);
     },
-    async list() {
-      return [...entries.values()].flat();
+    async page(after, limit, matcher) {
+      const roster = matcher === undefined ? everybody : byMatcher.get(matcherName(matcher));
+      const found = roster?.from(Number(after ?? 0), limit + 1) ?? [];
+      const next = found[limit];
+      return {
+        records: found.slice(0, limit).flatMap(({ records }) => records),
+        next: next === undefined ? null : String(next.order),
+      };
     },
-    async page(after, limit) {
-      const skipped = Number(after ?? 0);
-      const some = [...entries.values()].slice(skipped, skipped + limit);
-      const next = skipped + some.length;
-      return { records: some.flat(), next: next < entries.size ? String(next) : null };
+    async of(subscriber) {
+      return entries.get(subscriber)?.records ?? [];
     },
     watch() {},
   };
+}
+
+/** By which a board finds who has asked for the same. */
+export function matcherName({ match_type, match }: PresenceMatcher): string {
+  return `${match_type} ${match}`;
+}
+
+/** The different matchers of a subscriber. */
+export function matcherNames(records: readonly PresenceMatcher[]): ReadonlySet<string> {
+  return new Set(records.map(matcherName));
+}
+
+interface Entry {
+  readonly order: number;
+  readonly records: readonly SubscriptionRecord[];
+  isGone: boolean;
+}
+
+/** Entries in their order. Those that are gone are left in it until they are the half. */
+class Roster {
+  #entries: Entry[] = [];
+  #gone = 0;
+
+  /** Behind all others. */
+  add(entry: Entry): void {
+    this.#entries.push(entry);
+  }
+
+  /** One of them is gone; says how many are left. */
+  shrink(): number {
+    this.#gone += 1;
+    if (this.#gone * 2 >= this.#entries.length) {
+      this.#entries = this.#entries.filter(({ isGone }) => !isGone);
+      this.#gone = 0;
+    }
+    return this.#entries.length - this.#gone;
+  }
+
+  /** The first that stand at `order` or behind it. */
+  from(order: number, limit: number): readonly Entry[] {
+    let [low, high] = [0, this.#entries.length];
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#entries[middle]?.order ?? 0) < order) low = middle + 1;
+      else high = middle;
+    }
+    const found: Entry[] = [];
+    for (let at = low; at < this.#entries.length && found.length < limit; at += 1) {
+      const entry = this.#entries[at];
+      if (entry?.isGone === false) found.push(entry);
+    }
+    return found;
+  }
 }

@@ -13,6 +13,7 @@ import {
 import { startRedis, startSentinel } from '../support/redis-server.ts';
 import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
+import { onBoard } from '../support/board.ts';
 
 describe('a log in Redis whose answers are lost', () => {
   it('stores nothing twice when an append is tried again', async (test) => {
@@ -291,7 +292,7 @@ describe('a log in Redis and its nodes', () => {
     await one.presence.enter('urn:s', [subscription('s')]);
     const gone = Array.from({ length: 700 }, (_, index) => `g${index}`);
     await Promise.all(gone.map((id) => dying.presence.enter(`urn:${id}`, [subscription(id)])));
-    assert.equal((await two.presence.list()).length, 701);
+    assert.equal((await onBoard(two.presence)).length, 701);
     relay.cut();
     // Its lease runs out by the clock of the server, which is not turned but told.
     const processes = redis.command('ZRANGE', '{test}:processes', '0', '-1').split('\n');
@@ -303,7 +304,7 @@ describe('a log in Redis and its nodes', () => {
     await until(() => told.length >= 700);
     for (const clock of clocks) clock.advance(5000);
     assert.deepEqual(
-      (await two.presence.list()).map(({ id }) => id),
+      (await onBoard(two.presence)).map(({ id }) => id),
       [subscription('s').id],
     );
     assert.equal(told.length, 700);

@@ -6,6 +6,7 @@ import { MAX_ID_BYTES, type Update } from '../../src/hub/update.ts';
 import { codeOf } from '../../src/kernel/error.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { type Implementation, implementations, type TestLog } from './transports.ts';
+import { onBoard } from '../support/board.ts';
 
 /** What a transport may hand out at once: no listener is called with more. */
 const ENTRIES_AT_ONCE = 512;
@@ -362,21 +363,21 @@ for (const implementation of implementations) {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const { presence } = transport;
-      assert.deepEqual(await presence.list(), []);
+      assert.deepEqual(await onBoard(presence), []);
       await presence.enter('urn:z', [subscription('z', 'one'), subscription('z', 'two')]);
       await presence.enter('urn:a', [subscription('a', 'one')]);
       assert.deepEqual(
-        (await presence.list()).map(({ id }) => id),
+        (await onBoard(presence)).map(({ id }) => id),
         [
           '/hub/subscriptions/exact/one/z',
           '/hub/subscriptions/exact/two/z',
           '/hub/subscriptions/exact/one/a',
         ],
       );
-      assert.deepEqual((await presence.list())[2], subscription('a', 'one'));
+      assert.deepEqual((await onBoard(presence))[2], subscription('a', 'one'));
       await presence.leave('urn:z');
       await presence.leave('urn:never');
-      assert.deepEqual(await presence.list(), [subscription('a', 'one')]);
+      assert.deepEqual(await onBoard(presence), [subscription('a', 'one')]);
     });
 
     it('is read page by page, each subscriber once', async (test) => {
@@ -399,6 +400,57 @@ for (const implementation of implementations) {
       } while (next !== null);
       assert.deepEqual(found.toSorted(), subscribers.toSorted());
       assert.deepEqual(sizes, [10, 10, 5]);
+    });
+
+    it('finds who has a matcher, and one subscriber, without looking at the others', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const { presence } = transport;
+      const subscribers = Array.from({ length: 30 }, (_, index) => `s${index}`);
+      for (const [index, id] of subscribers.entries()) {
+        const matchers = index % 3 === 0 ? ['rare', 'common', 'rare'] : ['common'];
+        await presence.enter(
+          `urn:${id}`,
+          matchers.map((match) => subscription(id, match)),
+        );
+      }
+      const rare = { match_type: 'exact', match: 'rare' } as const;
+      const withRare = async (limit: number): Promise<string[]> =>
+        (await onBoard(presence, rare, limit))
+          .filter(({ match }) => match === 'rare')
+          .map(({ subscriber }) => subscriber);
+      const wanted = subscribers.filter((_, index) => index % 3 === 0).flatMap((id) => [id, id]);
+      assert.deepEqual(await withRare(4), wanted);
+      assert.equal((await presence.page(null, 4, rare)).records.length, 12, 'nobody else is read');
+      assert.deepEqual(await onBoard(presence, { match_type: 'urlpattern', match: 'rare' }), []);
+      assert.deepEqual(
+        (await presence.of('urn:s3')).map(({ match }) => match),
+        ['rare', 'common', 'rare'],
+      );
+      assert.deepEqual(await presence.of('urn:s99'), []);
+      for (const id of subscribers) if (id !== 's27') await presence.leave(`urn:${id}`);
+      assert.deepEqual(await withRare(4), ['s27', 's27']);
+      assert.deepEqual(await presence.of('urn:s3'), []);
+    });
+
+    it('shows who stays exactly once, though others go while it is read', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const { presence } = transport;
+      const subscribers = Array.from({ length: 40 }, (_, index) => `s${index}`);
+      for (const id of subscribers) await presence.enter(`urn:${id}`, [subscription(id, 'm')]);
+      const found: string[] = [];
+      for (let next: string | null = null, page = 0; page === 0 || next !== null; page += 1) {
+        const { records, next: following } = await presence.page(next, 10);
+        found.push(...records.map(({ subscriber }) => subscriber));
+        next = following;
+        for (let left = 0; left < 7; left += 1) await presence.leave(`urn:s${page * 7 + left}`);
+      }
+      const stayed = subscribers.slice(28);
+      assert.deepEqual(
+        stayed.filter((id) => found.filter((one) => one === id).length === 1),
+        stayed,
+      );
     });
   });
 }

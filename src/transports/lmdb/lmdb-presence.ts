@@ -1,7 +1,13 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { Database, RootDatabase } from 'lmdb';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
-import type { PresenceBoard, PresencePage } from '../../hub/presence-board.ts';
+import {
+  matcherName,
+  matcherNames,
+  type PresenceBoard,
+  type PresenceMatcher,
+  type PresencePage,
+} from '../../hub/presence-board.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
@@ -12,7 +18,9 @@ const LEASE_MS = 15_000;
 /** How often it says that it lives, and looks for those that no longer do. */
 const HEARTBEAT_MS = 5_000;
 
-/** A subscriber on the board; its key is its process and its id. */
+type Key = [process: string, subscriber: string];
+
+/** A subscriber on the board. */
 interface Entry {
   /** Milliseconds since the Unix epoch, and a number that orders what came within one of them. */
   readonly since: number;
@@ -20,6 +28,12 @@ interface Entry {
   /** JSON, so that a payload comes back as it was. */
   readonly records: string;
 }
+
+/**
+ * Where an entry stands: in the list of a matcher, by its digest, or with '' in the list of all; in
+ * the order of coming.
+ */
+type Place = [list: string, since: number, order: number, process: string, subscriber: string];
 
 export interface LmdbPresenceOptions {
   readonly root: RootDatabase;
@@ -36,7 +50,9 @@ export class LmdbPresence implements PresenceBoard {
   readonly #root: RootDatabase;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #entries: Database<Entry, [process: string, subscriber: string]>;
+  readonly #entries: Database<Entry, Key>;
+  /** The lists; all is said by the key. */
+  readonly #lists: Database<boolean, Place>;
   /** Process → when its lease runs out. */
   readonly #leases: Database<number, string>;
   readonly #process = randomUUID();
@@ -52,6 +68,7 @@ export class LmdbPresence implements PresenceBoard {
     this.#clock = clock;
     this.#log = log;
     this.#entries = root.openDB({ name: 'presence', encoding: 'msgpack' });
+    this.#lists = root.openDB({ name: 'presence-lists', encoding: 'msgpack' });
     this.#leases = root.openDB({ name: 'processes', encoding: 'msgpack' });
     this.#armHeartbeat();
   }
@@ -63,35 +80,43 @@ export class LmdbPresence implements PresenceBoard {
     this.#own.set(subscriber, entry);
     await this.#write(() => {
       this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
-      this.#entries.putSync([this.#process, subscriber], entry);
+      this.#put(subscriber, entry);
     });
   }
 
   async leave(subscriber: string): Promise<void> {
     this.#own.delete(subscriber);
-    await this.#write(() => this.#entries.removeSync([this.#process, subscriber]));
+    await this.#write(() => this.#takeOff([this.#process, subscriber]));
   }
 
-  async list(): Promise<readonly SubscriptionRecord[]> {
+  async page(
+    after: string | null,
+    limit: number,
+    matcher?: PresenceMatcher,
+  ): Promise<PresencePage> {
     this.#refuseClosed();
-    return Array.from(this.#entries.getRange())
-      .filter(({ key: [process] }) => this.#lives(process))
-      .map(({ value }) => value)
-      .toSorted((a, b) => a.since - b.since || a.order - b.order)
-      .flatMap(recordsOf);
-  }
-
-  async page(after: string | null, limit: number): Promise<PresencePage> {
-    this.#refuseClosed();
+    const list = matcher === undefined ? '' : listOf(matcherName(matcher));
     // One more than a page: it is where the next one begins.
-    const range = this.#entries.getRange({ start: startOf(after), limit: limit + 1 });
-    const found = Array.from(range);
-    const some = found.slice(0, limit).filter(({ key: [process] }) => this.#lives(process));
+    const places = this.#lists.getKeys({
+      start: after === null ? [list] : placeOf(after),
+      end: [list, LAST],
+      limit: limit + 1,
+    });
+    const found = Array.from(places);
     const following = found[limit];
     return {
-      records: some.flatMap(({ value }) => recordsOf(value)),
-      next: following === undefined ? null : following.key.join(' '),
+      records: found.slice(0, limit).flatMap(([, , , process, subscriber]) => {
+        return this.#lives(process) ? this.#recordsOf([process, subscriber]) : [];
+      }),
+      next: following === undefined ? null : JSON.stringify(following),
     };
+  }
+
+  async of(subscriber: string): Promise<readonly SubscriptionRecord[]> {
+    this.#refuseClosed();
+    return Array.from(this.#leases.getKeys())
+      .filter((process) => this.#lives(process))
+      .flatMap((process) => this.#recordsOf([process, subscriber]));
   }
 
   watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void {
@@ -131,9 +156,7 @@ export class LmdbPresence implements PresenceBoard {
   #renew(): readonly Entry[] {
     if (this.#own.size === 0) return [];
     const missing = this.#leases.get(this.#process) === undefined ? [...this.#own] : [];
-    for (const [subscriber, entry] of missing) {
-      this.#entries.putSync([this.#process, subscriber], entry);
-    }
+    for (const [subscriber, entry] of missing) this.#put(subscriber, entry);
     this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
     return missing.map(([, entry]) => entry);
   }
@@ -142,9 +165,28 @@ export class LmdbPresence implements PresenceBoard {
     const found = Array.from(
       this.#entries.getRange({ start: [process, ''], end: [process, LAST] }),
     );
-    for (const { key } of found) this.#entries.removeSync(key);
+    for (const { key } of found) this.#takeOff(key);
     this.#leases.removeSync(process);
     return found.map(({ value }) => value);
+  }
+
+  #put(subscriber: string, entry: Entry): void {
+    const key: Key = [this.#process, subscriber];
+    this.#takeOff(key);
+    this.#entries.putSync(key, entry);
+    for (const place of placesOf(key, entry)) this.#lists.putSync(place, true);
+  }
+
+  #takeOff(key: Key): void {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    for (const place of placesOf(key, entry)) this.#lists.removeSync(place);
+    this.#entries.removeSync(key);
+  }
+
+  #recordsOf(key: Key): readonly SubscriptionRecord[] {
+    const entry = this.#entries.get(key);
+    return entry === undefined ? [] : recordsOf(entry);
   }
 
   #lives(process: string): boolean {
@@ -169,10 +211,19 @@ export class LmdbPresence implements PresenceBoard {
 /** Behind every subscriber's id, which is a URN. */
 const LAST = '\u{10ffff}';
 
-/** A key as the page before has given it: neither part has a space. */
-function startOf(after: string | null): [process: string, subscriber: string] {
-  const [process = '', subscriber = ''] = after?.split(' ') ?? [];
-  return [process, subscriber];
+function placesOf([process, subscriber]: Key, entry: Entry): Place[] {
+  const lists = [...matcherNames(recordsOf(entry))].map(listOf);
+  return ['', ...lists].map((list) => [list, entry.since, entry.order, process, subscriber]);
+}
+
+/** A matcher may be longer than a key. */
+function listOf(name: string): string {
+  return createHash('sha256').update(name).digest('base64url');
+}
+
+/** A key as the page before has given it. */
+function placeOf(after: string): Place {
+  return JSON.parse(after) as Place;
 }
 
 function recordsOf({ records }: Entry): readonly SubscriptionRecord[] {

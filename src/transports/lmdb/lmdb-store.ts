@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 
-/** The log, its ids, its tail; who is subscribed, and the processes that say so. */
-const MAX_DATABASES = 5;
+/** The log, its ids, its tail; who is subscribed, in lists too, and the processes that say so. */
+const MAX_DATABASES = 6;
 /** Of what is stored. A store of a later version is left alone. */
 const FORMAT = 1;
 /** Where LMDB signs its first page. */

@@ -14,6 +14,8 @@ export interface HubKeys {
   readonly records: string;
   /** Sorted set without scores, so that a process' subscribers are found. */
   readonly owned: string;
+  /** Sorted set without scores: `digest order process subscriber`, by the digests of matchers. */
+  readonly matched: string;
   /** Sorted set: process by when its lease runs out, in milliseconds of the server's clock. */
   readonly processes: string;
   /** Stream: what is told to all nodes. */
@@ -32,6 +34,7 @@ export function hubKeys(stream: string): HubKeys {
     present: key('present'),
     records: key('records'),
     owned: key('owned'),
+    matched: key('matched'),
     processes: key('processes'),
     signals: key('signals'),
     probe: key('probe'),

@@ -1,5 +1,12 @@
+import { createHash } from 'node:crypto';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
-import type { PresenceBoard, PresencePage } from '../../hub/presence-board.ts';
+import {
+  matcherName,
+  matcherNames,
+  type PresenceBoard,
+  type PresenceMatcher,
+  type PresencePage,
+} from '../../hub/presence-board.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
@@ -41,7 +48,7 @@ export class RedisPresence implements PresenceBoard {
   }
 
   async enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
-    const entry = JSON.stringify(records);
+    const entry = entryOf(records);
     this.#own.set(subscriber, entry);
     await this.#asked(() => this.#enter(this.#options.session(), [[subscriber, entry]]));
   }
@@ -49,37 +56,28 @@ export class RedisPresence implements PresenceBoard {
   async leave(subscriber: string): Promise<void> {
     const { keys, process, session } = this.#options;
     this.#own.delete(subscriber);
-    const touched = [keys.present, keys.records, keys.owned];
+    const touched = touchedKeys(keys);
     await this.#asked(() => session().run(LEAVE, touched, [process, subscriber]));
   }
 
-  async list(): Promise<readonly SubscriptionRecord[]> {
-    const records: SubscriptionRecord[] = [];
-    let next: string | null = null;
-    do {
-      const page: PresencePage = await this.page(next, AT_ONCE);
-      records.push(...page.records);
-      next = page.next;
-    } while (next !== null);
-    return records;
+  page(after: string | null, limit: number, matcher?: PresenceMatcher): Promise<PresencePage> {
+    const places = (): Promise<readonly Place[]> =>
+      matcher === undefined
+        ? this.#all(after, limit + 1)
+        : this.#matched(digestOf(matcherName(matcher)), after, limit + 1);
+    return this.#asked(async () => {
+      const found = await places();
+      const shown = found.slice(0, limit);
+      const records = await this.#records(shown.map(({ member }) => member));
+      return { records, next: found.length > limit ? (shown.at(-1)?.cursor ?? null) : null };
+    });
   }
 
-  async page(after: string | null, limit: number): Promise<PresencePage> {
+  of(subscriber: string): Promise<readonly SubscriptionRecord[]> {
     const { keys, session } = this.#options;
     return this.#asked(async () => {
-      const reply = await session().command(
-        ...['ZRANGEBYSCORE', keys.present, after === null ? '-inf' : `(${after}`, '+inf'],
-        ...['WITHSCORES', 'LIMIT', '0', String(limit + 1)],
-      );
-      // Members and scores by turns.
-      const flat = Array.isArray(reply) ? reply.map(String) : [];
-      const members = flat.filter((_, index) => index % 2 === 0);
-      const shown = members.slice(0, limit);
-      if (shown.length === 0) return { records: [], next: null };
-      const found = await session().command('HMGET', keys.records, ...shown);
-      const records = Array.isArray(found) ? found.flatMap(recordsOf) : [];
-      const last = flat[shown.length * 2 - 1];
-      return { records, next: members.length > limit && last !== undefined ? last : null };
+      const processes = texts(await session().command('ZRANGE', keys.processes, '0', '-1'));
+      return this.#records(processes.map((process) => `${process} ${subscriber}`));
     });
   }
 
@@ -98,7 +96,7 @@ export class RedisPresence implements PresenceBoard {
     if (this.#closed) return;
     this.#closed = true;
     const { keys, process, session } = this.#options;
-    const touched = [keys.present, keys.records, keys.owned, keys.processes];
+    const touched = touchedKeys(keys);
     try {
       const one = session();
       while (Number(await one.run(QUIT, touched, [process, String(AT_ONCE)])) === AT_ONCE);
@@ -106,6 +104,39 @@ export class RedisPresence implements PresenceBoard {
       const reason = messageOf(error);
       this.#options.log.debug('The presence is left to its lease', { reason });
     }
+  }
+
+  async #all(after: string | null, limit: number): Promise<readonly Place[]> {
+    const { keys, session } = this.#options;
+    const reply = await session().command(
+      ...['ZRANGEBYSCORE', keys.present, after === null ? '-inf' : `(${after}`, '+inf'],
+      ...['WITHSCORES', 'LIMIT', '0', String(limit)],
+    );
+    // Members and scores by turns.
+    const flat = texts(reply);
+    return flat.flatMap((member, index) =>
+      index % 2 === 0 ? { member, cursor: flat[index + 1] ?? '' } : [],
+    );
+  }
+
+  async #matched(digest: string, after: string | null, limit: number): Promise<readonly Place[]> {
+    const { keys, session } = this.#options;
+    const reply = await session().command(
+      ...['ZRANGEBYLEX', keys.matched, after === null ? `[${digest} ` : `(${after}`],
+      ...[`(${digest}!`, 'LIMIT', '0', String(limit)],
+    );
+    // The digest and the number of its coming stand before the member.
+    return texts(reply).map((cursor) => ({
+      cursor,
+      member: cursor.split(' ').slice(2).join(' '),
+    }));
+  }
+
+  async #records(members: readonly string[]): Promise<readonly SubscriptionRecord[]> {
+    if (members.length === 0) return [];
+    const { keys, session } = this.#options;
+    const found = await session().command('HMGET', keys.records, ...members);
+    return Array.isArray(found) ? found.flatMap(recordsOf) : [];
   }
 
   #armHeartbeat(): void {
@@ -120,7 +151,7 @@ export class RedisPresence implements PresenceBoard {
 
   async #beat(): Promise<void> {
     const { keys, process, session } = this.#options;
-    const touched = [keys.present, keys.records, keys.owned, keys.processes];
+    const touched = touchedKeys(keys);
     const args = [process, String(LEASE_MS), String(AT_ONCE)];
     for (let more = true; more; ) {
       const reply = await session().run(BEAT, touched, args);
@@ -138,7 +169,7 @@ export class RedisPresence implements PresenceBoard {
 
   async #enter(session: Session, entries: readonly (readonly [string, string])[]): Promise<void> {
     const { keys, process } = this.#options;
-    const touched = [keys.meta, keys.present, keys.records, keys.owned, keys.processes];
+    const touched = [...touchedKeys(keys), keys.meta];
     for (let from = 0; from < entries.length; from += AT_ONCE) {
       const some = entries.slice(from, from + AT_ONCE).flat();
       await session.run(ENTER, touched, [process, String(LEASE_MS), ...some]);
@@ -158,7 +189,33 @@ export class RedisPresence implements PresenceBoard {
   }
 }
 
+/** In the order of the scripts. */
+function touchedKeys(keys: HubKeys): readonly string[] {
+  return [keys.present, keys.records, keys.owned, keys.matched, keys.processes];
+}
+
+/** `process subscriber`, and what the next page begins behind. */
+interface Place {
+  readonly member: string;
+  readonly cursor: string;
+}
+
+/** A line of the digests of its matchers, by which scripts find it in their lists, then JSON. */
+function entryOf(records: readonly SubscriptionRecord[]): string {
+  const digests = [...matcherNames(records)].map(digestOf);
+  return `${digests.join(' ')}\n${JSON.stringify(records)}`;
+}
+
+function digestOf(name: string): string {
+  return createHash('sha1').update(name).digest('hex');
+}
+
 function recordsOf(entry: unknown): readonly SubscriptionRecord[] {
-  // Written by enter, which was given such records.
-  return typeof entry === 'string' ? (JSON.parse(entry) as readonly SubscriptionRecord[]) : [];
+  if (typeof entry !== 'string') return [];
+  // Written by entryOf, which was given such records.
+  return JSON.parse(entry.slice(entry.indexOf('\n') + 1)) as readonly SubscriptionRecord[];
+}
+
+function texts(reply: unknown): readonly string[] {
+  return Array.isArray(reply) ? reply.map(String) : [];
 }

@@ -89,64 +89,79 @@ end
 return page
 `);
 
+/* The places of a member in the lists of its matchers, by the digests in the first line of its entry. */
+const PLACES = `
+local function places(entry, order, member)
+  local found = {}
+  for digest in string.gmatch(string.match(entry, '^[^\\n]*'), '%x+') do
+    found[#found + 1] = digest .. ' ' .. string.format('%016.0f', order) .. ' ' .. member
+  end
+  return found
+end
+`;
+
+/* Takes a member off and returns its entry. KEYS begin with: present, records, owned, matched. */
+const TAKE_OFF = `${PLACES}
+local function take_off(member)
+  local entry, order = redis.call('HGET', KEYS[2], member), redis.call('ZSCORE', KEYS[1], member)
+  if entry and order then
+    for _, place in ipairs(places(entry, order, member)) do redis.call('ZREM', KEYS[4], place) end
+  end
+  redis.call('ZREM', KEYS[1], member)
+  redis.call('HDEL', KEYS[2], member)
+  redis.call('ZREM', KEYS[3], member)
+  return entry
+end
+`;
+
 /*
- * Enters subscribers. KEYS: meta, present, records, owned, processes.
- * ARGV: process, milliseconds of its lease, then subscriber and records of each.
+ * Enters subscribers. KEYS: present, records, owned, matched, processes, meta.
+ * ARGV: process, milliseconds of its lease, then subscriber and entry of each.
  */
-export const ENTER = script(`
+export const ENTER = script(`${PLACES}
 local clock = redis.call('TIME')
 redis.call('ZADD', KEYS[5], clock[1] * 1000 + ARGV[2], ARGV[1])
 for index = 3, #ARGV, 2 do
-  local member = ARGV[1] .. ' ' .. ARGV[index]
-  if redis.call('HSETNX', KEYS[3], member, ARGV[index + 1]) == 1 then
-    redis.call('ZADD', KEYS[2], redis.call('HINCRBY', KEYS[1], 'order', 1), member)
-    redis.call('ZADD', KEYS[4], 0, member)
+  local member, entry = ARGV[1] .. ' ' .. ARGV[index], ARGV[index + 1]
+  if redis.call('HSETNX', KEYS[2], member, entry) == 1 then
+    local order = redis.call('HINCRBY', KEYS[6], 'order', 1)
+    redis.call('ZADD', KEYS[1], order, member)
+    redis.call('ZADD', KEYS[3], 0, member)
+    for _, place in ipairs(places(entry, order, member)) do redis.call('ZADD', KEYS[4], 0, place) end
   end
 end
 `);
 
-/* Takes a subscriber off. KEYS: present, records, owned. ARGV: process and subscriber. */
-export const LEAVE = script(`
-local member = ARGV[1] .. ' ' .. ARGV[2]
-redis.call('ZREM', KEYS[1], member)
-redis.call('HDEL', KEYS[2], member)
-redis.call('ZREM', KEYS[3], member)
+/* Takes a subscriber off. KEYS: present, records, owned, matched. ARGV: process and subscriber. */
+export const LEAVE = script(`${TAKE_OFF}
+take_off(ARGV[1] .. ' ' .. ARGV[2])
 `);
 
 /*
  * Renews a lease and takes off some of what a dead process has entered.
- * KEYS: present, records, owned, processes. ARGV: process, milliseconds of its lease, how many at
- * most. Returns whether the lease was still there, and the records of those that are gone.
+ * KEYS: present, records, owned, matched, processes. ARGV: process, milliseconds of its lease, how
+ * many at most. Returns whether the lease was still there, and the entries of those that are gone.
  */
-export const BEAT = script(`
+export const BEAT = script(`${TAKE_OFF}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local lived = redis.call('ZSCORE', KEYS[4], ARGV[1]) and 1 or 0
-redis.call('ZADD', KEYS[4], now + ARGV[2], ARGV[1])
+local lived = redis.call('ZSCORE', KEYS[5], ARGV[1]) and 1 or 0
+redis.call('ZADD', KEYS[5], now + ARGV[2], ARGV[1])
 local gone = {}
-local dead = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. now, 'LIMIT', 0, 1)[1]
+local dead = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', '(' .. now, 'LIMIT', 0, 1)[1]
 if dead then
   local members = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. dead .. ' ', '(' .. dead .. '!', 'LIMIT', 0, ARGV[3])
-  for _, member in ipairs(members) do
-    gone[#gone + 1] = redis.call('HGET', KEYS[2], member)
-    redis.call('ZREM', KEYS[1], member)
-    redis.call('HDEL', KEYS[2], member)
-    redis.call('ZREM', KEYS[3], member)
-  end
-  if #members < tonumber(ARGV[3]) then redis.call('ZREM', KEYS[4], dead) end
+  for _, member in ipairs(members) do gone[#gone + 1] = take_off(member) end
+  if #members < tonumber(ARGV[3]) then redis.call('ZREM', KEYS[5], dead) end
 end
 return {lived, gone}
 `);
 
 /* Takes a process off, as if it were dead. KEYS and ARGV as of BEAT, without a lease. */
-export const QUIT = script(`
+export const QUIT = script(`${TAKE_OFF}
 local members = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. ARGV[1] .. ' ', '(' .. ARGV[1] .. '!', 'LIMIT', 0, ARGV[2])
-for _, member in ipairs(members) do
-  redis.call('ZREM', KEYS[1], member)
-  redis.call('HDEL', KEYS[2], member)
-  redis.call('ZREM', KEYS[3], member)
-end
-if #members < tonumber(ARGV[2]) then redis.call('ZREM', KEYS[4], ARGV[1]) end
+for _, member in ipairs(members) do take_off(member) end
+if #members < tonumber(ARGV[2]) then redis.call('ZREM', KEYS[5], ARGV[1]) end
 return #members
 `);
 

@@ -269,7 +269,7 @@ describe('hub: presence', () => {
   it('E-352: encodes matcher and subscriber once, all but unreserved characters', async (test) => {
     const { hub, connect } = setUp(test);
     await connect({ matchers: matchers("https://example.com/:id a%!'()*"), announced: true });
-    const [record] = await hub.subscriptions();
+    const { value: [record] = [] } = await hub.subscriptions().next();
     assert.match(
       record?.id ?? '',
       /^\/\.well-known\/hub\/subscriptions\/exact\/https%3A%2F%2Fexample\.com%2F%3Aid%20a%25%21%27%28%29%2A\/urn%3Auuid%3A[0-9a-f-]{36}$/,

@@ -8,6 +8,7 @@ import type { Transport } from '../../../src/hub/transport.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
 import { TestClock } from '../../support/test-clock.ts';
+import { onBoard } from '../../support/board.ts';
 
 interface Change {
   readonly ids: readonly string[];
@@ -32,10 +33,10 @@ describe('presence of several processes that share a history', () => {
     two.clock.advance(1);
     await two.transport.presence.enter('b', [record('b')]);
     for (const { transport } of [one, two]) {
-      assert.deepEqual(await transport.presence.list(), [record('a'), record('b')]);
+      assert.deepEqual(await onBoard(transport.presence), [record('a'), record('b')]);
     }
     await two.transport.close();
-    assert.deepEqual(await one.transport.presence.list(), [record('a')]);
+    assert.deepEqual(await onBoard(one.transport.presence), [record('a')]);
     assert.deepEqual(one.told, [], 'who leaves in good order says so itself');
   });
 
@@ -46,9 +47,9 @@ describe('presence of several processes that share a history', () => {
     await dead.transport.presence.enter('a', [record('a')]);
     const first = Promise.race([one.next(), two.next()]);
     one.clock.advance(14_000);
-    assert.deepEqual(await one.transport.presence.list(), [record('a')]);
+    assert.deepEqual(await onBoard(one.transport.presence), [record('a')]);
     for (const { clock } of [one, two]) clock.advance(20_000 - (clock === one.clock ? 14_000 : 0));
-    assert.deepEqual(await one.transport.presence.list(), []);
+    assert.deepEqual(await onBoard(one.transport.presence), []);
     assert.deepEqual(await first, { ids: ['a'], active: false });
     for (const { clock, transport } of [one, two]) {
       clock.advance(20_000);
@@ -69,7 +70,7 @@ describe('presence of several processes that share a history', () => {
     const back = stopped.next();
     stopped.clock.advance(20_000);
     assert.deepEqual(await back, { ids: ['a', 'b'], active: true });
-    assert.deepEqual(await other.transport.presence.list(), [record('a'), record('b')]);
+    assert.deepEqual(await onBoard(other.transport.presence), [record('a'), record('b')]);
   });
 
   it('lives on while its process renews its lease', async (test) => {
@@ -81,7 +82,7 @@ describe('presence of several processes that share a history', () => {
       // Behind the renewal in the queue of transactions.
       await one.transport.presence.leave('nobody');
       two.clock.advance(5_000);
-      assert.deepEqual(await two.transport.presence.list(), [record('a')]);
+      assert.deepEqual(await onBoard(two.transport.presence), [record('a')]);
     }
     assert.deepEqual(two.told, []);
   });
