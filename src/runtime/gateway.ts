@@ -85,6 +85,7 @@ interface Current {
  * await gateway.start();
  */
 export function createGateway(config: Config, options: GatewayOptions = {}): Gateway {
+  let initial: Config | null = config;
   let resources: Resources | null = null;
   let current: Current | null = null;
   let stopping: Promise<void> | null = null;
@@ -206,7 +207,11 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
 
   return {
     async start() {
-      await enqueue(() => load(config));
+      const first = initial;
+      if (first === null) return;
+      await enqueue(() => load(first));
+      // It is not to be kept beyond its time.
+      initial = null;
     },
     reload: (next) => enqueue(() => load(next)),
     prepare,

@@ -2,12 +2,18 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import net from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { describe, it, type TestContext } from 'node:test';
 import { EventSource } from 'eventsource';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import { TurnedClock } from '../support/turned-clock.ts';
-import { silentLogger } from '../../src/index.ts';
+import { type Config, createGateway, parseHubfile, silentLogger } from '../../src/index.ts';
+import { Http1 } from '../../src/server/http1.ts';
+import { openStream } from '../support/http.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 async function origin(test: TestContext, answer: RequestListener): Promise<number> {
   const server = createServer(answer).listen(0, '127.0.0.1');
@@ -87,6 +93,134 @@ describe('the live path', { timeout: 30_000 }, () => {
       await closed;
     }
     await ask();
+  });
+
+  it('closes who does not come to the end of a PROXY header in the time of a head', async (test) => {
+    const clock = new TurnedClock();
+    const port = await freePort();
+    const limits = '\t\tproxy_protocol 127.0.0.1\n\t\ttimeouts {\n\t\t\tread_header 1h\n\t\t}\n';
+    const { gateway } = await startGateway(
+      test,
+      `http://localhost:${port} {\n\trespond ok\n}\n`,
+      `\tservers {\n${limits}\t}\n`,
+      silentLogger,
+      clock,
+    );
+    const socket = net.connect(port, '127.0.0.1');
+    test.after(() => socket.destroy());
+    const closed = once(socket.resume(), 'close');
+    socket.write('PROXY TCP4 192.0.2.1 ');
+    const header = 'PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n';
+    const request = `GET / HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: close\r\n\r\n`;
+    assert.match(await talk(port, header + request), /ok$/);
+    clock.turn(59 * 60_000);
+    assert.match(await talk(port, header + request), /ok$/);
+    assert.equal(socket.destroyed, false);
+    clock.turn(61 * 60_000);
+    await closed;
+    assert.equal(gateway.listeners.length, 1);
+  });
+
+  for (const [way, head, ask] of [
+    ['a length', { 'Content-Length': String(2 ** 40) }, 'GET / HTTP/1.1\r\n'],
+    ['chunks', {}, 'GET / HTTP/1.1\r\n'],
+    // Which goes by a connection of its own.
+    ['Expect', {}, 'POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 1\r\n'],
+  ] as const) {
+    it(`lets an upstream go whose client takes nothing for two minutes: ${way}`, async (test) => {
+      const clock = new TurnedClock();
+      const port = await freePort();
+      const answers: Promise<unknown>[] = [];
+      const piece = Buffer.alloc(64 * 1024);
+      const app = await origin(test, (request, response) => {
+        request.resume();
+        answers.push(once(response, 'close'));
+        response.writeHead(200, head);
+        response.on('drain', () => response.write(piece));
+        response.write(piece);
+      });
+      await startGateway(
+        test,
+        `http://localhost:${port} {\n\treverse_proxy localhost:${app}\n}\n`,
+        '',
+        silentLogger,
+        clock,
+      );
+      const client = net.connect(port, '127.0.0.1');
+      test.after(() => client.destroy());
+      client.pause();
+      client.write(`${ask}Host: localhost:${port}\r\n\r\n`);
+      if (ask.startsWith('POST')) client.write('x');
+      while (answers.length === 0) await turn();
+      const upstream = { isOver: false };
+      void answers[0]?.then(() => (upstream.isOver = true));
+      // Until everything between them is full nobody waits yet.
+      while (!upstream.isOver) {
+        clock.turn(121_000);
+        await turn();
+      }
+    });
+  }
+
+  it('keeps the limits of old configurations no longer than their connections', async (test) => {
+    const close = test.mock.method(Http1.prototype, 'close');
+    const port = await freePort();
+    const site = `http://localhost:${port} {\n\trespond ok\n}\n`;
+    const storage = await temporaryDirectory(test);
+    const config = (seconds: number): Config =>
+      parseHubfile(
+        `{\n\tadmin off\n\tstorage ${storage}\n\tgrace_period 1s\n\tservers {\n\t\ttimeouts {\n\t\t\tidle ${seconds}s\n\t\t}\n\t}\n}\n${site}`,
+      );
+    const gateway = createGateway(config(1000));
+    await gateway.start();
+    test.after(() => gateway.stop());
+    for (let seconds = 1; seconds <= 5; seconds += 1) await gateway.reload(config(seconds));
+    assert.equal(close.mock.callCount(), 5);
+    const client = net.connect(port, '127.0.0.1');
+    client.write(`GET / HTTP/1.1\r\nHost: localhost:${port}\r\n\r\n`);
+    await once(client, 'data');
+    await gateway.reload(config(6));
+    assert.equal(close.mock.callCount(), 5, 'a connection still has the limits of before');
+    const gone = once(client, 'close');
+    client.destroy();
+    await gone;
+    while (close.mock.callCount() < 6) await turn();
+  });
+
+  it('frees a configuration that is no longer in force, though its streams live on', async (test) => {
+    setFlagsFromString('--expose-gc');
+    const collect = (): void => void runInNewContext('gc')();
+    const port = await freePort();
+    const storage = await temporaryDirectory(test);
+    const old: WeakRef<object>[] = [];
+    const config = (text: string): Config => {
+      const parsed = parseHubfile(
+        `{\n\tadmin off\n\tstorage ${storage}\n\tgrace_period 1s\n}\nhttp://localhost:${port} {\n\thub {\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt "a publisher key of more than 32 bytes, for tests"\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\tcookie_name hub\n\t}\n\trespond ${text}\n}\n`,
+      );
+      // A part of it: what is not kept of the whole may still be kept of that.
+      for (const part of [parsed, ...parsed.sites, ...parsed.sites.flatMap(({ hub }) => hub ?? [])])
+        old.push(new WeakRef(part));
+      return parsed;
+    };
+    const gateway = createGateway(config('one'));
+    await gateway.start();
+    test.after(() => gateway.stop());
+    const stream = await openStream(test, `http://localhost:${port}/.well-known/hub?match=a`);
+    const kept = net.connect(port, '127.0.0.1').setEncoding('latin1');
+    test.after(() => kept.destroy());
+    kept.write(`GET / HTTP/1.1\r\nHost: localhost:${port}\r\n\r\n`);
+    await once(kept, 'data');
+    const before = old.length;
+    await gateway.reload(config('two'));
+    for (let i = 0; i < 20 && old.slice(0, before).some((one) => one.deref()); i += 1) {
+      await turn();
+      collect();
+    }
+    assert.deepEqual(
+      old.slice(0, before).map((one) => one.deref() === undefined),
+      [true, true, true],
+    );
+    assert.equal(stream.ended, false);
   });
 
   it('leaves nothing on a connection that asks for h2c again and again (RFC 9110 §7.8)', async (test) => {
