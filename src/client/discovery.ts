@@ -10,14 +10,13 @@ const PARAMETER = /;\s*([^\s=;,]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))/g;
 /** The hub in a `Link` header (RFC 8288); null when there is none. */
 export function findHub(link: string | null, relation: string, base: string): HubAddress | null {
   for (const [, target = '', parameters = ''] of (link ?? '').matchAll(LINK)) {
-    const values = new Map<string, string>();
+    const values: Record<string, string> = {};
     for (const [, name = '', quoted, plain = ''] of parameters.matchAll(PARAMETER)) {
-      // RFC 8288 §3.3: only the first counts.
-      if (!values.has(name.toLowerCase()))
-        values.set(name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain);
+      // RFC 8288 §3.3: of several the first counts.
+      values[name.toLowerCase()] ??= quoted?.replace(/\\(.)/g, '$1') ?? plain;
     }
-    if (!values.get('rel')?.toLowerCase().split(/\s+/).includes(relation)) continue;
-    const cursor = values.get('last-event-id');
+    if (!values['rel']?.toLowerCase().split(/\s+/).includes(relation)) continue;
+    const cursor = values['last-event-id'];
     return {
       url: new URL(target, base).href,
       cursor: cursor === undefined ? null : utf8(cursor),

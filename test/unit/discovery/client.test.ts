@@ -307,6 +307,7 @@ describe('client: the Link header (RFC 8288)', () => {
       cursor: 'é',
     });
     assert.equal(found('<a>; rel=self; last-event-id="x"'), null);
+    assert.equal(found('<a>; rel=next; rel=hub'), null, 'of several relations the first counts');
     assert.equal(found(null), null);
   });
 });
