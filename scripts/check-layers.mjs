@@ -7,11 +7,18 @@ import { root } from './install.mjs';
 
 const source = join(root, 'src');
 
-/** Folder → folders it may import. Files directly in src/ are the doors. */
+/**
+ * Folder → folders it may import. Files directly in src/ are the doors. A directive has faces, each
+ * a layer of its own: `directives/abort/syntax.ts`, what lies in `directives/abort/syntax/`, and
+ * the registry `directives/syntaxes.ts` are of the face `syntax`.
+ */
 const MAY_IMPORT = {
   kernel: [],
-  config: ['kernel'],
-  hubfile: ['kernel', 'config'],
+  config: ['kernel', 'directives/data'],
+  'directives/data': ['kernel', 'config'],
+  'directives/syntax': ['kernel', 'config', 'directives/data', 'hubfile'],
+  'directives/handler': ['kernel', 'config', 'directives/data', 'http', 'proxy', 'site'],
+  hubfile: ['kernel', 'config', 'directives/syntax'],
   hub: ['kernel'],
   transports: ['kernel', 'config', 'hub'],
   auth: ['kernel', 'config', 'hub'],
@@ -19,16 +26,20 @@ const MAY_IMPORT = {
   'hub-http': ['kernel', 'http', 'hub', 'auth'],
   discovery: ['kernel', 'config', 'http', 'auth'],
   proxy: ['kernel', 'config', 'http'],
-  site: ['kernel', 'config', 'http'],
+  site: ['kernel', 'config', 'http', 'directives/handler'],
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
-  runtime: 'kernel config hub transports auth http hub-http discovery proxy site tls server'.split(
-    ' ',
-  ),
+  runtime:
+    'kernel config directives/handler hub transports auth http hub-http discovery proxy site tls server'.split(
+      ' ',
+    ),
   client: [],
   cli: 'doors runtime hubfile auth config kernel tls hub'.split(' '),
   doors: 'runtime hubfile auth config kernel hub hub-http transports http server'.split(' '),
 };
+
+/** Registries of the directives' faces → their face. */
+const REGISTRY_FACE = { 'syntaxes.ts': 'syntax', 'handlers.ts': 'handler', 'data.ts': 'data' };
 
 /** Library → the only files or folders that import it. */
 const LIBRARY_PLACE = {
@@ -110,6 +121,8 @@ function importsOf(file) {
 }
 
 function folderOf(file) {
+  const [folder, name, face = REGISTRY_FACE[name]] = file.split('/');
+  if (folder === 'directives') return `directives/${face?.replace(/\.ts$/, '')}`;
   return file.includes('/') ? file.slice(0, file.indexOf('/')) : 'doors';
 }
 

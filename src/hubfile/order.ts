@@ -1,5 +1,5 @@
 import type { RequestMatcher, RouteConfig } from '../config/config.ts';
-import { directives } from './directives/table.ts';
+import { directives } from '../directives/syntaxes.ts';
 
 /** What one directive of a block gave. */
 export interface OrderedStep {

@@ -3,7 +3,7 @@ import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
 import { nearestName } from '../config/nearest.ts';
 import { type SchemePorts, addressWords, parseAddress } from './addresses.ts';
 import { Cursor } from './cursor.ts';
-import { directives, unsupportedDirectives } from './directives/table.ts';
+import { directives, unsupportedDirectives } from '../directives/syntaxes.ts';
 import { NamedMatchers } from './named-matchers.ts';
 import { type OrderedStep, inDocumentedOrder } from './order.ts';
 import type { Origins } from './origins.ts';

@@ -5,7 +5,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { ReverseProxy } from '../proxy/reverse-proxy.ts';
 import { logAccess } from '../site/access-log.ts';
-import { fileServer } from '../site/handlers/file-server.ts';
+import { fileServer } from '../directives/file-server/handler.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { compileRoutes, type RouteDeps } from '../site/route.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';

@@ -1,13 +1,13 @@
 import type { HandlerConfig, ReverseProxyConfig, RouteConfig } from '../config/config.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
-import { encode } from './handlers/encode.ts';
-import { forwardAuth } from './handlers/forward-auth.ts';
-import { header, requestHeader } from './handlers/header.ts';
-import { redir } from './handlers/redir.ts';
-import { requestBody } from './handlers/request-body.ts';
-import { abort, respond } from './handlers/respond.ts';
-import { rewrite, uri } from './handlers/rewrite.ts';
+import { encode } from '../directives/encode/handler.ts';
+import { forwardAuth } from '../directives/forward-auth/handler.ts';
+import { header, requestHeader } from '../directives/header/handler.ts';
+import { redir } from '../directives/redir/handler.ts';
+import { requestBody } from '../directives/request-body/handler.ts';
+import { abort, respond } from '../directives/respond/handler.ts';
+import { rewrite, uri } from '../directives/rewrite/handler.ts';
 import { compileMatcher, type Predicate } from './matchers.ts';
 
 export type FileServerConfig = Extract<HandlerConfig, { kind: 'file_server' }>;
