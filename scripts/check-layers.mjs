@@ -25,8 +25,8 @@ const MAY_IMPORT = {
   http: ['kernel', 'config'],
   'hub-http': ['kernel', 'http', 'hub', 'auth'],
   discovery: ['kernel', 'config', 'http', 'auth'],
-  proxy: ['kernel', 'config', 'http'],
-  site: ['kernel', 'config', 'http', 'directives/handler'],
+  proxy: ['kernel', 'config', 'directives/data', 'http'],
+  site: ['kernel', 'config', 'http', 'directives/data', 'directives/handler'],
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
   runtime:
@@ -35,7 +35,10 @@ const MAY_IMPORT = {
     ),
   client: [],
   cli: 'doors runtime hubfile auth config kernel tls hub'.split(' '),
-  doors: 'runtime hubfile auth config kernel hub hub-http transports http server'.split(' '),
+  doors:
+    'runtime hubfile auth config directives/data kernel hub hub-http transports http server'.split(
+      ' ',
+    ),
 };
 
 /** Registries of the directives' faces → their face. */
@@ -60,6 +63,12 @@ const LIBRARY_PLACE = {
   idiomorph: ['client/live/page-morph.ts'],
   tldts: ['http/registrable-domain.ts'],
 };
+
+/**
+ * Handlers hold routes, and routes handlers: the one recursion of the configuration, which is of
+ * types only and no import when the program runs.
+ */
+const RECURSION = ['config/config.ts', 'directives/data.ts'];
 
 const files = readdirSync(source, { recursive: true })
   .filter((name) => name.endsWith('.ts'))
@@ -120,6 +129,16 @@ function importsOf(file) {
   ];
 }
 
+function isRecursion(file, target) {
+  if (file !== RECURSION[0] || target !== RECURSION[1]) return false;
+  const { module } = parseSync(file, readFileSync(join(source, file), 'utf8'));
+  const own = [
+    ...module.staticImports.filter(({ moduleRequest }) => moduleRequest.value.endsWith(target)),
+    ...module.staticExports,
+  ].flatMap(({ entries }) => entries);
+  return own.every(({ isType, moduleRequest }) => isType || moduleRequest === null);
+}
+
 function folderOf(file) {
   const [folder, name, face = REGISTRY_FACE[name]] = file.split('/');
   if (folder === 'directives') return `directives/${face?.replace(/\.ts$/, '')}`;
@@ -136,7 +155,8 @@ function cycles() {
     if (at !== -1 || done.has(file)) return;
     path.push(file);
     for (const to of graph.get(file) ?? []) {
-      if (to.startsWith('.')) visit(relative(source, resolve(source, dirname(file), to)));
+      const target = relative(source, resolve(source, dirname(file), to));
+      if (to.startsWith('.') && !isRecursion(file, target)) visit(target);
     }
     path.pop();
     done.add(file);

@@ -1,4 +1,4 @@
-import type { HandlerConfig, ReverseProxyConfig, RouteConfig } from '../config/config.ts';
+import type { HandlerConfig, RouteConfig } from '../config/config.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import { encode } from '../directives/encode/handler.ts';
@@ -9,6 +9,7 @@ import { requestBody } from '../directives/request-body/handler.ts';
 import { abort, respond } from '../directives/respond/handler.ts';
 import { rewrite, uri } from '../directives/rewrite/handler.ts';
 import { compileMatcher, type Predicate } from './matchers.ts';
+import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
 export type FileServerConfig = Extract<HandlerConfig, { kind: 'file_server' }>;
 

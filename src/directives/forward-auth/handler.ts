@@ -1,9 +1,10 @@
 import { Writable } from 'node:stream';
-import type { HandlerConfig, HeaderOperation, ReverseProxyConfig } from '../../config/config.ts';
+import type { HandlerConfig, HeaderOperation } from '../../config/config.ts';
 import { HttpError } from '../../http/errors.ts';
 import type { Handler, Next } from '../../http/exchange.ts';
 import type { HeaderList } from '../../http/header-list.ts';
 import { SubExchange } from '../../site/sub-exchange.ts';
+import type { ReverseProxyConfig } from '../reverse-proxy/data.ts';
 
 /** What the authorizing service is told of the request it judges. */
 const ABOUT_THE_REQUEST: readonly HeaderOperation[] = [

@@ -1,5 +1,3 @@
-import type { BalancingPolicy, ReverseProxyConfig } from '../../config/config.ts';
-import { defaultActiveHealth, defaultReverseProxy } from '../../config/defaults.ts';
 import { nearestName } from '../../config/nearest.ts';
 import { isStatusPattern } from '../../config/well-formed.ts';
 import { Secret } from '../../kernel/secret.ts';
@@ -18,6 +16,12 @@ import { headerOperation } from '../header/syntax.ts';
 import { ResponseMatchers, handleResponse } from './syntax/handle-response.ts';
 import { positiveDuration, proxyTransport } from './syntax/transport.ts';
 import { upstreamsOf } from './syntax/upstreams.ts';
+import {
+  type BalancingPolicy,
+  type ReverseProxyConfig,
+  defaultActiveHealth,
+  defaultReverseProxy,
+} from './data.ts';
 
 /**
  *     reverse_proxy [<matcher>] [<upstream…>] {

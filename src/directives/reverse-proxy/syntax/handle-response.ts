@@ -1,9 +1,9 @@
-import type { ReverseProxyConfig } from '../../../config/config.ts';
 import { nearestName } from '../../../config/nearest.ts';
 import { Cursor } from '../../../hubfile/cursor.ts';
 import type { Line } from '../../../hubfile/parser.ts';
 import type { Scope } from '../../../hubfile/scope.ts';
 import { headerName, statusClasses } from '../../../hubfile/values.ts';
+import type { ReverseProxyConfig } from '../data.ts';
 
 type Handled = ReverseProxyConfig['handleResponse'][number];
 type ResponseMatcher = Pick<Handled, 'status' | 'header'>;

@@ -1,7 +1,7 @@
-import type { ReverseProxyConfig } from '../../../config/config.ts';
 import type { Cursor } from '../../../hubfile/cursor.ts';
 import { badValue, count, duration, flag, name } from '../../../hubfile/values.ts';
 import { trustPool } from '../../tls/syntax.ts';
+import type { ReverseProxyConfig } from '../data.ts';
 
 type Transport = ReverseProxyConfig['transport'];
 
