@@ -42,7 +42,13 @@ const MAY_IMPORT = {
 };
 
 /** Registries of the directives' faces → their face. */
-const REGISTRY_FACE = { 'syntaxes.ts': 'syntax', 'handlers.ts': 'handler', 'data.ts': 'data' };
+const REGISTRY_FACE = {
+  'data.ts': 'data',
+  'syntaxes.ts': 'syntax',
+  'unsupported.ts': 'syntax',
+  'handlers.ts': 'handler',
+  'handler-context.ts': 'handler',
+};
 
 /** Library → the only files or folders that import it. */
 const LIBRARY_PLACE = {

@@ -3,7 +3,8 @@ import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
 import { nearestName } from '../config/nearest.ts';
 import { type SchemePorts, addressWords, parseAddress } from './addresses.ts';
 import { Cursor } from './cursor.ts';
-import { directives, unsupportedDirectives } from '../directives/syntaxes.ts';
+import { directives } from '../directives/syntaxes.ts';
+import { unsupportedDirectives } from '../directives/unsupported.ts';
 import { NamedMatchers } from './named-matchers.ts';
 import { type OrderedStep, inDocumentedOrder } from './order.ts';
 import type { Origins } from './origins.ts';
@@ -148,7 +149,9 @@ class SiteReader {
 
 /** Of what is unfinished, blocks of directives hold some that are not. */
 function isReadable({ unfinished, words: [first] }: Line): boolean {
-  return !unfinished || /^(?:handle|handle_path|handle_errors|route)$/.test(first?.text ?? '');
+  const name = first?.text ?? '';
+  const directive = Object.hasOwn(directives, name) ? directives[name] : undefined;
+  return !unfinished || directive?.holdsDirectives === true;
 }
 
 function failUnknown(cursor: Cursor): never {

@@ -1,7 +1,8 @@
 import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
 
-/** `abort [<matcher>]`: closes the connection without an answer. */
 export const abort: Directive = {
+  usage: 'abort [<matcher>]',
+  summary: 'closes the connection without an answer',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     cursor.end();

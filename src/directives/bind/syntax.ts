@@ -2,14 +2,16 @@ import { BIND_FORMS, parseBindAddress } from '../../config/bind-address.ts';
 import type { Directive } from '../../hubfile/scope.ts';
 import { badValue } from '../../hubfile/values.ts';
 
-/**
- *     bind <address…>
- *     bind unix//path/to/socket[|<mode>]
- *     bind fd/<number>
- *
- * Where the site listens: on interfaces, Unix sockets, or sockets that the gateway was handed.
- */
+const USAGE = `
+bind <address…>
+bind unix//path/to/socket[|<mode>]
+bind fd/<number>
+`;
+
+/** Where the site listens: on interfaces, Unix sockets, or sockets that the gateway was handed. */
 export const bind: Directive = {
+  usage: USAGE,
+  summary: 'where the site listens: interfaces, Unix sockets, or sockets that it was handed',
   siteOnly: true,
   once: true,
   read(cursor, scope) {

@@ -15,31 +15,34 @@ import {
 import { changes } from './syntax/changes.ts';
 import { tokenSource } from './syntax/token-source.ts';
 
-/**
- *     discovery off
- *     discovery [<matcher>] {
- *         hub <site address>|<url>
- *         link [off]
- *         self
- *         content_type <media type>
- *         type <event type>
- *         no_last_event_id
- *         cookie {
- *             from_header <field>
- *             same_site strict|lax
- *             domain <domain>
- *         }
- *         expire {
- *             status <status…>
- *             path <path…>
- *         }
- *         token mint|exchange { … }
- *         publish [off]
- *         changes [public|private] { … }
- *         live [{ window <duration> }]
- *     }
- */
+const USAGE = `
+discovery off
+discovery [<matcher>] {
+    hub <site address>|<url>
+    link [off]
+    self
+    content_type <media type>
+    type <event type>
+    no_last_event_id
+    cookie {
+        from_header <field>
+        same_site strict|lax
+        domain <domain>
+    }
+    expire {
+        status <status…>
+        path <path…>
+    }
+    token mint|exchange { … }
+    publish [off]
+    changes [public|private] { … }
+    live [{ window <duration> }]
+}
+`;
+
 export const discovery: Directive = {
+  usage: USAGE,
+  summary: 'what is announced to the browsers of the site, and how they get tokens',
   siteOnly: true,
   once: true,
   read(cursor, scope) {

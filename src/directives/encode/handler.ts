@@ -1,10 +1,9 @@
 import { Writable } from 'node:stream';
 import zlib from 'node:zlib';
-import type { HandlerConfig } from '../../config/config.ts';
 import type { Handler, ResponseHead } from '../../http/exchange.ts';
 import type { HeaderList } from '../../http/header-list.ts';
+import type { EncodeConfig, Encoding } from './data.ts';
 
-type Encoding = 'gzip' | 'br' | 'zstd';
 type Encoder = zlib.Gzip | zlib.BrotliCompress;
 
 /** Brotli's own default of 11 takes tens of milliseconds for a page. */
@@ -14,10 +13,7 @@ const COMPRESSIBLE =
   /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|javascript)|application\/(?:x-javascript|ld\+json|manifest\+json|wasm|graphql|x-ndjson|atom\+xml|rss\+xml|xhtml\+xml)|image\/(?:svg\+xml|bmp|x-icon|vnd\.microsoft\.icon)|font\/(?:ttf|otf|collection)|application\/(?:vnd\.ms-fontobject|x-font-ttf|x-font-opentype))/i;
 
 /** `encode [<matcher>] [zstd] [br] [gzip] [{ minimum_length <bytes> }]` */
-export function encode({
-  encodings,
-  minimumLength,
-}: Extract<HandlerConfig, { kind: 'encode' }>): Handler {
+export function encode({ encodings, minimumLength }: EncodeConfig): Handler {
   const offered = encodings.filter((one) => one !== 'zstd' || createZstd() !== null);
   return (exchange, next) => {
     exchange.onHead((head) => {

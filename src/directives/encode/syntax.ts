@@ -6,17 +6,19 @@ type Encoding = 'gzip' | 'br' | 'zstd';
 
 const ENCODINGS: readonly Encoding[] = ['gzip', 'br', 'zstd'];
 
-/**
- *     encode [<matcher>] [zstd] [br] [gzip] {
- *         zstd
- *         br
- *         gzip
- *         minimum_length <size>
- *     }
- *
- * Without any encoding named: br, then gzip.
- */
+const USAGE = `
+encode [<matcher>] [zstd] [br] [gzip] {
+    zstd
+    br
+    gzip
+    minimum_length <size>
+}
+`;
+
+/** Without any encoding named: br, then gzip. */
 export const encode: Directive = {
+  usage: USAGE,
+  summary: 'compresses text in what is answered',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const encodings = cursor.rest().map((word) => choiceOf(cursor, word, ENCODINGS));

@@ -3,12 +3,15 @@ import { statusCode, text } from '../../hubfile/values.ts';
 
 const BOUNDS = { min: 400, max: 599 };
 
-/**
- *     error [<matcher>] <status>|<message> [<status>] {
- *         message <text>
- *     }
- */
+const USAGE = `
+error [<matcher>] <status>|<message> [<status>] {
+    message <text>
+}
+`;
+
 export const error: Directive = {
+  usage: USAGE,
+  summary: 'fails, so that `handle_errors` answers',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const first = cursor.argument('a status or a message');

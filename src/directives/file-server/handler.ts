@@ -2,18 +2,17 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
 import { extname, join, resolve, sep } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import type { HandlerConfig } from '../../config/config.ts';
 import { answer } from '../../http/answer.ts';
 import { HttpError } from '../../http/errors.ts';
-import type { Exchange, Expand, Handler } from '../../http/exchange.ts';
+import type { Exchange, Handler } from '../../http/exchange.ts';
 import { HeaderList } from '../../http/header-list.ts';
 import { codeOf, messageOf } from '../../kernel/error.ts';
 import { errorStatus } from '../../site/error-status.ts';
 import { pathOf } from '../../site/placeholders.ts';
+import type { HandlerContext } from '../handler-context.ts';
+import type { FileServerConfig } from './data.ts';
 import { evaluateConditions, type Representation, requestedRange } from './handler/conditions.ts';
 import { mediaType } from './handler/media-types.ts';
-
-type FileServerConfig = Extract<HandlerConfig, { kind: 'file_server' }>;
 
 /** A FIFO must not hold the opening up; what is behind the last link has been resolved already. */
 const OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
@@ -23,9 +22,12 @@ const OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBL
  * root, with ranges and conditional requests. What begins with a dot (but for `.well-known`), what
  * is hidden and what a symlink leads to outside of the root does not exist.
  */
-export function fileServer(config: FileServerConfig, expand: Expand): Handler {
+export function fileServer(
+  config: FileServerConfig,
+  { expand, besidePages }: HandlerContext,
+): Handler {
   const isHidden = hiddenBy(config.hide);
-  return async (exchange) => {
+  return besidePages(async (exchange) => {
     if (exchange.method !== 'GET' && exchange.method !== 'HEAD') {
       answer(exchange, 405, { allow: 'GET, HEAD' });
       return;
@@ -45,7 +47,7 @@ export function fileServer(config: FileServerConfig, expand: Expand): Handler {
     }
     if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
     return serveIndex(exchange, root, path, config.index);
-  };
+  });
 }
 
 /** The decoded names of the path; null for one that no file can have. */

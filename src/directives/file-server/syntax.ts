@@ -1,25 +1,17 @@
 import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
 import { list, name } from '../../hubfile/values.ts';
-import { matcherBeforeTarget } from '../redir/syntax.ts';
 
-/** `root [<matcher>] <directory>` */
-export const root: Directive = {
-  read(cursor, scope) {
-    const matcher = matcherBeforeTarget(cursor, scope);
-    const path = name(cursor, 'a directory');
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'root', path })];
-  },
-};
+const USAGE = `
+file_server [<matcher>] {
+    root <directory>
+    index <file…>
+    hide <file…>
+}
+`;
 
-/**
- *     file_server [<matcher>] {
- *         root <directory>
- *         index <file…>
- *         hide <file…>
- *     }
- */
 export const fileServer: Directive = {
+  usage: USAGE,
+  summary: 'answers with files below the root',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const browse = cursor.peek();

@@ -1,10 +1,12 @@
 import { Writable } from 'node:stream';
-import type { HandlerConfig, HeaderOperation } from '../../config/config.ts';
+import type { HeaderOperation } from '../../config/config.ts';
 import { HttpError } from '../../http/errors.ts';
 import type { Handler, Next } from '../../http/exchange.ts';
 import type { HeaderList } from '../../http/header-list.ts';
 import { SubExchange } from '../../site/sub-exchange.ts';
-import type { ReverseProxyConfig } from '../reverse-proxy/data.ts';
+import type { HandlerContext } from '../handler-context.ts';
+import { reverseProxy } from '../reverse-proxy/handler.ts';
+import type { ForwardAuthConfig } from './data.ts';
 
 /** What the authorizing service is told of the request it judges. */
 const ABOUT_THE_REQUEST: readonly HeaderOperation[] = [
@@ -21,10 +23,11 @@ const NO_MORE: Next = () => Promise.resolve();
  * named fields goes before anybody is asked, whatever comes of it.
  */
 export function forwardAuth(
-  { proxy, uri, copyHeaders }: Extract<HandlerConfig, { kind: 'forward_auth' }>,
-  makeReverseProxy: (config: ReverseProxyConfig) => Handler,
+  { proxy, uri, copyHeaders }: ForwardAuthConfig,
+  context: HandlerContext,
 ): Handler {
-  const ask = makeReverseProxy({ ...proxy, headerUp: [...ABOUT_THE_REQUEST, ...proxy.headerUp] });
+  const headerUp = [...ABOUT_THE_REQUEST, ...proxy.headerUp];
+  const ask = reverseProxy({ ...proxy, headerUp }, context);
   return async (exchange, next) => {
     for (const field of copyHeaders) exchange.headers.delete(field.to);
     const answer: { granted: HeaderList | null } = { granted: null };

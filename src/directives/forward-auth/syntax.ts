@@ -6,14 +6,17 @@ import { proxySettings } from '../reverse-proxy/syntax.ts';
 
 type CopiedHeader = { readonly from: string; readonly to: string };
 
-/**
- *     forward_auth [<matcher>] <upstream…> {
- *         uri <uri>
- *         copy_headers <field[>field]…>
- *         <options of reverse_proxy…>
- *     }
- */
+const USAGE = `
+forward_auth [<matcher>] <upstream…> {
+    uri <uri>
+    copy_headers <field[>field]…>
+    <options of reverse_proxy…>
+}
+`;
+
 export const forwardAuth: Directive = {
+  usage: USAGE,
+  summary: 'asks another service whether a request may pass',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     let uri: string | null = null;

@@ -1,24 +1,16 @@
-import type { HeaderOperation } from '../../config/config.ts';
-import type { Expand, Handler } from '../../http/exchange.ts';
+import type { Handler } from '../../http/exchange.ts';
 import { compileOperations } from '../../http/header-operations.ts';
+import type { HandlerContext } from '../handler-context.ts';
+import type { HeaderConfig } from './data.ts';
 
 /** `header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]`: on whatever is answered. */
-export function header(operations: readonly HeaderOperation[], expand: Expand): Handler {
+export function header({ operations }: HeaderConfig, { expand }: HandlerContext): Handler {
   const apply = compileOperations(operations);
   return (exchange, next) => {
     exchange.onHead((head) => {
       apply(head.headers, (template) => expand(template, exchange, head.headers));
       return undefined;
     });
-    return next();
-  };
-}
-
-/** `request_header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]` */
-export function requestHeader(operations: readonly HeaderOperation[], expand: Expand): Handler {
-  const apply = compileOperations(operations);
-  return (exchange, next) => {
-    apply(exchange.headers, (template) => expand(template, exchange));
     return next();
   };
 }

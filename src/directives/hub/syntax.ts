@@ -7,38 +7,42 @@ import { badValue, count, duration, flag, list, name, oneOf, size } from '../../
 import { issuer, jwksUri, jwt } from './syntax/issuer.ts';
 import { transport } from './syntax/transport.ts';
 
-/**
- *     hub [<path>] {
- *         issuer <id> { authorization_server; publisher { … }; subscriber { … } }
- *         profile hub|mercure
- *         anonymous
- *         subscriptions
- *         cookie_name <name>
- *         cors_origins <origin…>
- *         publish_origins <origin…>
- *         public_urls <url…>
- *         resource_identifier <url>
- *         detail_type <uri>
- *         name <label>
- *         heartbeat <duration>
- *         write_timeout <duration>
- *         dispatch_timeout <duration>
- *         max_request_body_size <size>
- *         max_connections <n>
- *         max_connections_per_client <n>
- *         max_subscriber_buffer <size>
- *         max_pattern_size <n>
- *         topic_matcher_cache <n>
- *         subscriber_list_cache_size <n>
- *         transport memory|lmdb|redis [{ … }]
- *         debugger
- *         playground [insecure]
- *         protocol_version_compatibility 7|8
- *         publisher_jwt|subscriber_jwt <key> [<algorithm>]
- *         publisher_jwks_url|subscriber_jwks_url <url>
- *     }
- */
+const USAGE = `
+hub [<path>] {
+    issuer <id> { authorization_server; publisher { … }; subscriber { … } }
+    profile hub|mercure
+    anonymous
+    subscriptions
+    cookie_name <name>
+    cors_origins <origin…>
+    publish_origins <origin…>
+    public_urls <url…>
+    resource_identifier <url>
+    detail_type <uri>
+    name <label>
+    heartbeat <duration>
+    write_timeout <duration>
+    dispatch_timeout <duration>
+    max_request_body_size <size>
+    max_connections <n>
+    max_connections_per_client <n>
+    max_subscriber_buffer <size>
+    max_pattern_size <n>
+    topic_matcher_cache <n>
+    subscriber_list_cache_size <n>
+    transport memory|lmdb|redis [{ … }]
+    debugger
+    playground [insecure]
+    protocol_version_compatibility 7|8
+    publisher_jwt|subscriber_jwt <key> [<algorithm>]
+    publisher_jwks_url|subscriber_jwks_url <url>
+}
+`;
+
 export const hub: Directive = {
+  usage: USAGE,
+  summary: 'the publish/subscribe hub of the site',
+  after: 'encode',
   once: true,
   read: (cursor, scope) => readHub(cursor, scope, defaultHub, OPTIONS),
 };

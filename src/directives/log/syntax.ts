@@ -4,20 +4,23 @@ import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Directive } from '../../hubfile/scope.ts';
 import { count, duration, flag, name, oneOf, size } from '../../hubfile/values.ts';
 
-/**
- *     log {
- *         output stderr|stdout
- *         output file <path> {
- *             roll_size <size>
- *             roll_keep <count>
- *             roll_keep_for <duration>
- *             roll_interval <duration>
- *             roll_disabled
- *         }
- *         format console|json
- *     }
- */
+const USAGE = `
+log {
+    output stderr|stdout
+    output file <path> {
+        roll_size <size>
+        roll_keep <count>
+        roll_keep_for <duration>
+        roll_interval <duration>
+        roll_disabled
+    }
+    format console|json
+}
+`;
+
 export const log: Directive = {
+  usage: USAGE,
+  summary: 'the access log of the site',
   siteOnly: true,
   once: true,
   read(cursor, scope) {

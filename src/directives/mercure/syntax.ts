@@ -7,20 +7,25 @@ import { count, flag, list, name } from '../../hubfile/values.ts';
 import { OPTIONS, readHub } from '../hub/syntax.ts';
 import { transport } from '../hub/syntax/transport.ts';
 
+const USAGE = `
+mercure [<path>] {
+    <options of hub…>
+    transport bolt [{ path <file>; size <n>; cleanup_frequency <n> }]
+    transport local
+    ui
+    topic_selector_cache <n>
+    cors_allowed_origins|publish_allowed_origins <origin…>
+}
+`;
+
 /**
- *     mercure [<path>] {
- *         <options of hub…>
- *         transport bolt [{ path <file>; size <n>; cleanup_frequency <n> }]
- *         transport local
- *         ui
- *         topic_selector_cache <n>
- *         cors_allowed_origins|publish_allowed_origins <origin…>
- *     }
- *
  * What the configuration of the reference hub says, as `hub { profile mercure; … }`. What hubgate
  * has in another shape becomes the nearest of its own, with a warning that says what differs.
  */
 export const mercure: Directive = {
+  usage: USAGE,
+  summary: 'a hub that is configured as in a Caddyfile with Mercure',
+  after: 'hub',
   once: true,
   read: (cursor, scope) => readHub(cursor, scope, { ...defaultHub, profile: 'mercure' }, TABLE),
 };

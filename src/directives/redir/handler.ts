@@ -1,13 +1,11 @@
-import type { HandlerConfig } from '../../config/config.ts';
 import { answer } from '../../http/answer.ts';
-import type { Expand, Handler } from '../../http/exchange.ts';
+import type { Handler } from '../../http/exchange.ts';
 import { fieldValue } from '../../http/header-operations.ts';
+import type { HandlerContext } from '../handler-context.ts';
+import type { RedirConfig } from './data.ts';
 
 /** `redir [<matcher>] <to> [<status>|permanent|temporary]` */
-export function redir(
-  { to, status }: Extract<HandlerConfig, { kind: 'redir' }>,
-  expand: Expand,
-): Handler {
+export function redir({ to, status }: RedirConfig, { expand }: HandlerContext): Handler {
   return (exchange) => {
     answer(exchange, status, { Location: fieldValue(sameSite(to, expand(to, exchange))) });
   };

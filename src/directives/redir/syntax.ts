@@ -1,12 +1,12 @@
-import type { RequestMatcher } from '../../config/config.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
-import { type Directive, type Scope, step, takeMatcher } from '../../hubfile/scope.ts';
+import { type Directive, matcherBeforeTarget, step } from '../../hubfile/scope.ts';
 import { badValue, headerValue, statusCode } from '../../hubfile/values.ts';
 
 const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, temporary: 302 };
 
-/** `redir [<matcher>] <to> [permanent|temporary|<3xx>]`; temporary (302) if nothing is said. */
 export const redir: Directive = {
+  usage: 'redir [<matcher>] <to> [permanent|temporary|<3xx>]',
+  summary: 'redirects',
   read(cursor, scope) {
     const matcher = matcherBeforeTarget(cursor, scope);
     const target = cursor.argument('a target');
@@ -34,9 +34,4 @@ function redirectStatus(cursor: Cursor): number {
   return Object.hasOwn(NAMED_STATUS, word.text)
     ? (NAMED_STATUS[word.text] ?? 302)
     : statusCode(cursor, word, { min: 300, max: 399 });
-}
-
-/** A path that stands alone is the target, not a matcher without one. */
-export function matcherBeforeTarget(cursor: Cursor, scope: Scope): RequestMatcher | null {
-  return cursor.left === 1 ? null : takeMatcher(cursor, scope);
 }

@@ -1,9 +1,10 @@
 import { PassThrough, type Readable } from 'node:stream';
 import { HttpError } from '../../http/errors.ts';
 import type { Handler } from '../../http/exchange.ts';
+import type { RequestBodyConfig } from './data.ts';
 
 /** `request_body [<matcher>] { max_size <size> }`: longer bodies are answered with 413. */
-export function requestBody(maxSize: number): Handler {
+export function requestBody({ maxSize }: RequestBodyConfig): Handler {
   return (exchange, next) => {
     if (Number(exchange.headers.get('content-length') ?? 0) > maxSize) {
       throw new HttpError(413, `request body beyond ${maxSize} bytes`);

@@ -1,12 +1,15 @@
 import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
 import { size } from '../../hubfile/values.ts';
 
-/**
- *     request_body [<matcher>] {
- *         max_size <size>
- *     }
- */
+const USAGE = `
+request_body [<matcher>] {
+    max_size <size>
+}
+`;
+
 export const requestBody: Directive = {
+  usage: USAGE,
+  summary: 'bounds the body of a request',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     cursor.block();

@@ -1,12 +1,14 @@
-import type { HandlerConfig } from '../../config/config.ts';
 import { answer } from '../../http/answer.ts';
 import { errorStatus } from '../../site/error-status.ts';
-import type { Exchange, Expand, Handler } from '../../http/exchange.ts';
-
-type Config = Extract<HandlerConfig, { kind: 'respond' }>;
+import type { Handler } from '../../http/exchange.ts';
+import type { HandlerContext } from '../handler-context.ts';
+import type { RespondConfig } from './data.ts';
 
 /** `respond [<matcher>] <body>|<status> [<status>] [{ body <text>; close }]`; an error page has the status of its error. */
-export function respond({ status, body, close }: Config, expand: Expand): Handler {
+export function respond(
+  { status, body, close }: RespondConfig,
+  { expand }: HandlerContext,
+): Handler {
   return (exchange) => {
     const text = expand(body, exchange);
     answer(
@@ -32,9 +34,4 @@ function isJson(text: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** `abort`: closes the connection without an answer. */
-export function abort(exchange: Exchange): void {
-  exchange.abort();
 }

@@ -1,13 +1,16 @@
 import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
 import { flag, statusCode, text } from '../../hubfile/values.ts';
 
-/**
- *     respond [<matcher>] <status>|<body> [<status>] {
- *         body <text>
- *         close
- *     }
- */
+const USAGE = `
+respond [<matcher>] <status>|<body> [<status>] {
+    body <text>
+    close
+}
+`;
+
 export const respond: Directive = {
+  usage: USAGE,
+  summary: 'answers with a fixed text',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const first = cursor.optional();

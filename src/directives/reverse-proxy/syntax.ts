@@ -12,7 +12,7 @@ import {
   ranges,
   statusClasses,
 } from '../../hubfile/values.ts';
-import { headerOperation } from '../header/syntax.ts';
+import { headerOperation } from '../../hubfile/header-operation.ts';
 import { ResponseMatchers, handleResponse } from './syntax/handle-response.ts';
 import { positiveDuration, proxyTransport } from './syntax/transport.ts';
 import { upstreamsOf } from './syntax/upstreams.ts';
@@ -23,55 +23,52 @@ import {
   defaultReverseProxy,
 } from './data.ts';
 
-/**
- *     reverse_proxy [<matcher>] [<upstream…>] {
- *         to <upstream…>
- *
- *         lb_policy random|round_robin|least_conn|first|ip_hash|client_ip_hash|uri_hash
- *         lb_policy header <field>
- *         lb_policy cookie [<name> [<secret>]]
- *         lb_try_duration <duration>
- *         lb_try_interval <duration>
- *
- *         health_uri <uri>
- *         health_port <port>
- *         health_interval <duration>
- *         health_timeout <duration>
- *         health_status <status>
- *         health_headers { <field> <value> }
- *
- *         fail_duration <duration>
- *         max_fails <n>
- *         unhealthy_status <status…>
- *         unhealthy_latency <duration>
- *         unhealthy_request_count <n>
- *
- *         header_up [+|-]<field> [<value>|<find>] [<replace>]
- *         header_down [+|-|?]<field> [<value>|<find>] [<replace>]
- *         flush_interval <duration>
- *         stream_timeout <duration>
- *         stream_close_delay <duration>
- *         trusted_proxies <ranges…>|private_ranges
- *
- *         transport http {
- *             dial_timeout <duration>
- *             response_header_timeout <duration>
- *             read_timeout <duration>
- *             write_timeout <duration>
- *             keepalive off|<duration>
- *             max_conns_per_host <n>
- *             tls
- *             tls_insecure_skip_verify
- *             tls_server_name <name>
- *             tls_trust_pool <pem file>
- *         }
- *
- *         @name status <status…>
- *         @name header <field> [<value>]
- *         handle_response [@name] { <directives…> }
- *     }
- */
+const USAGE = `
+reverse_proxy [<matcher>] [<upstream…>] {
+    to <upstream…>
+    lb_policy random|round_robin|least_conn|first|ip_hash|client_ip_hash|uri_hash
+    lb_policy header <field>
+    lb_policy cookie [<name> [<secret>]]
+    lb_try_duration <duration>
+    lb_try_interval <duration>
+    health_uri <uri>
+    health_port <port>
+    health_interval <duration>
+    health_timeout <duration>
+    health_status <status>
+    health_headers { <field> <value> }
+    fail_duration <duration>
+    max_fails <n>
+    unhealthy_status <status…>
+    unhealthy_latency <duration>
+    unhealthy_request_count <n>
+    header_up [+|-]<field> [<value>|<find>] [<replace>]
+    header_down [+|-|?]<field> [<value>|<find>] [<replace>]
+    flush_interval <duration>
+    stream_timeout <duration>
+    stream_close_delay <duration>
+    trusted_proxies <ranges…>|private_ranges
+    transport http {
+        dial_timeout <duration>
+        response_header_timeout <duration>
+        read_timeout <duration>
+        write_timeout <duration>
+        keepalive off|<duration>
+        max_conns_per_host <n>
+        tls
+        tls_insecure_skip_verify
+        tls_server_name <name>
+        tls_trust_pool <pem file>
+    }
+    @name status <status…>
+    @name header <field> [<value>]
+    handle_response [@name] { <directives…> }
+}
+`;
+
 export const reverseProxy: Directive = {
+  usage: USAGE,
+  summary: 'forwards to one or several upstreams',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const handler = proxySettings(cursor, scope);

@@ -1,9 +1,9 @@
-import { type Directive, step } from '../../hubfile/scope.ts';
+import { type Directive, matcherBeforeTarget, step } from '../../hubfile/scope.ts';
 import { badValue } from '../../hubfile/values.ts';
-import { matcherBeforeTarget } from '../redir/syntax.ts';
 
-/** `rewrite [<matcher>] <to>`: the path, the query (`?a=b`), or both. */
 export const rewrite: Directive = {
+  usage: 'rewrite [<matcher>] <to>',
+  summary: 'changes path and query',
   read(cursor, scope) {
     const matcher = matcherBeforeTarget(cursor, scope);
     const target = cursor.argument('a path or a query');

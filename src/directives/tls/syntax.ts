@@ -4,22 +4,25 @@ import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Directive } from '../../hubfile/scope.ts';
 import { badValue, choiceOf, list, name, oneOf } from '../../hubfile/values.ts';
 
-/**
- *     tls internal
- *     tls <email>
- *     tls <certificate file> <key file>
- *     tls [internal|<email>|<certificate file> <key file>] {
- *         issuer acme|internal
- *         protocols <min> [<max>]
- *         ciphers <name…>
- *         curves <name…>
- *         client_auth {
- *             mode request|require|verify_if_given|require_and_verify
- *             trust_pool <pem file>
- *         }
- *     }
- */
+const USAGE = `
+tls internal
+tls <email>
+tls <certificate file> <key file>
+tls [internal|<email>|<certificate file> <key file>] {
+    issuer acme|internal
+    protocols <min> [<max>]
+    ciphers <name…>
+    curves <name…>
+    client_auth {
+        mode request|require|verify_if_given|require_and_verify
+        trust_pool <pem file>
+    }
+}
+`;
+
 export const tls: Directive = {
+  usage: USAGE,
+  summary: 'the certificate of the site, and what TLS it speaks',
   siteOnly: true,
   once: true,
   read(cursor, scope) {

@@ -1,12 +1,15 @@
 import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
 import { count, name, oneOf, text } from '../../hubfile/values.ts';
 
-/**
- *     uri [<matcher>] strip_prefix <prefix>
- *     uri [<matcher>] strip_suffix <suffix>
- *     uri [<matcher>] replace <find> <replacement> [<limit>]
- */
+const USAGE = `
+uri [<matcher>] strip_prefix <prefix>
+uri [<matcher>] strip_suffix <suffix>
+uri [<matcher>] replace <find> <replacement> [<limit>]
+`;
+
 export const uri: Directive = {
+  usage: USAGE,
+  summary: 'takes something off the path, or replaces something in it',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const operation = oneOf(cursor, ['strip_prefix', 'strip_suffix', 'replace']);
