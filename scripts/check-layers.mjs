@@ -10,7 +10,7 @@ const source = join(root, 'src');
 /**
  * Folder → folders it may import. Files directly in src/ are the doors. A directive has faces, each
  * a layer of its own: `directives/abort/syntax.ts`, what lies in `directives/abort/syntax/`, and
- * the registry `directives/syntaxes.ts` are of the face `syntax`.
+ * the registry `directives/syntaxes.ts` are of the face `syntax`. Matchers have the same layers.
  */
 const MAY_IMPORT = {
   kernel: [],
@@ -30,7 +30,7 @@ const MAY_IMPORT = {
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
   runtime:
-    'kernel config directives/handler hub transports auth http hub-http discovery proxy site tls server'.split(
+    'kernel config directives/data directives/handler hub transports auth http hub-http discovery proxy site tls server'.split(
       ' ',
     ),
   client: [],
@@ -41,11 +41,13 @@ const MAY_IMPORT = {
     ),
 };
 
-/** Registries of the directives' faces → their face. */
-const REGISTRY_FACE = {
+/** Files beside the faces of directives and matchers → their face. */
+const FACE = {
   'data.ts': 'data',
   'syntaxes.ts': 'syntax',
   'unsupported.ts': 'syntax',
+  'predicates.ts': 'handler',
+  'predicate.ts': 'handler',
   'handlers.ts': 'handler',
   'handler-context.ts': 'handler',
 };
@@ -71,10 +73,10 @@ const LIBRARY_PLACE = {
 };
 
 /**
- * Handlers hold routes, and routes handlers: the one recursion of the configuration, which is of
+ * Handlers hold routes, and routes handlers and matchers: the one recursion of the configuration, which is of
  * types only and no import when the program runs.
  */
-const RECURSION = ['config/config.ts', 'directives/data.ts'];
+const RECURSION = { from: 'config/config.ts', to: ['directives/data.ts', 'matchers/data.ts'] };
 
 const files = readdirSync(source, { recursive: true })
   .filter((name) => name.endsWith('.ts'))
@@ -136,7 +138,7 @@ function importsOf(file) {
 }
 
 function isRecursion(file, target) {
-  if (file !== RECURSION[0] || target !== RECURSION[1]) return false;
+  if (file !== RECURSION.from || !RECURSION.to.includes(target)) return false;
   const { module } = parseSync(file, readFileSync(join(source, file), 'utf8'));
   const own = [
     ...module.staticImports.filter(({ moduleRequest }) => moduleRequest.value.endsWith(target)),
@@ -146,8 +148,10 @@ function isRecursion(file, target) {
 }
 
 function folderOf(file) {
-  const [folder, name, face = REGISTRY_FACE[name]] = file.split('/');
-  if (folder === 'directives') return `directives/${face?.replace(/\.ts$/, '')}`;
+  const [folder, name, face = name] = file.split('/');
+  if (folder === 'directives' || folder === 'matchers') {
+    return `directives/${FACE[face] ?? face.replace(/\.ts$/, '')}`;
+  }
   return file.includes('/') ? file.slice(0, file.indexOf('/')) : 'doors';
 }
 

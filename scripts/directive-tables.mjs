@@ -4,18 +4,18 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { directives } from '../src/directives/syntaxes.ts';
+import { conditions } from '../src/matchers/syntaxes.ts';
 import { directiveOrder } from '../src/hubfile/running-order.ts';
 import { root } from './install.mjs';
 
-const GRAMMAR = 'editors/vscode/syntaxes/hubfile.tmLanguage.json';
 const names = Object.keys(directives).sort();
-const written = [
-  ['docs/hubfile.md', page],
-  [GRAMMAR, grammar],
-  ['editors/vscode/snippets/hubfile.json', snippets],
-];
+const written = {
+  'docs/hubfile.md': page,
+  'editors/vscode/syntaxes/hubfile.tmLanguage.json': grammar,
+  'editors/vscode/snippets/hubfile.json': snippets,
+};
 let stale = 0;
-for (const [file, render] of written) {
+for (const [file, render] of Object.entries(written)) {
   const path = join(root, file);
   const before = existsSync(path) ? readFileSync(path, 'utf8') : '';
   const after = render(before);
@@ -31,7 +31,7 @@ for (const [file, render] of written) {
 process.exitCode = process.argv.includes('--check') && stale > 0 ? 1 : 0;
 
 function page(text) {
-  const parts = { order: order(), directives: [table(text), ...sections()].join('\n\n') };
+  const parts = { matchers: matchers(), order: order(), directives: [table(text), ...sections()].join('\n\n') };
   return Object.entries(parts).reduce((sofar, [part, content]) => {
     const [begin, end] = [`<!-- ${part}: generated -->`, `<!-- end of ${part} -->`];
     const [from, to] = [sofar.indexOf(begin), sofar.indexOf(end)];
@@ -61,6 +61,14 @@ function table(text) {
   return ['', '| directive | |', '|---|---|', ...rows].join('\n');
 }
 
+function matchers() {
+  const rows = Object.values(conditions).map(({ usage, summary }) => {
+    const forms = usage.split('\n').map((form) => `\`${form.replaceAll('|', '\\|')}\``);
+    return `| ${forms.join(', ')} | ${summary} |`;
+  });
+  return ['', '| condition | holds for |', '|---|---|', ...rows, ''].join('\n');
+}
+
 function sections() {
   return names.flatMap((name) => {
     const docs = docsOf(name);
@@ -78,6 +86,9 @@ function grammar(text) {
   const data = JSON.parse(text);
   const [directive] = data.repository.directive.patterns;
   directive.match = `^\\s*(${names.join('|')})(?=\\s|$)`;
+  // `status` is a condition of what an upstream answers.
+  const known = [...Object.keys(conditions), 'status'].join('|');
+  data.repository['matcher-definition'].match = `^\\s*(@[^\\s{}]+)(?:\\s+(${known})\\b)?`;
   return `${JSON.stringify(data, null, 2)}\n`;
 }
 

@@ -1,5 +1,7 @@
 import type { HandlerConfig } from '../directives/data.ts';
 export type { HandlerConfig } from '../directives/data.ts';
+import type { MatchCondition } from '../matchers/data.ts';
+export type { MatchCondition } from '../matchers/data.ts';
 import type { Secret } from '../kernel/secret.ts';
 import type { TransportConfig } from './transports.ts';
 
@@ -325,24 +327,6 @@ export interface RouteConfig {
 
 /** All conditions of a set must hold; within one condition any of its values. */
 export type RequestMatcher = readonly MatchCondition[];
-
-export type MatchCondition =
-  | { readonly kind: 'path'; readonly paths: readonly string[] }
-  | { readonly kind: 'path_regexp'; readonly name: string | null; readonly pattern: string }
-  | { readonly kind: 'host'; readonly hosts: readonly string[] }
-  | { readonly kind: 'method'; readonly methods: readonly string[] }
-  | { readonly kind: 'header'; readonly name: string; readonly values: readonly string[] }
-  | {
-      readonly kind: 'header_regexp';
-      readonly name: string | null;
-      readonly header: string;
-      readonly pattern: string;
-    }
-  | { readonly kind: 'query'; readonly name: string; readonly values: readonly string[] }
-  | { readonly kind: 'protocol'; readonly protocol: string }
-  | { readonly kind: 'remote_ip'; readonly ranges: readonly string[] }
-  | { readonly kind: 'client_ip'; readonly ranges: readonly string[] }
-  | { readonly kind: 'not'; readonly matchers: readonly RequestMatcher[] };
 
 /** One line of `header`, `request_header`, `header_up` or `header_down`. */
 export type HeaderOperation =

@@ -1,6 +1,8 @@
+import type { ConditionData } from '../config/condition-data.ts';
 import type { MatchCondition, RequestMatcher, SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
 import { dataOf, everyRoute } from '../config/routes.ts';
+import { conditionData } from '../matchers/data.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import { HubgateError } from '../kernel/error.ts';
 
@@ -17,9 +19,10 @@ export function checkPatterns(site: SiteConfig, report: Report): void {
 }
 
 function conditionsOf(matcher: RequestMatcher | null): MatchCondition[] {
-  return (matcher ?? []).flatMap((condition) =>
-    condition.kind === 'not' ? condition.matchers.flatMap(conditionsOf) : [condition],
-  );
+  return (matcher ?? []).flatMap((condition) => {
+    const data: ConditionData<MatchCondition> = conditionData[condition.kind];
+    return [condition, ...(data.nested?.(condition) ?? []).flatMap(conditionsOf)];
+  });
 }
 
 function checkPattern(part: object, report: Report): void {

@@ -3,7 +3,8 @@ import { dataOf } from '../config/routes.ts';
 import type { CompileHandler, HandlerContext, SiteContext } from '../directives/handler-context.ts';
 import { handlers } from '../directives/handlers.ts';
 import type { Exchange, Handler, Next } from '../http/exchange.ts';
-import { compileMatcher, type Predicate } from './matchers.ts';
+import { compileMatcher } from './matchers.ts';
+import type { Predicate } from './predicate.ts';
 
 interface Step {
   readonly matches: Predicate;
