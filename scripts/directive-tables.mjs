@@ -31,7 +31,11 @@ for (const [file, render] of Object.entries(written)) {
 process.exitCode = process.argv.includes('--check') && stale > 0 ? 1 : 0;
 
 function page(text) {
-  const parts = { matchers: matchers(), order: order(), directives: [table(text), ...sections()].join('\n\n') };
+  const parts = {
+    matchers: matchers(),
+    order: order(),
+    directives: [table(text), ...sections()].join('\n\n'),
+  };
   return Object.entries(parts).reduce((sofar, [part, content]) => {
     const [begin, end] = [`<!-- ${part}: generated -->`, `<!-- end of ${part} -->`];
     const [from, to] = [sofar.indexOf(begin), sofar.indexOf(end)];

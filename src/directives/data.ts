@@ -16,6 +16,7 @@ import { rewrite } from './rewrite/data.ts';
 import { root } from './root/data.ts';
 import { route } from './route/data.ts';
 import { uri } from './uri/data.ts';
+import { vars } from './vars/data.ts';
 
 /** What the configuration of every handler is, by its `kind`. */
 export const handlerData = {
@@ -36,6 +37,7 @@ export const handlerData = {
   root,
   route,
   uri,
+  vars,
 };
 
 type Registry = typeof handlerData;

@@ -15,6 +15,7 @@ import { rewrite } from './rewrite/handler.ts';
 import { root } from './root/handler.ts';
 import { route } from './route/handler.ts';
 import { uri } from './uri/handler.ts';
+import { vars } from './vars/handler.ts';
 import type { HandlerConfig, HandlerKind } from './data.ts';
 import type { CompileHandler } from './handler-context.ts';
 
@@ -39,4 +40,5 @@ export const handlers: {
   root,
   route,
   uri,
+  vars,
 };

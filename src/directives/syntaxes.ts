@@ -24,6 +24,7 @@ import { root } from './root/syntax.ts';
 import { route } from './route/syntax.ts';
 import { tls } from './tls/syntax.ts';
 import { uri } from './uri/syntax.ts';
+import { vars } from './vars/syntax.ts';
 
 /** How every directive is written: one whose data is registered and that is forgotten here does not compile. */
 export const directives: Readonly<Record<string, Directive>> &
@@ -52,4 +53,5 @@ export const directives: Readonly<Record<string, Directive>> &
   route,
   tls,
   uri,
+  vars,
 };

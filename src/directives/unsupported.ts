@@ -14,5 +14,4 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   templates: 'let the app render its pages',
   tracing: 'trace in the app',
   try_files: 'use handle with path matchers, rewrite and file_server',
-  vars: 'use placeholders such as {header.NAME} directly',
 };

@@ -28,13 +28,14 @@ export function inDocumentedOrder(steps: readonly OrderedStep[]): RouteConfig[] 
   }
   return [...groups.keys()]
     .sort((a, b) => a - b)
-    .flatMap((position) => {
-      const sorted = bySpecificity(groups.get(position) ?? []);
-      return directives[sorted[0]?.directive ?? '']?.specificLast === true
-        ? sorted.reverse()
-        : sorted;
-    })
+    .flatMap((position) => sorted(groups.get(position) ?? []))
     .flatMap((step) => step.routes);
+}
+
+function sorted(steps: readonly OrderedStep[]): OrderedStep[] {
+  const last = directives[steps[0]?.directive ?? '']?.specificLast;
+  if (last === undefined) return bySpecificity(steps);
+  return bySpecificity(last === 'first-written' ? steps : [...steps].reverse()).reverse();
 }
 
 /** Paths are compared only with paths; other matchers keep their places among them. */

@@ -1,5 +1,6 @@
 import type { ConditionData } from '../config/condition-data.ts';
 import * as request from './request/data.ts';
+import { vars } from './vars/data.ts';
 
 /** What the configuration of every condition is, by its `kind`. */
 export const conditionData = {
@@ -14,6 +15,7 @@ export const conditionData = {
   protocol: request.protocol,
   query: request.query,
   remote_ip: request.remoteIp,
+  vars,
 };
 
 type Registry = typeof conditionData;

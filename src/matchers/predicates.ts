@@ -2,6 +2,7 @@ import type { MatchCondition } from '../config/config.ts';
 import type { CompileCondition } from '../site/predicate.ts';
 import type { ConditionKind } from './data.ts';
 import * as request from './request/predicate.ts';
+import { vars } from './vars/predicate.ts';
 
 /** What every condition tests: one that is forgotten here does not compile. */
 export const predicates: {
@@ -18,4 +19,5 @@ export const predicates: {
   protocol: request.protocol,
   query: request.query,
   remote_ip: request.remoteIp,
+  vars,
 };

@@ -2,6 +2,7 @@ import type { MatchCondition } from '../config/config.ts';
 import type { ConditionSyntax } from '../hubfile/condition-syntax.ts';
 import type { ConditionKind } from './data.ts';
 import * as request from './request/syntax.ts';
+import { vars } from './vars/syntax.ts';
 
 /** How every condition is written: one that is forgotten here does not compile. */
 export const conditions: {
@@ -18,4 +19,5 @@ export const conditions: {
   protocol: request.protocol,
   query: request.query,
   remote_ip: request.remoteIp,
+  vars,
 };

@@ -2,7 +2,6 @@
 export const unsupportedConditions: Readonly<Record<string, string>> = {
   expression: 'combine path, method, header, query and not instead',
   file: 'match by path instead',
-  vars: 'match by path, header or query instead',
   vars_regexp: 'match by path_regexp or header_regexp instead',
   tls: 'use protocol https instead',
 };

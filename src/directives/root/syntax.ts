@@ -4,7 +4,7 @@ import { name } from '../../hubfile/values.ts';
 export const root: Directive = {
   usage: 'root [<matcher>] <directory>',
   summary: 'the directory of the files of the site',
-  specificLast: true,
+  specificLast: 'first-written',
   read(cursor, scope) {
     const matcher = matcherBeforeTarget(cursor, scope);
     const path = name(cursor, 'a directory');
