@@ -68,6 +68,7 @@ const LIBRARY_PLACE = {
   'reflect-metadata': ['tls/make-certificate.ts'],
   pino: ['cli/', 'runtime/'],
   commander: ['cli/'],
+  'hash-wasm': ['directives/basic-auth/handler/password-thread.ts', 'cli/password-hash.ts'],
   idiomorph: ['client/live/page-morph.ts'],
   tldts: ['http/registrable-domain.ts'],
 };

@@ -1,5 +1,6 @@
 import type { HandlerData } from '../config/handler-data.ts';
 import { abort } from './abort/data.ts';
+import { basicAuth } from './basic-auth/data.ts';
 import { encode } from './encode/data.ts';
 import { error } from './error/data.ts';
 import { fileServer } from './file-server/data.ts';
@@ -21,6 +22,7 @@ import { vars } from './vars/data.ts';
 /** What the configuration of every handler is, by its `kind`. */
 export const handlerData = {
   abort,
+  basic_auth: basicAuth,
   encode,
   error,
   file_server: fileServer,

@@ -1,4 +1,5 @@
 import { abort } from './abort/handler.ts';
+import { basicAuth } from './basic-auth/handler.ts';
 import { encode } from './encode/handler.ts';
 import { error } from './error/handler.ts';
 import { fileServer } from './file-server/handler.ts';
@@ -24,6 +25,7 @@ export const handlers: {
   readonly [Kind in HandlerKind]: CompileHandler<Extract<HandlerConfig, { kind: Kind }>>;
 } = {
   abort,
+  basic_auth: basicAuth,
   encode,
   error,
   file_server: fileServer,

@@ -1,6 +1,7 @@
 import type { Directive } from '../hubfile/scope.ts';
 import type { HandlerKind } from './data.ts';
 import { abort } from './abort/syntax.ts';
+import { basicAuth } from './basic-auth/syntax.ts';
 import { bind } from './bind/syntax.ts';
 import { discovery } from './discovery/syntax.ts';
 import { encode } from './encode/syntax.ts';
@@ -30,6 +31,7 @@ import { vars } from './vars/syntax.ts';
 export const directives: Readonly<Record<string, Directive>> &
   Readonly<Record<HandlerKind, Directive>> = {
   abort,
+  basic_auth: basicAuth,
   bind,
   discovery,
   encode,

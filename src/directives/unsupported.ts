@@ -1,8 +1,6 @@
 /** Directives of a Caddyfile that hubgate lacks, each with what to do instead. */
 export const unsupportedDirectives: Readonly<Record<string, string>> = {
   acme_server: 'hubgate issues certificates only to itself; run a certificate authority beside it',
-  basic_auth: 'let the app ask for a password, or a service by forward_auth',
-  basicauth: 'let the app ask for a password, or a service by forward_auth',
   invoke: 'use a snippet and import',
   log_skip: 'log is said per site: leave it out where nothing is to be logged',
   map: 'use several handle blocks with matchers',

@@ -49,6 +49,8 @@ export interface Directive {
   readonly usage: string;
   /** What it does, in a few words of Markdown. */
   readonly summary: string;
+  /** What it was called before; understood, with a warning. */
+  readonly oldNames?: readonly string[];
   /** Runs right after this one; needed for names that {@link RUNNING_ORDER} does not have. */
   readonly after?: string;
   /** Shares the place of this one, so that only how specific they are counts between the two. */

@@ -13,6 +13,12 @@ import { placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 import type { Directive, RunningOrder, Scope, SiteDraft } from './scope.ts';
 
+const OLD_NAMES = new Map(
+  Object.entries(directives).flatMap(([name, { oldNames = [] }]) =>
+    oldNames.map((old) => [old, name] as const),
+  ),
+);
+
 /** A site as it is written. */
 export interface SiteLines {
   readonly head: Line;
@@ -56,7 +62,7 @@ export function readSite(
 
 /** `hub.` or `http://hub` is a host of that name. */
 function isDirective(word: string): boolean {
-  return Object.hasOwn(directives, word) || Object.hasOwn(unsupportedDirectives, word);
+  return Object.hasOwn(directives, currentName(word)) || Object.hasOwn(unsupportedDirectives, word);
 }
 
 function refuseDirective({ text, span }: Word, problems: Problems): void {
@@ -116,7 +122,7 @@ class SiteReader {
     const steps = cursors.flatMap((cursor): OrderedStep[] => {
       if (definesMatcher(cursor)) return [];
       const routes = this.#problems.attempt(() => this.#directive(cursor, scope));
-      return routes === undefined ? [] : [{ directive: cursor.name, routes }];
+      return routes === undefined ? [] : [{ directive: currentName(cursor.name), routes }];
     });
     if (order === 'documented') return inDocumentedOrder(steps);
     return steps.flatMap((step) => step.routes);
@@ -124,8 +130,13 @@ class SiteReader {
 
   #directive(cursor: Cursor, scope: Scope): readonly RouteConfig[] {
     const { name } = cursor;
-    const directive = Object.hasOwn(directives, name) ? directives[name] : undefined;
+    const current = currentName(name);
+    const directive = Object.hasOwn(directives, current) ? directives[current] : undefined;
     if (directive === undefined) return failUnknown(cursor);
+    if (current !== name) {
+      const message = `${name} is called ${current} now`;
+      cursor.warn(cursor.span, 'old-name', message, `write ${current}`);
+    }
     if (directive.siteOnly === true && !scope.top) {
       const hint = 'move it out of this block, directly into the site';
       cursor.fail(cursor.span, 'misplaced-directive', `${name} concerns the whole site`, hint);
@@ -145,6 +156,10 @@ class SiteReader {
     const message = `${cursor.name} is given twice in this site; first at ${file}:${line}`;
     cursor.fail(cursor.span, 'duplicate-directive', message);
   }
+}
+
+function currentName(name: string): string {
+  return OLD_NAMES.get(name) ?? name;
 }
 
 /** Of what is unfinished, blocks of directives hold some that are not. */

@@ -40,6 +40,7 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.request.uuid': 'uuid',
   'http.reverse_proxy.upstream.hostport': 'upstream_hostport',
   'http.reverse_proxy.status_code': 'rp.status_code',
+  'http.auth.user.id': 'auth.user.id',
   'http.error.status_code': 'err.status_code',
   'http.error.status_text': 'err.status_text',
 });
@@ -88,6 +89,7 @@ function lookUp(
       return responseField(rest, exchange, response);
     case 'rp':
       return exchange.variables.get(name.toLowerCase());
+    case 'auth':
     case 're':
     case 'vars':
       return exchange.variables.get(name) ?? '';
