@@ -59,6 +59,7 @@ describe('basic_auth (RFC 7617)', () => {
       ['/private/x', basic('ada', ''), 401],
       ['/private/x', basic('nobody', 'open sesame'), 401],
       ['/private/x', basic('ünal', 'tschüs:x'), 200],
+      ['/private/x', basic('ünal', 'open sesame'), 401],
       ['/private/x', 'Basic !', 401],
       ['/private/x', 'Bearer abc', 401],
       ['/realm/x', undefined, 401],
@@ -107,17 +108,12 @@ describe('basic_auth (RFC 7617)', () => {
     assert.equal((await ask(`${own}/private/x`, right)).status, 200);
   });
 
-  it('checks at most 4 passwords of a client at once, and the same one once', async (test) => {
+  it('checks what the connections of a browser send at once only once', async (test) => {
     const own = await serve(test, DIRECTIVES);
     const same = await Promise.all(
       Array.from({ length: 12 }, () => ask(`${own}/caddy`, basic('cad', 'secret'))),
     );
     assert.deepEqual(new Set(same.map(({ status }) => status)), new Set([200]));
-    const others = await Promise.all(
-      Array.from({ length: 8 }, (_, i) => ask(`${own}/private/x`, basic('ada', `guess ${i}`))),
-    );
-    const refused = others.filter(({ status }) => status === 429);
-    assert.ok(refused.length <= 4, 'those that come when others are done may pass');
   });
 });
 
