@@ -7,27 +7,49 @@ import { root } from './install.mjs';
 
 const source = join(root, 'src');
 
-/** Folder → folders it may import. Files directly in src/ are the doors. */
+/**
+ * Folder → folders it may import. Files directly in src/ are the doors. A directive has faces, each
+ * a layer of its own: `directives/abort/syntax.ts`, what lies in `directives/abort/syntax/`, and
+ * the registry `directives/syntaxes.ts` are of the face `syntax`. Matchers have the same layers.
+ */
 const MAY_IMPORT = {
   kernel: [],
-  config: ['kernel'],
-  hubfile: ['kernel', 'config'],
+  config: ['kernel', 'directives/data'],
+  'directives/data': ['kernel', 'config'],
+  'directives/syntax': ['kernel', 'config', 'directives/data', 'hubfile'],
+  'directives/handler': ['kernel', 'config', 'directives/data', 'http', 'proxy', 'site'],
+  hubfile: ['kernel', 'config', 'directives/syntax'],
   hub: ['kernel'],
   transports: ['kernel', 'config', 'hub'],
   auth: ['kernel', 'config', 'hub'],
   http: ['kernel', 'config'],
   'hub-http': ['kernel', 'http', 'hub', 'auth'],
   discovery: ['kernel', 'config', 'http', 'auth'],
-  proxy: ['kernel', 'config', 'http'],
-  site: ['kernel', 'config', 'http'],
+  proxy: ['kernel', 'config', 'directives/data', 'http'],
+  site: ['kernel', 'config', 'http', 'directives/data', 'directives/handler'],
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
-  runtime: 'kernel config hub transports auth http hub-http discovery proxy site tls server'.split(
-    ' ',
-  ),
+  runtime:
+    'kernel config directives/data directives/handler hub transports auth http hub-http discovery proxy site tls server'.split(
+      ' ',
+    ),
   client: [],
   cli: 'doors runtime hubfile auth config kernel tls hub'.split(' '),
-  doors: 'runtime hubfile auth config kernel hub hub-http transports http server'.split(' '),
+  doors:
+    'runtime hubfile auth config directives/data kernel hub hub-http transports http server'.split(
+      ' ',
+    ),
+};
+
+/** Files beside the faces of directives and matchers → their face. */
+const FACE = {
+  'data.ts': 'data',
+  'syntaxes.ts': 'syntax',
+  'unsupported.ts': 'syntax',
+  'predicates.ts': 'handler',
+  'predicate.ts': 'handler',
+  'handlers.ts': 'handler',
+  'handler-context.ts': 'handler',
 };
 
 /** Library → the only files or folders that import it. */
@@ -46,9 +68,16 @@ const LIBRARY_PLACE = {
   'reflect-metadata': ['tls/make-certificate.ts'],
   pino: ['cli/', 'runtime/'],
   commander: ['cli/'],
+  'hash-wasm': ['directives/basic-auth/handler/password-thread.ts', 'cli/password-hash.ts'],
   idiomorph: ['client/live/page-morph.ts'],
   tldts: ['http/registrable-domain.ts'],
 };
+
+/**
+ * Handlers hold routes, and routes handlers and matchers: the one recursion of the configuration, which is of
+ * types only and no import when the program runs.
+ */
+const RECURSION = { from: 'config/config.ts', to: ['directives/data.ts', 'matchers/data.ts'] };
 
 const files = readdirSync(source, { recursive: true })
   .filter((name) => name.endsWith('.ts'))
@@ -109,7 +138,21 @@ function importsOf(file) {
   ];
 }
 
+function isRecursion(file, target) {
+  if (file !== RECURSION.from || !RECURSION.to.includes(target)) return false;
+  const { module } = parseSync(file, readFileSync(join(source, file), 'utf8'));
+  const own = [
+    ...module.staticImports.filter(({ moduleRequest }) => moduleRequest.value.endsWith(target)),
+    ...module.staticExports,
+  ].flatMap(({ entries }) => entries);
+  return own.every(({ isType, moduleRequest }) => isType || moduleRequest === null);
+}
+
 function folderOf(file) {
+  const [folder, name, face = name] = file.split('/');
+  if (folder === 'directives' || folder === 'matchers') {
+    return `directives/${FACE[face] ?? face.replace(/\.ts$/, '')}`;
+  }
   return file.includes('/') ? file.slice(0, file.indexOf('/')) : 'doors';
 }
 
@@ -123,7 +166,8 @@ function cycles() {
     if (at !== -1 || done.has(file)) return;
     path.push(file);
     for (const to of graph.get(file) ?? []) {
-      if (to.startsWith('.')) visit(relative(source, resolve(source, dirname(file), to)));
+      const target = relative(source, resolve(source, dirname(file), to));
+      if (to.startsWith('.') && !isRecursion(file, target)) visit(target);
     }
     path.pop();
     done.add(file);

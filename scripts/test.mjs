@@ -24,6 +24,13 @@ if (only.length === 0) {
   step('layers', process.execPath, ['scripts/check-layers.mjs']);
   step('dead code', bin('knip'), ['--no-progress']);
   step('protocol map', process.execPath, ['scripts/protocol-map.mjs', '--check']);
+  step('directive tables', process.execPath, [
+    '--conditions=hubgate-source',
+    '--import',
+    'tsx',
+    'scripts/directive-tables.mjs',
+    '--check',
+  ]);
 }
 await build();
 

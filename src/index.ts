@@ -7,7 +7,6 @@ export type {
   HubConfig,
   IssuerConfig,
   KeySource,
-  ReverseProxyConfig,
   RouteConfig,
   SiteAddress,
   SiteConfig,
@@ -30,3 +29,4 @@ export type { GatewayOptions } from './runtime/resources.ts';
 export type { RunningHub } from './runtime/running-hub.ts';
 export type { Siblings, Signal } from './runtime/siblings.ts';
 export { parseHubfile, type ParseOptions } from './parse-hubfile.ts';
+export type { ReverseProxyConfig } from './directives/reverse-proxy/data.ts';

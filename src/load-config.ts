@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { checkConfig, checkServed } from './config/check.ts';
-import { proxiesOf } from './config/proxies.ts';
+import { filesRead } from './config/routes.ts';
 import type { Config } from './config/config.ts';
 import { encodeConfig } from './config/encode.ts';
 import { ConfigError, hasError, type Problem, type Report, warningsOf } from './config/problem.ts';
@@ -116,7 +116,7 @@ function filesNamedIn({ options, sites }: Config): string[] {
   const named = sites.flatMap(({ tls, routes, errorRoutes }) => [
     ...(tls.source.kind === 'files' ? [tls.source.certFile, tls.source.keyFile] : []),
     tls.clientAuth?.trustPoolFile ?? null,
-    ...proxiesOf([...routes, ...errorRoutes]).map(({ transport }) => transport.tlsTrustPoolFile),
+    ...filesRead([...routes, ...errorRoutes]).map(({ path }) => path),
   ]);
   return [options.acme.rootFile, ...named].filter((name) => name !== null);
 }

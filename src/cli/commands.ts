@@ -15,6 +15,8 @@ export const COMMANDS = {
   'reverse-proxy': async (output) =>
     (await import('./commands/reverse-proxy.ts')).reverseProxyCommand(output),
   token: async (output) => (await import('./commands/token.ts')).tokenCommand(output),
+  'hash-password': async (output) =>
+    (await import('./commands/hash-password.ts')).hashPasswordCommand(output),
   publish: async (output) => (await import('./commands/publish.ts')).publishCommand(output),
   subscribe: async (output) => (await import('./commands/subscribe.ts')).subscribeCommand(output),
   trust: async (output) => (await import('./commands/trust.ts')).trustCommand(output),

@@ -3,8 +3,8 @@ import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
 import { checkPorts } from './check-ports.ts';
 import { checkTransport } from './check-transport.ts';
-import { checkUpstreams } from './check-upstreams.ts';
 import type { Report } from './problem.ts';
+import { dataOf, everyRoute } from './routes.ts';
 import { isShared, storeOf, type TransportConfig } from './transports.ts';
 
 /**
@@ -21,7 +21,9 @@ export function checkConfig(config: Config, report: Report): void {
       checkWorkers(site.hub, config.options, report);
       checkTransport(site.hub.transport, report);
     }
-    checkUpstreams([...site.routes, ...site.errorRoutes], report);
+    for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes])) {
+      dataOf(handler).check?.(handler, report);
+    }
     const { discovery } = site;
     if (discovery !== null && site.hub === null && discovery.hub === null) {
       report(discovery, {

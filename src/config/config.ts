@@ -1,3 +1,7 @@
+import type { HandlerConfig } from '../directives/data.ts';
+export type { HandlerConfig } from '../directives/data.ts';
+import type { MatchCondition } from '../matchers/data.ts';
+export type { MatchCondition } from '../matchers/data.ts';
 import type { Secret } from '../kernel/secret.ts';
 import type { TransportConfig } from './transports.ts';
 
@@ -324,73 +328,6 @@ export interface RouteConfig {
 /** All conditions of a set must hold; within one condition any of its values. */
 export type RequestMatcher = readonly MatchCondition[];
 
-export type MatchCondition =
-  | { readonly kind: 'path'; readonly paths: readonly string[] }
-  | { readonly kind: 'path_regexp'; readonly name: string | null; readonly pattern: string }
-  | { readonly kind: 'host'; readonly hosts: readonly string[] }
-  | { readonly kind: 'method'; readonly methods: readonly string[] }
-  | { readonly kind: 'header'; readonly name: string; readonly values: readonly string[] }
-  | {
-      readonly kind: 'header_regexp';
-      readonly name: string | null;
-      readonly header: string;
-      readonly pattern: string;
-    }
-  | { readonly kind: 'query'; readonly name: string; readonly values: readonly string[] }
-  | { readonly kind: 'protocol'; readonly protocol: string }
-  | { readonly kind: 'remote_ip'; readonly ranges: readonly string[] }
-  | { readonly kind: 'client_ip'; readonly ranges: readonly string[] }
-  | { readonly kind: 'not'; readonly matchers: readonly RequestMatcher[] };
-
-export type HandlerConfig =
-  | { readonly kind: 'hub' }
-  | ReverseProxyConfig
-  | {
-      readonly kind: 'respond';
-      /** null: 200, and in an error route the status of the error. */
-      readonly status: number | null;
-      readonly body: string;
-      readonly close: boolean;
-    }
-  | { readonly kind: 'redir'; readonly to: string; readonly status: number }
-  | { readonly kind: 'header'; readonly operations: readonly HeaderOperation[] }
-  | { readonly kind: 'request_header'; readonly operations: readonly HeaderOperation[] }
-  | {
-      readonly kind: 'encode';
-      readonly encodings: readonly ('gzip' | 'br' | 'zstd')[];
-      readonly minimumLength: number;
-    }
-  | { readonly kind: 'rewrite'; readonly to: string }
-  | {
-      readonly kind: 'uri';
-      readonly operation: 'strip_prefix' | 'strip_suffix' | 'replace';
-      readonly text: string;
-      /** Only with `replace`. */
-      readonly replacement: string;
-      /** Only with `replace`; 0 means all. */
-      readonly limit: number;
-    }
-  /** Of the `handle` routes that share a `group`, only the first that matches runs. */
-  | { readonly kind: 'handle'; readonly group: number; readonly routes: readonly RouteConfig[] }
-  | { readonly kind: 'route'; readonly routes: readonly RouteConfig[] }
-  | { readonly kind: 'root'; readonly path: string }
-  | {
-      readonly kind: 'file_server';
-      /** null: the `root` of the site. */
-      readonly root: string | null;
-      readonly index: readonly string[];
-      readonly hide: readonly string[];
-    }
-  | {
-      readonly kind: 'forward_auth';
-      readonly proxy: ReverseProxyConfig;
-      readonly uri: string;
-      readonly copyHeaders: readonly { readonly from: string; readonly to: string }[];
-    }
-  | { readonly kind: 'request_body'; readonly maxSize: number }
-  | { readonly kind: 'abort' }
-  | { readonly kind: 'error'; readonly status: number; readonly message: string };
-
 /** One line of `header`, `request_header`, `header_up` or `header_down`. */
 export type HeaderOperation =
   | { readonly kind: 'set' | 'add' | 'default'; readonly name: string; readonly value: string }
@@ -403,69 +340,3 @@ export type HeaderOperation =
       readonly pattern: string;
       readonly replacement: string;
     };
-
-export interface ReverseProxyConfig {
-  readonly kind: 'reverse_proxy';
-  /** Absolute origins: `http://host:port`, `https://host:port`, or `unix:/path`. */
-  readonly upstreams: readonly string[];
-  readonly loadBalancing: {
-    readonly policy: BalancingPolicy;
-    /** Total time for tries on other upstreams; 0 means one try per upstream is not repeated. */
-    readonly tryDurationMs: number;
-    readonly tryIntervalMs: number;
-  };
-  readonly activeHealth: {
-    readonly uri: string;
-    readonly port: number | null;
-    readonly intervalMs: number;
-    readonly timeoutMs: number;
-    /** `200`, or a class such as `2xx`. */
-    readonly status: string;
-    readonly headers: readonly { readonly name: string; readonly value: string }[];
-  } | null;
-  readonly passiveHealth: {
-    /** How long a failure counts; 0 turns passive checks off. */
-    readonly failDurationMs: number;
-    readonly maxFails: number;
-    /** Statuses, or classes such as `5xx`, that count as failures. */
-    readonly unhealthyStatus: readonly string[];
-    /** 0 means latency does not count. */
-    readonly unhealthyLatencyMs: number;
-    /** Requests at once beyond which an upstream counts as unhealthy; 0 means no limit. */
-    readonly unhealthyRequestCount: number;
-  };
-  readonly headerUp: readonly HeaderOperation[];
-  readonly headerDown: readonly HeaderOperation[];
-  /** Accepted for Caddy's sake: responses are always flushed as they come. */
-  readonly flushIntervalMs: number;
-  /** Longest life of an upgraded connection; 0 means no limit. */
-  readonly streamTimeoutMs: number;
-  /** How long upgraded connections outlive the configuration that opened them; 0 means for ever. */
-  readonly streamCloseDelayMs: number;
-  readonly trustedProxies: readonly string[];
-  readonly transport: {
-    readonly dialTimeoutMs: number;
-    /** 0 means no limit, here and below. */
-    readonly responseHeaderTimeoutMs: number;
-    readonly readTimeoutMs: number;
-    readonly writeTimeoutMs: number;
-    /** How long an idle connection is kept; 0 closes it after each exchange. */
-    readonly keepAliveMs: number;
-    readonly maxConnectionsPerHost: number;
-    readonly tlsInsecureSkipVerify: boolean;
-    readonly tlsServerName: string | null;
-    readonly tlsTrustPoolFile: string | null;
-  };
-  readonly handleResponse: readonly {
-    /** Statuses or classes; empty means any. */
-    readonly status: readonly string[];
-    readonly header: { readonly name: string; readonly value: string } | null;
-    readonly routes: readonly RouteConfig[];
-  }[];
-}
-
-export type BalancingPolicy =
-  | { readonly kind: 'random' | 'round_robin' | 'least_conn' | 'first' }
-  | { readonly kind: 'ip_hash' | 'client_ip_hash' | 'uri_hash' }
-  | { readonly kind: 'header'; readonly name: string }
-  | { readonly kind: 'cookie'; readonly name: string; readonly secret: Secret | null };

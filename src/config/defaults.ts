@@ -6,7 +6,6 @@ import type {
   HubConfig,
   JwksKeySource,
   LiveConfig,
-  ReverseProxyConfig,
   RollOptions,
   SiteConfig,
   TlsConfig,
@@ -190,45 +189,3 @@ export const defaultTokenExchange: Omit<
   TokenExchangeConfig,
   'endpoint' | 'clientId' | 'clientSecret'
 > = { kind: 'exchange', subjectToken: null, ...noGrants };
-
-export const defaultActiveHealth: NonNullable<ReverseProxyConfig['activeHealth']> = {
-  uri: '/',
-  port: null,
-  intervalMs: 30 * SECOND,
-  timeoutMs: 5 * SECOND,
-  status: '2xx',
-  headers: [],
-};
-
-/** A reverse proxy without upstreams. */
-export const defaultReverseProxy: ReverseProxyConfig = {
-  kind: 'reverse_proxy',
-  upstreams: [],
-  loadBalancing: { policy: { kind: 'random' }, tryDurationMs: 0, tryIntervalMs: 250 },
-  activeHealth: null,
-  passiveHealth: {
-    failDurationMs: 0,
-    maxFails: 1,
-    unhealthyStatus: [],
-    unhealthyLatencyMs: 0,
-    unhealthyRequestCount: 0,
-  },
-  headerUp: [],
-  headerDown: [],
-  flushIntervalMs: 0,
-  streamTimeoutMs: 0,
-  streamCloseDelayMs: 0,
-  trustedProxies: [],
-  transport: {
-    dialTimeoutMs: 3 * SECOND,
-    responseHeaderTimeoutMs: 0,
-    readTimeoutMs: 0,
-    writeTimeoutMs: 0,
-    keepAliveMs: 2 * MINUTE,
-    maxConnectionsPerHost: 0,
-    tlsInsecureSkipVerify: false,
-    tlsServerName: null,
-    tlsTrustPoolFile: null,
-  },
-  handleResponse: [],
-};

@@ -1,20 +1,23 @@
+import { handlerData } from '../directives/data.ts';
 import type { HandlerConfig, RouteConfig } from './config.ts';
+import type { HandlerData, ReadFile } from './handler-data.ts';
+
+/** What the directive of a handler says of it. */
+export function dataOf(handler: HandlerConfig): HandlerData<HandlerConfig> {
+  return handlerData[handler.kind];
+}
 
 /** Some routes and all that lie in them, however deep, each before those inside it. */
 export function everyRoute(routes: readonly RouteConfig[]): RouteConfig[] {
   return routes.flatMap((route) => [route, ...everyRoute(routesInside(route.handler))]);
 }
 
+/** The files that the handlers of some routes read while the gateway is built. */
+export function filesRead(routes: readonly RouteConfig[]): ReadFile[] {
+  return everyRoute(routes).flatMap(({ handler }) => dataOf(handler).files?.(handler) ?? []);
+}
+
 function routesInside(handler: HandlerConfig): readonly RouteConfig[] {
-  switch (handler.kind) {
-    case 'handle':
-    case 'route':
-      return handler.routes;
-    case 'reverse_proxy':
-      return handler.handleResponse.flatMap(({ routes }) => routes);
-    case 'forward_auth':
-      return handler.proxy.handleResponse.flatMap(({ routes }) => routes);
-    default:
-      return [];
-  }
+  const data = dataOf(handler);
+  return [...(data.nested?.(handler) ?? []), ...(data.answering?.(handler) ?? [])];
 }

@@ -176,12 +176,13 @@ type Variant<T extends { readonly kind: string }, Kind> = T extends {
     : never
   : never;
 
+/** The shape of each variant of a union, by its `kind`. */
+export type KindShapes<T extends { readonly kind: string }> = {
+  readonly [Kind in T['kind']]: Shape<Variant<T, Kind>>;
+};
+
 /** A union whose variants are told apart by `kind`. */
-export function byKind<T extends { readonly kind: string }>(
-  variants: {
-    readonly [Kind in T['kind']]: Shape<Variant<T, Kind>>;
-  },
-): Shape<T> {
+export function byKind<T extends { readonly kind: string }>(variants: KindShapes<T>): Shape<T> {
   const kinds = Object.keys(variants);
   const shapeOf = (kind: string): Shape<object> | undefined =>
     // The key was found among the keys of the table.

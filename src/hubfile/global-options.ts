@@ -9,7 +9,7 @@ import { defaultOptions, MAX_WORKERS, STAGING_DIRECTORY } from '../config/defaul
 import { isAdminOrigin } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
-import { logOutput } from './directives/log.ts';
+import { logOutput } from '../directives/log/syntax.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import type { Problems } from './problems.ts';

@@ -1,5 +1,6 @@
 import type { RequestMatcher, RouteConfig } from '../config/config.ts';
-import { directives } from './directives/table.ts';
+import { directives } from '../directives/syntaxes.ts';
+import { directiveOrder } from './running-order.ts';
 
 /** What one directive of a block gave. */
 export interface OrderedStep {
@@ -7,16 +8,15 @@ export interface OrderedStep {
   readonly routes: readonly RouteConfig[];
 }
 
+const ORDER = directiveOrder(directives);
 const POSITIONS = new Map(
-  Object.keys(directives)
-    // The two exclude each other, so only how specific they are counts.
-    .map((name, index, all) => [name, name === 'handle_path' ? all.indexOf('handle') : index]),
+  ORDER.map((names, index) => names.map((name) => [name, index] as const)).flat(),
 );
 
 /**
  * Brings the directives of a block into the order in which they run: by directive, then the longer
- * single path first, an exact path before the same as a prefix, and without matcher last. `root`
- * is the other way round, so that the most specific one has the last word.
+ * single path first, an exact path before the same as a prefix, and without matcher last. Some, such
+ * as `root`, are the other way round, so that the most specific one has the last word.
  */
 export function inDocumentedOrder(steps: readonly OrderedStep[]): RouteConfig[] {
   const groups = new Map<number, OrderedStep[]>();
@@ -28,11 +28,14 @@ export function inDocumentedOrder(steps: readonly OrderedStep[]): RouteConfig[] 
   }
   return [...groups.keys()]
     .sort((a, b) => a - b)
-    .flatMap((position) => {
-      const sorted = bySpecificity(groups.get(position) ?? []);
-      return sorted[0]?.directive === 'root' ? sorted.reverse() : sorted;
-    })
+    .flatMap((position) => sorted(groups.get(position) ?? []))
     .flatMap((step) => step.routes);
+}
+
+function sorted(steps: readonly OrderedStep[]): OrderedStep[] {
+  const last = directives[steps[0]?.directive ?? '']?.specificLast;
+  if (last === undefined) return bySpecificity(steps);
+  return bySpecificity(last === 'first-written' ? steps : [...steps].reverse()).reverse();
 }
 
 /** Paths are compared only with paths; other matchers keep their places among them. */

@@ -43,8 +43,22 @@ export interface Scope {
   routes(lines: readonly Line[], order: RunningOrder): readonly RouteConfig[];
 }
 
-/** One directive of a site. */
+/** How one directive of a site is written. */
 export interface Directive {
+  /** All that it takes, as the documents and the editor show it; four spaces for each block. */
+  readonly usage: string;
+  /** What it does, in a few words of Markdown. */
+  readonly summary: string;
+  /** What it was called before; understood, with a warning. */
+  readonly oldNames?: readonly string[];
+  /** Runs right after this one; needed for names that {@link RUNNING_ORDER} does not have. */
+  readonly after?: string;
+  /** Shares the place of this one, so that only how specific they are counts between the two. */
+  readonly besides?: string;
+  /** The most specific one runs last and has the last word; of equal ones the first or last written. */
+  readonly specificLast?: 'first-written' | 'last-written';
+  /** Its block holds directives. */
+  readonly holdsDirectives?: true;
   /** It configures the site as a whole and may only stand directly in it. */
   readonly siteOnly?: boolean;
   /** One counts per site. */
@@ -68,6 +82,11 @@ export function takeMatcher(cursor: Cursor, scope: Scope): RequestMatcher | null
   if (!word.text.startsWith('@')) return null;
   cursor.optional();
   return scope.matchers.find(cursor, word);
+}
+
+/** A path that stands alone is the target, not a matcher without one. */
+export function matcherBeforeTarget(cursor: Cursor, scope: Scope): RequestMatcher | null {
+  return cursor.left === 1 ? null : takeMatcher(cursor, scope);
 }
 
 /** A step of the site, written where the directive stands. */

@@ -20,6 +20,8 @@ const KEY_MATERIAL =
 /** Up to the end of the line: where an unquoted or unclosed value ends cannot be known. */
 const SECRET_MEMBER =
   /(?<=(?:^|[\s{,-])["']?(?:key|macKey|clientSecret|secret|value)["']?\s*:\s*)(?!["']?\{(?:env|file)\.[^{}"']*\}["']?[\s,}]*$)[^\s{].*$/g;
+/** Of bcrypt and argon2. */
+const PASSWORD_HASH = /\$(?:2[abxy]|argon2\w*)\$\S+/g;
 const USER_INFO = /(?<=:\/\/)[^\s/@"`]+(?=@)/g;
 const HIDDEN = '[…]';
 
@@ -43,7 +45,7 @@ export function hideSecrets(line: string, mark: Range): Range & { readonly text:
 
 /** A line of YAML or JSON without the values of members that could be secrets. */
 export function hideMembers(line: string, mark: Range): Range & { readonly text: string } {
-  const ranges = [SECRET_MEMBER, USER_INFO, KEY_MATERIAL].flatMap((pattern) =>
+  const ranges = [SECRET_MEMBER, USER_INFO, KEY_MATERIAL, PASSWORD_HASH].flatMap((pattern) =>
     [...line.matchAll(pattern)].map(toRange),
   );
   return hideRanges(
@@ -86,8 +88,8 @@ function secretRanges(line: string): Range[] {
     ({ text }, index) =>
       (isSecretWord(text) && (text !== 'key' || index === 0)) || isSecretField(text, index),
   );
-  const ranges: Range[] = [...line.matchAll(USER_INFO), ...line.matchAll(KEY_MATERIAL)].map(
-    toRange,
+  const ranges: Range[] = [USER_INFO, KEY_MATERIAL, PASSWORD_HASH].flatMap((pattern) =>
+    [...line.matchAll(pattern)].map(toRange),
   );
   if (opener !== -1) {
     const values = words.slice(opener + 1);

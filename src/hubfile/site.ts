@@ -3,7 +3,8 @@ import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
 import { nearestName } from '../config/nearest.ts';
 import { type SchemePorts, addressWords, parseAddress } from './addresses.ts';
 import { Cursor } from './cursor.ts';
-import { directives, unsupportedDirectives } from './directives/table.ts';
+import { directives } from '../directives/syntaxes.ts';
+import { unsupportedDirectives } from '../directives/unsupported.ts';
 import { NamedMatchers } from './named-matchers.ts';
 import { type OrderedStep, inDocumentedOrder } from './order.ts';
 import type { Origins } from './origins.ts';
@@ -11,6 +12,12 @@ import type { Line, Word } from './parser.ts';
 import { placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 import type { Directive, RunningOrder, Scope, SiteDraft } from './scope.ts';
+
+const OLD_NAMES = new Map(
+  Object.entries(directives).flatMap(([name, { oldNames = [] }]) =>
+    oldNames.map((old) => [old, name] as const),
+  ),
+);
 
 /** A site as it is written. */
 export interface SiteLines {
@@ -55,7 +62,7 @@ export function readSite(
 
 /** `hub.` or `http://hub` is a host of that name. */
 function isDirective(word: string): boolean {
-  return Object.hasOwn(directives, word) || Object.hasOwn(unsupportedDirectives, word);
+  return Object.hasOwn(directives, currentName(word)) || Object.hasOwn(unsupportedDirectives, word);
 }
 
 function refuseDirective({ text, span }: Word, problems: Problems): void {
@@ -115,7 +122,7 @@ class SiteReader {
     const steps = cursors.flatMap((cursor): OrderedStep[] => {
       if (definesMatcher(cursor)) return [];
       const routes = this.#problems.attempt(() => this.#directive(cursor, scope));
-      return routes === undefined ? [] : [{ directive: cursor.name, routes }];
+      return routes === undefined ? [] : [{ directive: currentName(cursor.name), routes }];
     });
     if (order === 'documented') return inDocumentedOrder(steps);
     return steps.flatMap((step) => step.routes);
@@ -123,8 +130,13 @@ class SiteReader {
 
   #directive(cursor: Cursor, scope: Scope): readonly RouteConfig[] {
     const { name } = cursor;
-    const directive = Object.hasOwn(directives, name) ? directives[name] : undefined;
+    const current = currentName(name);
+    const directive = Object.hasOwn(directives, current) ? directives[current] : undefined;
     if (directive === undefined) return failUnknown(cursor);
+    if (current !== name) {
+      const message = `${name} is called ${current} now`;
+      cursor.warn(cursor.span, 'old-name', message, `write ${current}`);
+    }
     if (directive.siteOnly === true && !scope.top) {
       const hint = 'move it out of this block, directly into the site';
       cursor.fail(cursor.span, 'misplaced-directive', `${name} concerns the whole site`, hint);
@@ -146,9 +158,15 @@ class SiteReader {
   }
 }
 
+function currentName(name: string): string {
+  return OLD_NAMES.get(name) ?? name;
+}
+
 /** Of what is unfinished, blocks of directives hold some that are not. */
 function isReadable({ unfinished, words: [first] }: Line): boolean {
-  return !unfinished || /^(?:handle|handle_path|handle_errors|route)$/.test(first?.text ?? '');
+  const name = first?.text ?? '';
+  const directive = Object.hasOwn(directives, name) ? directives[name] : undefined;
+  return !unfinished || directive?.holdsDirectives === true;
 }
 
 function failUnknown(cursor: Cursor): never {

@@ -1,6 +1,5 @@
 import type { Readable, Writable } from 'node:stream';
 import { type Dispatcher, Pool, buildConnector } from 'undici';
-import type { ReverseProxyConfig } from '../config/config.ts';
 import { HttpError } from '../http/errors.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -9,6 +8,7 @@ import type { UpstreamAddress } from './address.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
 import { Places } from './places.ts';
 import type { RequestingClient } from './requesting-client.ts';
+import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
 export type TransportSettings = ReverseProxyConfig['transport'];
 

@@ -1,4 +1,3 @@
-import type { ReverseProxyConfig } from '../config/config.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
@@ -7,6 +6,7 @@ import type { ConnectionPool, ForwardSink } from './forward.ts';
 import type { RequestingClient } from './requesting-client.ts';
 import { statusMatcher } from './status-class.ts';
 import type { Upstream } from './upstreams.ts';
+import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
 type PassiveHealth = ReverseProxyConfig['passiveHealth'];
 export type ActiveHealth = NonNullable<ReverseProxyConfig['activeHealth']>;

@@ -1,5 +1,5 @@
 import type { Writable } from 'node:stream';
-import type { ReverseProxyConfig, RouteConfig } from '../config/config.ts';
+import type { RouteConfig } from '../config/config.ts';
 import { edgeWildcard } from '../http/edge-wildcard.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
@@ -11,6 +11,7 @@ import { clientResponseFields } from './header-fields.ts';
 import { statusMatcher } from './status-class.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
+import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
 /** What a proxy does to the responses of its upstreams. */
 export interface ResponseRules {

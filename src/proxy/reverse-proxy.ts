@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { ReverseProxyConfig, RouteConfig } from '../config/config.ts';
+import type { RouteConfig } from '../config/config.ts';
 import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/expect.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
@@ -28,6 +28,7 @@ import { isSafe, mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
 import type { Claim, Upstream, UpstreamRegistry } from './upstreams.ts';
+import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
 export interface ReverseProxyOptions {
   readonly registry: UpstreamRegistry;

@@ -7,6 +7,7 @@ import type {
 } from '../config/config.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
 import type { Finding, Report } from '../config/problem.ts';
+import { dataOf } from '../config/routes.ts';
 import { cookieDomain } from '../discovery/cookie.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { registrableDomain } from '../http/registrable-domain.ts';
@@ -178,8 +179,8 @@ function signOfCredentials(
 
 function asksWhoItIs(routes: readonly RouteConfig[]): boolean {
   return routes.some(({ handler }) => {
-    if (handler.kind === 'handle' || handler.kind === 'route') return asksWhoItIs(handler.routes);
-    return handler.kind === 'forward_auth';
+    const data = dataOf(handler);
+    return data.identifies === true || asksWhoItIs(data.nested?.(handler) ?? []);
   });
 }
 

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { GlobalOptions, SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
-import { proxiesOf } from '../config/proxies.ts';
+import { filesRead } from '../config/routes.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
 import { messageOf } from '../kernel/error.ts';
 import { pairFault } from '../tls/file-certificates.ts';
@@ -21,8 +21,8 @@ export function checkSiteFiles(site: SiteConfig, read: ReadFile, report: Report)
   const { source, clientAuth } = site.tls;
   if (source.kind === 'files') check.pair(source);
   if (clientAuth !== null) check.roots(clientAuth, 'trustPoolFile', clientAuth.trustPoolFile);
-  for (const { transport } of proxiesOf([...site.routes, ...site.errorRoutes])) {
-    check.roots(transport, 'tlsTrustPoolFile', transport.tlsTrustPoolFile);
+  for (const { about, field, path } of filesRead([...site.routes, ...site.errorRoutes])) {
+    check.roots(about, field, path);
   }
 }
 

@@ -1,52 +1,32 @@
-import type {
-  HandlerConfig,
-  HeaderOperation,
-  MatchCondition,
-  RequestMatcher,
-  SiteConfig,
-} from '../config/config.ts';
+import type { ConditionData } from '../config/condition-data.ts';
+import type { MatchCondition, RequestMatcher, SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
-import { everyRoute } from '../config/routes.ts';
+import { dataOf, everyRoute } from '../config/routes.ts';
+import { conditionData } from '../matchers/data.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import { HubgateError } from '../kernel/error.ts';
-
-/** A part of the configuration that has a regular expression. */
-type Patterned = MatchCondition | HeaderOperation;
 
 /** Whether every regular expression of a site is one of RE2. */
 export function checkPatterns(site: SiteConfig, report: Report): void {
   const routes = everyRoute([...site.routes, ...site.errorRoutes]);
   const matchers = [...routes.map(({ matcher }) => matcher), site.discovery?.matcher ?? null];
   // A named matcher is one object wherever it is used.
-  const parts = new Set<Patterned>([
+  const parts = new Set<object>([
     ...matchers.flatMap(conditionsOf),
-    ...routes.flatMap(({ handler }) => operationsOf(handler)),
+    ...routes.flatMap(({ handler }) => dataOf(handler).patterns?.(handler) ?? []),
   ]);
   for (const part of parts) checkPattern(part, report);
 }
 
 function conditionsOf(matcher: RequestMatcher | null): MatchCondition[] {
-  return (matcher ?? []).flatMap((condition) =>
-    condition.kind === 'not' ? condition.matchers.flatMap(conditionsOf) : [condition],
-  );
+  return (matcher ?? []).flatMap((condition) => {
+    const data: ConditionData<MatchCondition> = conditionData[condition.kind];
+    return [condition, ...(data.nested?.(condition) ?? []).flatMap(conditionsOf)];
+  });
 }
 
-function operationsOf(handler: HandlerConfig): readonly HeaderOperation[] {
-  switch (handler.kind) {
-    case 'header':
-    case 'request_header':
-      return handler.operations;
-    case 'reverse_proxy':
-      return [...handler.headerUp, ...handler.headerDown];
-    case 'forward_auth':
-      return [...handler.proxy.headerUp, ...handler.proxy.headerDown];
-    default:
-      return [];
-  }
-}
-
-function checkPattern(part: Patterned, report: Report): void {
-  if (!('pattern' in part)) return;
+function checkPattern(part: object, report: Report): void {
+  if (!('pattern' in part) || typeof part.pattern !== 'string') return;
   try {
     compilePattern(part.pattern);
   } catch (thrown) {

@@ -7,6 +7,7 @@ import type {
   SiteConfig,
 } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
+import { dataOf } from '../config/routes.ts';
 import { grantTemplates } from '../discovery/grant-template.ts';
 import { requestFieldsIn, responseFieldsIn } from '../discovery/token-source.ts';
 
@@ -68,9 +69,10 @@ function walk(routes: readonly RouteConfig[], asked: Asked): 'vouched' | 'answer
   for (const { matcher, handler } of routes) {
     const concernsAll = matcher === null || same(matcher, asked.matcher);
     const outcome = step(handler, asked);
-    if (handler.kind === 'handle') {
-      const others = branches.get(handler.group) ?? [];
-      branches.set(handler.group, [...others, outcome]);
+    const group = dataOf(handler).group?.(handler);
+    if (group !== undefined) {
+      const others = branches.get(group) ?? [];
+      branches.set(group, [...others, outcome]);
       // Only the first branch that matches runs, so all up to one for every request must agree.
       if (!concernsAll) {
         if (outcome === 'answered') return 'answered';
@@ -86,43 +88,22 @@ function walk(routes: readonly RouteConfig[], asked: Asked): 'vouched' | 'answer
 }
 
 function step(handler: HandlerConfig, asked: Asked): 'vouched' | 'answered' | 'passed' {
-  switch (handler.kind) {
-    case 'forward_auth':
-      return handler.copyHeaders.some(({ to }) => to.toLowerCase() === asked.field)
-        ? 'vouched'
-        : 'passed';
-    case 'request_header':
-      return handler.operations.some((one) => replaces(one, asked.field)) ? 'vouched' : 'passed';
-    case 'handle':
-    case 'route':
-      return walk(handler.routes, asked);
-    // Pages come from these; what the gateway says itself carries no token.
-    case 'reverse_proxy':
-    case 'file_server':
-      return 'answered';
-    default:
-      return 'passed';
-  }
-}
-
-function replaces(operation: HeaderOperation, field: string): boolean {
-  const { kind } = operation;
-  return (kind === 'set' || kind === 'delete') && operation.name.toLowerCase() === field;
+  const data = dataOf(handler);
+  if (data.vouchesFor?.(handler, asked.field) === true) return 'vouched';
+  // Pages come from these; what the gateway says itself carries no token.
+  if (data.answersPages === true) return 'answered';
+  return walk(data.nested?.(handler) ?? [], asked);
 }
 
 /** Operations on responses that delete a field. They run before discovery sees the head. */
 function strippedBefore(routes: readonly RouteConfig[], field: string): HeaderOperation[] {
   return routes.flatMap(({ handler }) => {
-    if (handler.kind === 'handle' || handler.kind === 'route') {
-      return strippedBefore(handler.routes, field);
-    }
-    const operations =
-      handler.kind === 'header'
-        ? handler.operations
-        : handler.kind === 'reverse_proxy'
-          ? handler.headerDown
-          : [];
-    return operations.filter((one) => one.kind === 'delete' && one.name.toLowerCase() === field);
+    const data = dataOf(handler);
+    const operations = data.responseFields?.(handler) ?? [];
+    return [
+      ...operations.filter((one) => one.kind === 'delete' && one.name.toLowerCase() === field),
+      ...strippedBefore(data.nested?.(handler) ?? [], field),
+    ];
   });
 }
 

@@ -3,11 +3,8 @@ import type { Handler } from '../http/exchange.ts';
 import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { ReverseProxy } from '../proxy/reverse-proxy.ts';
 import { logAccess } from '../site/access-log.ts';
-import { fileServer } from '../site/handlers/file-server.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
-import { compileRoutes, type RouteDeps } from '../site/route.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
 import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
 import type { ReadyHub } from './hub-setup.ts';
@@ -22,31 +19,21 @@ export function setUpSite(
   scope: Scope,
 ): SiteHandler {
   const { log, clock, random, upstreams } = resources;
-  const trusted = addressSet(config.options.servers.trustedProxies);
   const livePages = livePagesHandler(site, config, hubs);
-  const besideApp = (handler: Handler): Handler =>
-    livePages === null
-      ? handler
-      : (exchange, next) => livePages(exchange, async () => handler(exchange, next));
-  const dependencies: RouteDeps = {
+  const routes = compileSite(site, {
     expand: expandPlaceholders,
+    log,
+    clock,
+    random,
+    upstreams,
+    trusted: addressSet(config.options.servers.trustedProxies),
     hubHandler: hubs.get(site)?.handle ?? passOn,
-    makeReverseProxy(proxyConfig) {
-      const proxy = new ReverseProxy(proxyConfig, {
-        registry: upstreams,
-        log,
-        clock,
-        random,
-        expand: expandPlaceholders,
-        trusted,
-        compileRoutes: (routes) => compileRoutes(routes, dependencies),
-      });
-      scope.defer(() => proxy.close());
-      return besideApp(proxy.handle);
-    },
-    makeFileServer: (fileConfig) => besideApp(fileServer(fileConfig, expandPlaceholders)),
-  };
-  const routes = compileSite(site, dependencies);
+    besidePages: (pages) =>
+      livePages === null
+        ? pages
+        : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
+    defer: (close) => scope.defer(close),
+  });
   const handler = discoveryHandlers(site, config, hubs, resources, scope).reduceRight<SiteHandler>(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,

@@ -36,9 +36,11 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.request.orig_uri': 'orig_uri',
   'http.request.remote.host': 'remote_host',
   'http.vars.client_ip': 'client_ip',
+  'http.vars.root': 'root',
   'http.request.uuid': 'uuid',
   'http.reverse_proxy.upstream.hostport': 'upstream_hostport',
   'http.reverse_proxy.status_code': 'rp.status_code',
+  'http.auth.user.id': 'auth.user.id',
   'http.error.status_code': 'err.status_code',
   'http.error.status_text': 'err.status_text',
 });
@@ -49,7 +51,13 @@ const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
   ['http.request.uri.path.', 'path.'],
   ['http.reverse_proxy.header.', 'rp.header.'],
   ['http.regexp.', 're.'],
+  ['http.vars.', 'vars.'],
 ];
+
+/** Where a variable of `vars` is kept among those of the exchange. */
+export function variableKey(name: string): string {
+  return name === 'root' ? name : `vars.${name}`;
+}
 
 function shortName(name: string): string {
   if (!name.startsWith('http.')) return name;
@@ -81,7 +89,9 @@ function lookUp(
       return responseField(rest, exchange, response);
     case 'rp':
       return exchange.variables.get(name.toLowerCase());
+    case 'auth':
     case 're':
+    case 'vars':
       return exchange.variables.get(name) ?? '';
     default:
       return exchange.variables.get(name);

@@ -1,25 +1,10 @@
-import type { HandlerConfig, ReverseProxyConfig, RouteConfig } from '../config/config.ts';
-import { HttpError } from '../http/errors.ts';
-import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
-import { encode } from './handlers/encode.ts';
-import { forwardAuth } from './handlers/forward-auth.ts';
-import { header, requestHeader } from './handlers/header.ts';
-import { redir } from './handlers/redir.ts';
-import { requestBody } from './handlers/request-body.ts';
-import { abort, respond } from './handlers/respond.ts';
-import { rewrite, uri } from './handlers/rewrite.ts';
-import { compileMatcher, type Predicate } from './matchers.ts';
-
-export type FileServerConfig = Extract<HandlerConfig, { kind: 'file_server' }>;
-
-/** What handlers need that lives outside of this folder. */
-export interface RouteDeps {
-  readonly expand: Expand;
-  readonly makeReverseProxy: (config: ReverseProxyConfig) => Handler;
-  readonly makeFileServer: (config: FileServerConfig) => Handler;
-  /** The hub of the site; passes on what is not the hub's. */
-  readonly hubHandler: Handler;
-}
+import type { HandlerConfig, RouteConfig } from '../config/config.ts';
+import { dataOf } from '../config/routes.ts';
+import type { CompileHandler, HandlerContext, SiteContext } from '../directives/handler-context.ts';
+import { handlers } from '../directives/handlers.ts';
+import type { Exchange, Handler, Next } from '../http/exchange.ts';
+import { compileMatcher } from './matchers.ts';
+import type { Predicate } from './predicate.ts';
 
 interface Step {
   readonly matches: Predicate;
@@ -32,14 +17,15 @@ interface Step {
  * Compiles routes to one handler that runs those that match, in their order, until one answers.
  * A matcher is asked when its turn comes, so it sees what earlier routes rewrote.
  *
- * @throws HubgateError `invalid-pattern`, `invalid-address-range`, and what the makers throw
+ * @throws HubgateError `invalid-pattern`, `invalid-address-range`, and what the handlers throw
  */
-export function compileRoutes(routes: readonly RouteConfig[], deps: RouteDeps): Handler {
+export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext): Handler {
+  const context = { ...site, compileRoutes: (inner: typeof routes) => compileRoutes(inner, site) };
   const steps = routes.map(
     ({ matcher, handler }): Step => ({
       matches: compileMatcher(matcher),
-      handler: compileHandler(handler, deps),
-      group: handler.kind === 'handle' ? handler.group : null,
+      handler: compileHandler(handler, context),
+      group: dataOf(handler).group?.(handler) ?? null,
     }),
   );
   return (exchange, next) => runFrom(steps, 0, new Set(), exchange, next);
@@ -64,46 +50,8 @@ async function runFrom(
   await next();
 }
 
-function compileHandler(config: HandlerConfig, deps: RouteDeps): Handler {
-  const { expand } = deps;
-  switch (config.kind) {
-    case 'hub':
-      return deps.hubHandler;
-    case 'reverse_proxy':
-      return deps.makeReverseProxy(config);
-    case 'file_server':
-      return deps.makeFileServer(config);
-    case 'respond':
-      return respond(config, expand);
-    case 'redir':
-      return redir(config, expand);
-    case 'header':
-      return header(config.operations, expand);
-    case 'request_header':
-      return requestHeader(config.operations, expand);
-    case 'encode':
-      return encode(config);
-    case 'rewrite':
-      return rewrite(config, expand);
-    case 'uri':
-      return uri(config, expand);
-    case 'handle':
-    case 'route':
-      return compileRoutes(config.routes, deps);
-    case 'root':
-      return (exchange, next) => {
-        exchange.variables.set('root', expand(config.path, exchange));
-        return next();
-      };
-    case 'forward_auth':
-      return forwardAuth(config, deps.makeReverseProxy);
-    case 'request_body':
-      return requestBody(config.maxSize);
-    case 'abort':
-      return abort;
-    case 'error':
-      return (exchange) => {
-        throw new HttpError(config.status, expand(config.message, exchange));
-      };
-  }
+function compileHandler(config: HandlerConfig, context: HandlerContext): Handler {
+  // The registry's type has a handler of each kind under that kind; an index forgets the pairs.
+  const compile = handlers[config.kind] as CompileHandler<HandlerConfig>;
+  return compile(config, context);
 }

@@ -1,10 +1,11 @@
 import type { RouteConfig } from '../config/config.ts';
+import type { SiteContext } from '../directives/handler-context.ts';
 import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
 import type { Exchange, Handler, Next } from '../http/exchange.ts';
 import { messageOf } from '../kernel/error.ts';
 import { setErrorStatus } from './error-status.ts';
-import { compileRoutes, type RouteDeps } from './route.ts';
+import { compileRoutes } from './route.ts';
 import { SubExchange } from './sub-exchange.ts';
 
 /** nginx's status for a client that left; it is in logs only. */
@@ -21,10 +22,11 @@ export type SiteHandler = (exchange: Exchange) => Promise<void>;
  */
 export function compileSite(
   site: { readonly routes: readonly RouteConfig[]; readonly errorRoutes: readonly RouteConfig[] },
-  deps: RouteDeps,
+  context: SiteContext,
 ): SiteHandler {
-  const routes = compileRoutes(site.routes, deps);
-  const errorRoutes = site.errorRoutes.length === 0 ? null : compileRoutes(site.errorRoutes, deps);
+  const routes = compileRoutes(site.routes, context);
+  const errorRoutes =
+    site.errorRoutes.length === 0 ? null : compileRoutes(site.errorRoutes, context);
   const unanswered: Next = () => Promise.resolve();
   return async (exchange) => {
     try {

@@ -7,7 +7,6 @@ import {
   defaultDiscovery,
   defaultHub,
   defaultOptions,
-  defaultReverseProxy,
   defaultSite,
 } from '../../src/config/defaults.ts';
 import { ConfigError, describeProblem } from '../../src/config/problem.ts';
@@ -15,6 +14,7 @@ import { diskIo } from '../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../src/hubfile/format.ts';
 import { loadConfig } from '../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../support/certificate-files.ts';
+import { defaultReverseProxy } from '../../src/directives/reverse-proxy/data.ts';
 
 /*
  * <topic>/<case>.hubfile is read with the environment of env.json. Beside it stands what must come

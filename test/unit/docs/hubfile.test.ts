@@ -7,7 +7,7 @@ import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../../src/hubfile/format.ts';
 import type { Language } from '../../../src/hubfile/load.ts';
-import { directives } from '../../../src/hubfile/directives/table.ts';
+import { directives } from '../../../src/directives/syntaxes.ts';
 import { loadConfig } from '../../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../../support/certificate-files.ts';
 

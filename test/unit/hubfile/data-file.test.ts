@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import type { Config } from '../../../src/config/config.ts';
 import { encodeConfig } from '../../../src/config/encode.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
+import { handlerData } from '../../../src/directives/data.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
 import { load } from '../../../src/hubfile/load.ts';
 
@@ -72,7 +73,7 @@ describe('a configuration written as YAML or JSON', () => {
         '    routs: []',
         '    ^^^^^',
         '  did you mean "routes"?',
-        'a.yaml:9:25: error: expected one of hub, reverse_proxy, respond, redir, header, request_header, encode, rewrite, uri, handle, route, root, file_server, forward_auth, request_body, abort, error, not "respnd"',
+        `a.yaml:9:25: error: expected one of ${Object.keys(handlerData).join(', ')}, not "respnd"`,
         '    - handler: {kind: respnd}',
         '                      ^^^^^^',
         '  did you mean "respond"?',

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { BalancingPolicy } from '../../../src/config/config.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
 import { parseUpstream } from '../../../src/proxy/address.ts';
 import { createBalance } from '../../../src/proxy/balancing.ts';
 import { Upstream } from '../../../src/proxy/upstreams.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
+import type { BalancingPolicy } from '../../../src/directives/reverse-proxy/data.ts';
 
 const upstreams = (count: number): Upstream[] =>
   Array.from({ length: count }, (_, i) => new Upstream(parseUpstream(`http://10.0.0.${i + 1}:80`)));

@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import http from 'node:http';
 import net from 'node:net';
-import type { ReverseProxyConfig } from '../../../src/config/config.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { ReverseProxy, type ReverseProxyOptions } from '../../../src/proxy/reverse-proxy.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { type ExchangeServer, portOf, serveExchanges } from '../http/exchange-server.ts';
+import type { ReverseProxyConfig } from '../../../src/directives/reverse-proxy/data.ts';
 
 export type Overrides = Partial<
   Omit<ReverseProxyConfig, 'kind' | 'passiveHealth' | 'transport'>

@@ -2,10 +2,8 @@ import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/co
 import type { Handler } from '../../../src/http/exchange.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
-import { ReverseProxy } from '../../../src/proxy/reverse-proxy.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { expandPlaceholders } from '../../../src/site/placeholders.ts';
-import { compileRoutes, type RouteDeps } from '../../../src/site/route.ts';
 import { compileSite } from '../../../src/site/site.ts';
 import { type ExchangeServer, serveExchanges } from '../http/exchange-server.ts';
 
@@ -34,29 +32,24 @@ export async function serveSite(
   more: { errorRoutes?: readonly RouteConfig[]; hub?: Handler } = {},
 ): Promise<SiteServer> {
   const registry = new UpstreamRegistry();
-  const proxies: ReverseProxy[] = [];
-  const deps: RouteDeps = {
-    expand: expandPlaceholders,
-    makeReverseProxy: (config) => {
-      const proxy = new ReverseProxy(config, {
-        registry,
-        log: silentLogger,
-        clock: systemClock,
-        random: Math.random,
-        expand: expandPlaceholders,
-        trusted: () => false,
-        compileRoutes: (inner) => compileRoutes(inner, deps),
-      });
-      proxies.push(proxy);
-      return proxy.handle;
+  const closing: (() => void)[] = [];
+  const site = compileSite(
+    { routes, errorRoutes: more.errorRoutes ?? [] },
+    {
+      expand: expandPlaceholders,
+      log: silentLogger,
+      clock: systemClock,
+      random: Math.random,
+      upstreams: registry,
+      trusted: () => false,
+      hubHandler: more.hub ?? ((_, next) => next()),
+      besidePages: (handler) => handler,
+      defer: (close) => closing.push(close),
     },
-    makeFileServer: () => (_, next) => next(),
-    hubHandler: more.hub ?? ((_, next) => next()),
-  };
-  const site = compileSite({ routes, errorRoutes: more.errorRoutes ?? [] }, deps);
+  );
   const server = await serveExchanges((exchange) => site(exchange));
   const close = async (): Promise<void> => {
-    for (const proxy of proxies) proxy.close();
+    for (const each of closing) each();
     registry.destroy();
     await server.close();
   };

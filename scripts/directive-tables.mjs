@@ -1,0 +1,109 @@
+// What the directives and matchers say of themselves, where it is needed outside of the program: the
+// tables and sections of docs/hubfile.md, and the editor's grammar and completion. `--check` fails
+// when one of them is not up to date. Run with: node --conditions=hubgate-source --import tsx
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { directives } from '../src/directives/syntaxes.ts';
+import { conditions } from '../src/matchers/syntaxes.ts';
+import { directiveOrder } from '../src/hubfile/running-order.ts';
+import { root } from './install.mjs';
+
+const names = Object.keys(directives).sort();
+const written = {
+  'docs/hubfile.md': page,
+  'editors/vscode/syntaxes/hubfile.tmLanguage.json': grammar,
+  'editors/vscode/snippets/hubfile.json': snippets,
+};
+let stale = 0;
+for (const [file, render] of Object.entries(written)) {
+  const path = join(root, file);
+  const before = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  const after = render(before);
+  if (after === before) continue;
+  stale += 1;
+  if (process.argv.includes('--check')) {
+    console.error(`${file} is out of date: npm run directive-tables`);
+  } else {
+    writeFileSync(path, after);
+    console.error(`wrote ${file}`);
+  }
+}
+process.exitCode = process.argv.includes('--check') && stale > 0 ? 1 : 0;
+
+function page(text) {
+  const parts = {
+    matchers: matchers(),
+    order: order(),
+    directives: [table(text), ...sections()].join('\n\n'),
+  };
+  return Object.entries(parts).reduce((sofar, [part, content]) => {
+    const [begin, end] = [`<!-- ${part}: generated -->`, `<!-- end of ${part} -->`];
+    const [from, to] = [sofar.indexOf(begin), sofar.indexOf(end)];
+    if (from === -1 || to < from) throw new Error(`docs/hubfile.md lacks ${begin} … ${end}`);
+    return `${sofar.slice(0, from)}${begin}\n${content}\n${sofar.slice(to)}`;
+  }, text);
+}
+
+function order() {
+  const steps = directiveOrder(directives).map((place) =>
+    place.map((name) => `\`${name}\``).join(' or '),
+  );
+  return wrapped(`${steps.join(', ')}.`);
+}
+
+/** Lines of at most 100 characters; no word is broken. */
+function wrapped(text) {
+  return text.replaceAll(/(?=.{101})(.{1,100})(?: |$)/g, '$1\n').trimEnd();
+}
+
+function table(text) {
+  const rows = names.map((name) => {
+    const { summary } = directives[name];
+    const hasSection = docsOf(name) !== null || new RegExp(`^##+ ${name}$`, 'im').test(text);
+    return `| ${hasSection ? `[\`${name}\`](#${name})` : `\`${name}\``} | ${summary} |`;
+  });
+  return ['', '| directive | |', '|---|---|', ...rows].join('\n');
+}
+
+function matchers() {
+  const rows = Object.values(conditions).map(({ usage, summary }) => {
+    const forms = usage.split('\n').map((form) => `\`${form.replaceAll('|', '\\|')}\``);
+    return `| ${forms.join(', ')} | ${summary} |`;
+  });
+  return ['', '| condition | holds for |', '|---|---|', ...rows, ''].join('\n');
+}
+
+function sections() {
+  return names.flatMap((name) => {
+    const docs = docsOf(name);
+    return docs === null ? [] : [`### ${name}\n\n${docs.trim()}`];
+  });
+}
+
+/** A directive's section is in its folder, unless a part of the page is about it. */
+function docsOf(name) {
+  const path = join(root, 'src/directives', name.replaceAll('_', '-'), 'docs.md');
+  return existsSync(path) ? readFileSync(path, 'utf8') : null;
+}
+
+function grammar(text) {
+  const data = JSON.parse(text);
+  const [directive] = data.repository.directive.patterns;
+  directive.match = `^\\s*(${names.join('|')})(?=\\s|$)`;
+  // `status` is a condition of what an upstream answers.
+  const known = [...Object.keys(conditions), 'status'].join('|');
+  data.repository['matcher-definition'].match = `^\\s*(@[^\\s{}]+)(?:\\s+(${known})\\b)?`;
+  return `${JSON.stringify(data, null, 2)}\n`;
+}
+
+function snippets() {
+  const entries = names.map((name) => [
+    name,
+    {
+      prefix: name,
+      body: `${name} $0`,
+      description: `${directives[name].summary}\n\n${directives[name].usage.trim()}`,
+    },
+  ]);
+  return `${JSON.stringify(Object.fromEntries(entries), null, 2)}\n`;
+}

@@ -1,0 +1,104 @@
+import { createHmac, randomBytes } from 'node:crypto';
+import { HttpError } from '../../http/errors.ts';
+import type { Exchange, Handler } from '../../http/exchange.ts';
+import type { HandlerContext } from '../handler-context.ts';
+import type { BasicAuthConfig } from './data.ts';
+import { Attempts } from './handler/attempts.ts';
+import { matchesHash } from './handler/hash-check.ts';
+
+/** Credentials that were right, as their digests: a page and its parts ask once. */
+const MAX_REMEMBERED = 1_000;
+
+interface Credentials {
+  readonly user: string;
+  readonly password: string;
+}
+
+/**
+ * Lets pass who knows the password of a user (RFC 7617), and says who in `{http.auth.user.id}`. What
+ * a check costs is spent in a thread of its own, for unknown users too, and not without a bound for
+ * any client. What is remembered of right passwords are digests under a key that nobody has.
+ */
+export function basicAuth(
+  { realm, accounts }: BasicAuthConfig,
+  { clock }: HandlerContext,
+): Handler {
+  const hashes = new Map(accounts.map(({ user, hash }) => [user, hash.reveal()]));
+  const anyHash = accounts[0]?.hash.reveal() ?? '';
+  const attempts = new Attempts(clock);
+  const key = randomBytes(32);
+  const right = new Set<string>();
+  const running = new Map<string, Promise<boolean>>();
+
+  const check = async (given: Credentials, digest: string, client: string): Promise<boolean> => {
+    attempts.begin(client);
+    try {
+      const known = hashes.get(given.user);
+      const fits = await matchesHash(given.password, known ?? anyHash);
+      const isRight = fits && known !== undefined;
+      if (!isRight) attempts.failed(client);
+      return isRight;
+    } finally {
+      attempts.end(client);
+      running.delete(digest);
+    }
+  };
+
+  const isRight = async (given: Credentials, exchange: Exchange): Promise<boolean> => {
+    const pair = `${given.user}:${given.password}`;
+    const digest = createHmac('sha256', key).update(pair).digest('base64');
+    if (right.has(digest)) return true;
+    const client = clientOf(exchange.clientAddress);
+    // The connections of a browser send the same at once; they wait for one check.
+    const shared = running.get(`${client} ${digest}`);
+    if (shared !== undefined) return shared;
+    const waitMs = attempts.waitMs(client);
+    if (waitMs > 0) throw tooMany(exchange, waitMs);
+    const begun = check(given, `${client} ${digest}`, client);
+    running.set(`${client} ${digest}`, begun);
+    if (!(await begun)) return false;
+    const [oldest] = right;
+    if (right.size >= MAX_REMEMBERED && oldest !== undefined) right.delete(oldest);
+    right.add(digest);
+    return true;
+  };
+
+  return async (exchange, next) => {
+    const given = credentialsOf(exchange.headers.get('authorization') ?? '');
+    if (given === null || !(await isRight(given, exchange))) {
+      exchange.onHead((head) => {
+        if (head.status === 401) head.headers.set('WWW-Authenticate', `Basic realm="${realm}"`);
+        return undefined;
+      });
+      throw new HttpError(401, given === null ? 'no credentials' : 'wrong user or password');
+    }
+    exchange.variables.set('auth.user.id', given.user);
+    await next();
+  };
+}
+
+function credentialsOf(field: string): Credentials | null {
+  const encoded = /^basic +([A-Za-z0-9+/_-]+={0,2}) *$/i.exec(field)?.[1];
+  if (encoded === undefined) return null;
+  const text = Buffer.from(encoded, 'base64').toString('utf8');
+  const colon = text.indexOf(':');
+  return colon === -1 ? null : { user: text.slice(0, colon), password: text.slice(colon + 1) };
+}
+
+function tooMany(exchange: Exchange, waitMs: number): HttpError {
+  exchange.onHead((head) => {
+    if (head.status === 429) head.headers.set('Retry-After', String(Math.ceil(waitMs / 1000)));
+    return undefined;
+  });
+  return new HttpError(429, 'too many wrong passwords from this client');
+}
+
+/** An IPv6 client has a whole /64 of addresses. */
+function clientOf(address: string): string {
+  if (!address.includes(':') || address.startsWith('::ffff:')) return address;
+  const [head = '', tail] = address.split('::');
+  const front = head.split(':').filter((part) => part !== '');
+  const back = (tail ?? '').split(':').filter((part) => part !== '');
+  const zeros = tail === undefined ? 0 : Math.max(0, 8 - front.length - back.length);
+  return [...front, ...Array.from({ length: zeros }, () => '0'), ...back].slice(0, 4).join(':');
+}

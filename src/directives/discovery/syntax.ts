@@ -1,0 +1,112 @@
+import type { DiscoveryConfig } from '../../config/config.ts';
+import { defaultDiscovery, defaultLive } from '../../config/defaults.ts';
+import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
+import type { Word } from '../../hubfile/parser.ts';
+import { type Directive, takeMatcher } from '../../hubfile/scope.ts';
+import {
+  badValue,
+  duration,
+  flag,
+  headerName,
+  name,
+  oneOf,
+  statusCode,
+} from '../../hubfile/values.ts';
+import { changes } from './syntax/changes.ts';
+import { tokenSource } from './syntax/token-source.ts';
+
+const USAGE = `
+discovery off
+discovery [<matcher>] {
+    hub <site address>|<url>
+    link [off]
+    self
+    content_type <media type>
+    type <event type>
+    no_last_event_id
+    cookie {
+        from_header <field>
+        same_site strict|lax
+        domain <domain>
+    }
+    expire {
+        status <status…>
+        path <path…>
+    }
+    token mint|exchange { … }
+    publish [off]
+    changes [public|private] { … }
+    live [{ window <duration> }]
+}
+`;
+
+export const discovery: Directive = {
+  usage: USAGE,
+  summary: 'what is announced to the browsers of the site, and how they get tokens',
+  siteOnly: true,
+  once: true,
+  read(cursor, scope) {
+    if (cursor.peek()?.text === 'off') {
+      cursor.optional();
+      cursor.end();
+      scope.site.discovery = 'off';
+      return [];
+    }
+    const matcher = takeMatcher(cursor, scope);
+    scope.site.discovery = cursor.options({ ...defaultDiscovery, matcher }, OPTIONS);
+    cursor.end();
+    return [];
+  },
+};
+
+const OPTIONS: OptionTable<DiscoveryConfig> = {
+  hub: (cursor) => ({ hub: name(cursor, 'the address of a site or the URL of a hub') }),
+  link: (cursor) => ({ link: cursor.left === 0 || oneOf(cursor, ['on', 'off']) === 'on' }),
+  self: () => ({ self: flag() }),
+  content_type: (cursor) => ({ contentType: attribute(cursor, 'a media type') }),
+  type: (cursor) => ({ type: attribute(cursor, 'an event type') }),
+  no_last_event_id: () => ({ lastEventId: false }),
+  cookie: (cursor) => ({
+    cookie: cursor.options(defaultDiscovery.cookie, {
+      from_header: (option) => ({
+        fromHeader: headerName(option, option.argument('the name of a header field')),
+      }),
+      same_site: (option) => ({
+        sameSite: oneOf(option, ['strict', 'lax']) === 'lax' ? 'Lax' : 'Strict',
+      }),
+      domain: (option) => ({ domain: domain(option) }),
+    }),
+  }),
+  expire: (cursor) => ({
+    expire: cursor.options(defaultDiscovery.expire, {
+      status: (option) => ({
+        statuses: option.several('a status').map((word) => statusCode(option, word)),
+      }),
+      path: (option) => ({ paths: option.several('a path').map((word) => path(option, word)) }),
+    }),
+  }),
+  token: (cursor) => ({ tokenSource: tokenSource(cursor) }),
+  publish: (cursor) => ({ publish: cursor.left === 0 || oneOf(cursor, ['on', 'off']) === 'on' }),
+  changes: (cursor) => ({ changes: changes(cursor) }),
+  live: (cursor) => ({
+    live: cursor.options(defaultLive, { window: (option) => ({ windowMs: duration(option) }) }),
+  }),
+};
+
+function path(cursor: Cursor, word: Word): string {
+  return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /logout');
+}
+
+/** Goes into a quoted string of the Link header. */
+function attribute(cursor: Cursor, expected: string): string {
+  const word = cursor.argument(expected);
+  return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(word.text)
+    ? word.text
+    : badValue(cursor, word, `${expected} in plain characters`);
+}
+
+function domain(cursor: Cursor): string {
+  const word = cursor.argument('a domain');
+  const isDomain = /^\.?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*$/.test(word.text);
+  return isDomain ? word.text.replace(/^\./, '').toLowerCase() : badValue(cursor, word, 'a domain');
+}

@@ -1,0 +1,126 @@
+import { Writable } from 'node:stream';
+import zlib from 'node:zlib';
+import type { Handler, ResponseHead } from '../../http/exchange.ts';
+import type { HeaderList } from '../../http/header-list.ts';
+import type { EncodeConfig, Encoding } from './data.ts';
+
+type Encoder = zlib.Gzip | zlib.BrotliCompress;
+
+/** Brotli's own default of 11 takes tens of milliseconds for a page. */
+const BROTLI_QUALITY = 4;
+
+const COMPRESSIBLE =
+  /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|javascript)|application\/(?:x-javascript|ld\+json|manifest\+json|wasm|graphql|x-ndjson|atom\+xml|rss\+xml|xhtml\+xml)|image\/(?:svg\+xml|bmp|x-icon|vnd\.microsoft\.icon)|font\/(?:ttf|otf|collection)|application\/(?:vnd\.ms-fontobject|x-font-ttf|x-font-opentype))/i;
+
+/** `encode [<matcher>] [zstd] [br] [gzip] [{ minimum_length <bytes> }]` */
+export function encode({ encodings, minimumLength }: EncodeConfig): Handler {
+  const offered = encodings.filter((one) => one !== 'zstd' || createZstd() !== null);
+  return (exchange, next) => {
+    exchange.onHead((head) => {
+      if (exchange.upgrade !== null || !isEligible(head, minimumLength)) return undefined;
+      // RFC 9110 §15.4.5: a 304 carries the Vary that the 200 has, and so does the answer to HEAD.
+      appendVary(head.headers);
+      if (exchange.method === 'HEAD' || head.status === 304) return undefined;
+      const encoding = negotiate(exchange.headers.combined('accept-encoding') ?? '', offered);
+      if (encoding === null) return undefined;
+      changeHead(head.headers, encoding);
+      return (body) => compressed(body, createEncoder(encoding));
+    });
+    return next();
+  };
+}
+
+function isEligible({ status, headers }: ResponseHead, minimumLength: number): boolean {
+  if (status < 200 || status === 204 || status === 205 || status === 206) return false;
+  const type = headers.get('content-type') ?? '';
+  // It has no content of its own, and seldom says the type of the one that it stands for.
+  if (status === 304) return type === '' || COMPRESSIBLE.test(type);
+  // Compressors hold back what an event stream wants to send at once.
+  if (/^text\/event-stream/i.test(type) || !COMPRESSIBLE.test(type)) return false;
+  if (headers.has('content-encoding') || headers.has('content-range')) return false;
+  if (/no-transform/i.test(headers.combined('cache-control') ?? '')) return false;
+  const length = headers.get('content-length');
+  return length === undefined || Number(length) >= minimumLength;
+}
+
+/** The first offered encoding that the client takes (RFC 9110 §12.5.3). */
+function negotiate(accepted: string, offered: readonly Encoding[]): Encoding | null {
+  const weights = new Map<string, number>();
+  for (const item of accepted.toLowerCase().split(',')) {
+    const [name = '', ...parameters] = item.split(';');
+    const weight = parameters.map((one) => /^\s*q=([\d.]+)\s*$/.exec(one)?.[1]).find(Boolean);
+    weights.set(name.trim(), Number(weight ?? 1));
+  }
+  return offered.find((one) => (weights.get(one) ?? weights.get('*') ?? 0) > 0) ?? null;
+}
+
+function changeHead(headers: HeaderList, encoding: Encoding): void {
+  headers.set('Content-Encoding', encoding);
+  for (const name of ['content-length', 'accept-ranges', 'content-md5', 'content-digest']) {
+    headers.delete(name);
+  }
+  // Other bytes than the origin's: the tag no longer vouches for them (RFC 9110 §8.8.1).
+  const tag = headers.get('etag');
+  if (tag?.startsWith('"') === true) headers.set('ETag', `W/${tag}`);
+}
+
+function appendVary(headers: HeaderList): void {
+  const vary = headers.combined('vary')?.toLowerCase() ?? '';
+  const names = vary.split(',').map((name) => name.trim());
+  if (!names.includes('accept-encoding') && !names.includes('*')) {
+    headers.append('Vary', 'Accept-Encoding');
+  }
+}
+
+function createEncoder(encoding: Encoding): Encoder {
+  switch (encoding) {
+    case 'gzip':
+      return zlib.createGzip();
+    case 'br':
+      return zlib.createBrotliCompress({
+        params: { [zlib.constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY },
+      });
+    case 'zstd':
+      return createZstd() ?? zlib.createGzip();
+  }
+}
+
+/** Zstandard came with Node 22.15; the types here are those of Node 20. */
+function createZstd(): Encoder | null {
+  const create: unknown = Reflect.get(zlib, 'createZstdCompress');
+  // A function of Node's own with the signature of its siblings.
+  return typeof create === 'function' ? (create as typeof zlib.createGzip)() : null;
+}
+
+/** Compresses into `body`; whatever has been written leaves with the same turn of the event loop. */
+function compressed(body: Writable, encoder: Encoder): Writable {
+  let flushing: NodeJS.Immediate | undefined;
+  const flush = (): void => {
+    flushing = undefined;
+    if (!encoder.destroyed && !encoder.writableEnded) encoder.flush();
+  };
+  encoder.pipe(body);
+  const plain = new Writable({
+    write: (chunk: Buffer, encoding, done) => {
+      encoder.write(chunk, encoding, done);
+      flushing ??= setImmediate(flush);
+    },
+    final: (done) => {
+      clearImmediate(flushing);
+      encoder.end(done);
+    },
+  });
+  // A client that left takes no more: the encoder's memory is not JavaScript's to collect.
+  body.once('close', () => {
+    clearImmediate(flushing);
+    encoder.destroy();
+    plain.destroy();
+  });
+  encoder.once('error', (error) => {
+    plain.destroy(error);
+    body.destroy();
+  });
+  // Told to whoever writes by `close`; unheard it would end the process.
+  plain.on('error', () => {});
+  return plain;
+}

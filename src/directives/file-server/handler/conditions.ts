@@ -1,0 +1,77 @@
+import type { Exchange } from '../../../http/exchange.ts';
+
+/** What a request can make conditions about. */
+export interface Representation {
+  /** Bytes. */
+  readonly size: number;
+  /** Strong, with its quotes. */
+  readonly etag: string;
+  readonly modifiedMs: number;
+}
+
+/** Positions of the first and the last byte. */
+export interface ByteRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The status that the conditions of a request ask for, in the order of RFC 9110 §13.2.2; null: none. */
+export function evaluateConditions(
+  { headers }: Pick<Exchange, 'headers'>,
+  { etag, modifiedMs }: Representation,
+): 304 | 412 | null {
+  const match = headers.combined('if-match');
+  const unmodifiedSince = dateOf(headers.get('if-unmodified-since'));
+  if (match !== undefined) {
+    if (!lists(match, etag, 'strong')) return 412;
+  } else if (unmodifiedSince !== null && seconds(modifiedMs) > unmodifiedSince) {
+    return 412;
+  }
+  const noneMatch = headers.combined('if-none-match');
+  if (noneMatch !== undefined) return lists(noneMatch, etag, 'weak') ? 304 : null;
+  const modifiedSince = dateOf(headers.get('if-modified-since'));
+  return modifiedSince !== null && seconds(modifiedMs) <= modifiedSince ? 304 : null;
+}
+
+/**
+ * The one range that a request asks for (RFC 9110 §14.2); null for everything: no range, several,
+ * another unit, or one of a version that is gone (`If-Range`).
+ */
+export function requestedRange(
+  { headers, method }: Pick<Exchange, 'headers' | 'method'>,
+  { size, etag, modifiedMs }: Representation,
+): ByteRange | 'unsatisfiable' | null {
+  const [, first = '', last = ''] =
+    /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(headers.get('range') ?? '') ?? [];
+  if (method !== 'GET' || (first === '' && last === '')) return null;
+  const condition = headers.get('if-range');
+  if (condition !== undefined && condition !== etag) {
+    if (dateOf(condition) !== seconds(modifiedMs)) return null;
+  }
+  if (first === '') {
+    const length = Math.min(Number(last), size);
+    return length === 0 ? 'unsatisfiable' : { start: size - length, end: size - 1 };
+  }
+  const start = Number(first);
+  const end = last === '' ? size - 1 : Math.min(Number(last), size - 1);
+  if (last !== '' && Number(last) < start) return null;
+  return start >= size ? 'unsatisfiable' : { start, end };
+}
+
+/** Whether a list of entity tags names one (RFC 9110 §8.8.3.2). */
+function lists(field: string, etag: string, comparison: 'strong' | 'weak'): boolean {
+  if (field.trim() === '*') return true;
+  const tags = field.match(/(?:W\/)?"[^"]*"/g) ?? [];
+  return tags.some((tag) => (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag);
+}
+
+/** Seconds of an HTTP date; null for what is none, which is ignored. */
+function dateOf(field: string | undefined): number | null {
+  const ms = field === undefined || !/^[A-Za-z]{3},/.test(field) ? Number.NaN : Date.parse(field);
+  return Number.isNaN(ms) ? null : seconds(ms);
+}
+
+/** HTTP dates have no fractions. */
+function seconds(ms: number): number {
+  return Math.floor(ms / 1000);
+}

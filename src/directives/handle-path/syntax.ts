@@ -1,0 +1,34 @@
+import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
+
+export const handlePath: Directive = {
+  usage: 'handle_path <path>/* { … }',
+  summary: 'a `handle` that takes the prefix off the path',
+  besides: 'handle',
+  holdsDirectives: true,
+  read(cursor, scope) {
+    const word = cursor.peek();
+    if (word === undefined || !word.plain || !word.text.startsWith('/')) {
+      const span = word?.span ?? cursor.span;
+      const message = 'handle_path needs a path such as /api/*';
+      return cursor.fail(
+        span,
+        'expected-argument',
+        message,
+        'for other matchers use handle and uri',
+      );
+    }
+    const matcher = takeMatcher(cursor, scope);
+    const text = word.text.replace(/\/?\*$/, '');
+    const inner = scope.routes(cursor.block(), 'documented');
+    cursor.end();
+    const strip = {
+      kind: 'uri',
+      operation: 'strip_prefix',
+      text,
+      replacement: '',
+      limit: 0,
+    } as const;
+    const routes = text === '' ? inner : [step(cursor, null, strip), ...inner];
+    return [step(cursor, matcher, { kind: 'handle', group: scope.group, routes })];
+  },
+};

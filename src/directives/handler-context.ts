@@ -1,0 +1,36 @@
+import type { RouteConfig } from '../config/config.ts';
+import type { Expand, Handler } from '../http/exchange.ts';
+import type { AddressSet } from '../http/forwarded.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { UpstreamRegistry } from '../proxy/upstreams.ts';
+
+/** What handlers need of the site and the gateway that they are part of. */
+export interface SiteContext {
+  readonly expand: Expand;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Numbers from 0 up to but not including 1. */
+  readonly random: () => number;
+  /** Upstreams outlive the configurations that name them. */
+  readonly upstreams: UpstreamRegistry;
+  /** Peers whose forwarded fields are believed. */
+  readonly trusted: AddressSet;
+  /** The hub of the site; passes on what is not the hub's. */
+  readonly hubHandler: Handler;
+  /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
+  readonly besidePages: (handler: Handler) => Handler;
+  /** Called once, when the configuration is retired. */
+  readonly defer: (close: () => void) => void;
+}
+
+export interface HandlerContext extends SiteContext {
+  /** Compiles routes inside of a handler. */
+  readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
+}
+
+/**
+ * What a directive does: the face of it that runs. Called once per configuration; what can be
+ * computed from the configuration alone is computed then.
+ */
+export type CompileHandler<Config> = (config: Config, context: HandlerContext) => Handler;

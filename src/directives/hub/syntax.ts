@@ -1,0 +1,151 @@
+import type { HubConfig, RouteConfig } from '../../config/config.ts';
+import { defaultHub } from '../../config/defaults.ts';
+import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
+import type { Directive, Scope } from '../../hubfile/scope.ts';
+import { step } from '../../hubfile/scope.ts';
+import { badValue, count, duration, flag, list, name, oneOf, size } from '../../hubfile/values.ts';
+import { issuer, jwksUri, jwt } from './syntax/issuer.ts';
+import { transport } from './syntax/transport.ts';
+
+const USAGE = `
+hub [<path>] {
+    issuer <id> { authorization_server; publisher { … }; subscriber { … } }
+    profile hub|mercure
+    anonymous
+    subscriptions
+    cookie_name <name>
+    cors_origins <origin…>
+    publish_origins <origin…>
+    public_urls <url…>
+    resource_identifier <url>
+    detail_type <uri>
+    name <label>
+    heartbeat <duration>
+    write_timeout <duration>
+    dispatch_timeout <duration>
+    max_request_body_size <size>
+    max_connections <n>
+    max_connections_per_client <n>
+    max_subscriber_buffer <size>
+    max_pattern_size <n>
+    topic_matcher_cache <n>
+    subscriber_list_cache_size <n>
+    transport memory|lmdb|redis [{ … }]
+    debugger
+    playground [insecure]
+    protocol_version_compatibility 7|8
+    publisher_jwt|subscriber_jwt <key> [<algorithm>]
+    publisher_jwks_url|subscriber_jwks_url <url>
+}
+`;
+
+export const hub: Directive = {
+  usage: USAGE,
+  summary: 'the publish/subscribe hub of the site',
+  after: 'encode',
+  once: true,
+  read: (cursor, scope) => readHub(cursor, scope, defaultHub, OPTIONS),
+};
+
+/** Reads the block of a hub of which some settings and options are given. */
+export function readHub(
+  cursor: Cursor,
+  scope: Scope,
+  start: HubConfig,
+  options: OptionTable<HubConfig>,
+): readonly RouteConfig[] {
+  if (scope.site.hub !== null) {
+    const message = 'this site has a hub already';
+    return cursor.fail(cursor.span, 'several-hubs', message, 'each site has one');
+  }
+  const path = hubPath(cursor);
+  const settings = cursor.options({ ...start, path }, options, {
+    repeatable: ['issuer'],
+    unsupported: {
+      transport_url: 'use a transport block: transport lmdb { path … }',
+      demo: 'debugger serves the page for trying things out, playground a hub that needs no keys',
+    },
+  });
+  cursor.end();
+  scope.site.hub = settings;
+  return [step(cursor, null, { kind: 'hub' })];
+}
+
+export const OPTIONS: OptionTable<HubConfig> = {
+  profile: (cursor) => ({ profile: oneOf(cursor, ['hub', 'mercure']) }),
+  detail_type: (cursor) => ({ detailType: name(cursor, 'a URI') }),
+  name: (cursor) => ({ name: label(cursor) }),
+  issuer: (cursor, sofar) => ({ issuers: [...sofar.issuers, issuer(cursor)] }),
+  anonymous: () => ({ anonymous: flag() }),
+  subscriptions: () => ({ subscriptions: flag() }),
+  cookie_name: (cursor) => ({ cookieName: cookieName(cursor) }),
+  cors_origins: (cursor) => ({ corsOrigins: list(cursor, 'an origin') }),
+  publish_origins: (cursor) => ({ publishOrigins: list(cursor, 'an origin') }),
+  public_urls: (cursor) => ({ publicUrls: list(cursor, 'a URL') }),
+  resource_identifier: (cursor) => ({ resourceIdentifier: name(cursor, 'a URL') }),
+  heartbeat: (cursor) => ({ heartbeatMs: duration(cursor) }),
+  write_timeout: (cursor) => ({ writeTimeoutMs: duration(cursor) }),
+  dispatch_timeout: (cursor) => ({ dispatchTimeoutMs: duration(cursor) }),
+  max_request_body_size: (cursor) => ({ maxRequestBodySize: size(cursor) }),
+  max_connections: (cursor) => ({ maxConnections: count(cursor) }),
+  max_connections_per_client: (cursor) => ({ maxConnectionsPerClient: count(cursor) }),
+  max_subscriber_buffer: (cursor) => ({ maxSubscriberBuffer: bufferSize(cursor) }),
+  max_pattern_size: (cursor) => ({ maxPatternSize: count(cursor, { min: 1 }) }),
+  transport: (cursor) => ({ transport: transport(cursor) }),
+  topic_matcher_cache: (cursor) => ({ topicMatcherCache: count(cursor, { min: -(2 ** 31) }) }),
+  subscriber_list_cache_size: (cursor) => ({ subscriberListCacheSize: count(cursor) }),
+  debugger: () => ({ debugger: flag() }),
+  playground: (cursor) => ({
+    ...{ playground: flag(), debugger: true },
+    playgroundInsecure: cursor.peek() !== undefined && oneOf(cursor, ['insecure']) === 'insecure',
+  }),
+  protocol_version_compatibility: (cursor) => ({
+    protocolVersionCompatibility: oneOf(cursor, ['7', '8']) === '7' ? 7 : 8,
+  }),
+  publisher_jwt: (cursor, sofar) => legacy(cursor, sofar, 'publisher'),
+  subscriber_jwt: (cursor, sofar) => legacy(cursor, sofar, 'subscriber'),
+  publisher_jwks_url: (cursor, sofar) => legacy(cursor, sofar, 'publisher'),
+  subscriber_jwks_url: (cursor, sofar) => legacy(cursor, sofar, 'subscriber'),
+};
+
+function legacy(
+  cursor: Cursor,
+  { legacy: known }: HubConfig,
+  role: 'publisher' | 'subscriber',
+): Partial<HubConfig> {
+  if (known[role] !== null) {
+    const message = `${role}_jwt and ${role}_jwks_url are mutually exclusive`;
+    cursor.fail(cursor.span, 'mutually-exclusive', message);
+  }
+  const source = cursor.name === `${role}_jwt` ? jwt(cursor) : jwksUri(cursor);
+  return { legacy: cursor.origins.of(cursor.span, { ...known, [role]: source }) };
+}
+
+function hubPath(cursor: Cursor): string | null {
+  const word = cursor.optional();
+  if (word === undefined) return null;
+  const isPath = /^\/[^\s?#*{}]*[^\s?#*{}/]$/.test(word.text);
+  return isPath ? word.text : badValue(cursor, word, 'a path such as /.well-known/hub');
+}
+
+function label(cursor: Cursor): string {
+  const word = cursor.argument('a label');
+  return /^[A-Za-z0-9._~-]{1,64}$/.test(word.text)
+    ? word.text
+    : badValue(cursor, word, 'a label of letters, digits, ".", "_", "~" and "-"');
+}
+
+function cookieName(cursor: Cursor): string {
+  const word = cursor.argument('the name of a cookie');
+  return /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$/.test(word.text) || word.text.includes('{env.')
+    ? word.text
+    : badValue(cursor, word, 'the name of a cookie (RFC 6265)');
+}
+
+function bufferSize(cursor: Cursor): number {
+  const word = cursor.peek();
+  const bytes = size(cursor);
+  // Without a bound, one stalled subscriber could take all memory.
+  if (bytes === 0 && word !== undefined) badValue(cursor, word, 'a size above 0');
+  return bytes;
+}

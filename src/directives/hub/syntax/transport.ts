@@ -1,0 +1,92 @@
+import type { OptionInput, TransportOption } from '../../../config/transport-option.ts';
+import {
+  type TransportConfig,
+  TRANSPORT_KINDS,
+  transportKinds,
+} from '../../../config/transports.ts';
+import { Secret } from '../../../kernel/secret.ts';
+import type { Cursor, OptionTable } from '../../../hubfile/cursor.ts';
+import { choiceOf, count, duration, flag, name, oneOf } from '../../../hubfile/values.ts';
+
+/** Transports of other hubs, and what comes closest. */
+const INSTEAD: Readonly<Record<string, string>> = { bolt: 'lmdb', local: 'memory' };
+
+/**
+ *     transport memory { size <n> }
+ *
+ *     transport lmdb {
+ *         path <directory>
+ *         size <n>
+ *         max_age <duration>
+ *         durability commit|async
+ *         shared
+ *     }
+ *
+ *     transport redis {
+ *         url|urls <url…>
+ *         sentinel <name>
+ *         cluster
+ *         stream <name>
+ *         max_length <n>
+ *         max_age <duration>
+ *         durability primary|replicated <n>
+ *         tls_trust_pool <pem>
+ *         shared
+ *     }
+ */
+export function transport(cursor: Cursor): TransportConfig {
+  const word = cursor.argument(`one of ${TRANSPORT_KINDS.join(', ')}`);
+  const instead = Object.hasOwn(INSTEAD, word.text) ? INSTEAD[word.text] : undefined;
+  if (instead !== undefined) {
+    const message = `transport ${word.text} is not supported by hubgate`;
+    cursor.fail(word.span, 'unsupported-transport', message, `use transport ${instead}`);
+  }
+  const { defaults, options } = transportKinds[choiceOf(cursor, word, TRANSPORT_KINDS)];
+  return cursor.options<TransportConfig>(defaults, tableOf(options));
+}
+
+function tableOf(options: object): OptionTable<TransportConfig> {
+  const entries = Object.entries<TransportOption<unknown>>({ ...options });
+  return Object.fromEntries(
+    entries.flatMap(([field, { word, input }]) => {
+      const words = input.kind === 'secrets' ? [word, `${word}s`] : [word];
+      return words.map((each) => [
+        each,
+        (option: Cursor, sofar: TransportConfig) => {
+          refuseSecond(option, Reflect.get(sofar, field), input, words);
+          return { [field]: read(option, input) };
+        },
+      ]);
+    }),
+  );
+}
+
+/** `url` and `urls` are one option. */
+function refuseSecond(
+  cursor: Cursor,
+  value: unknown,
+  input: OptionInput,
+  words: readonly string[],
+): void {
+  if (input.kind !== 'secrets' || !Array.isArray(value) || value.length === 0) return;
+  cursor.fail(cursor.span, 'mutually-exclusive', `${words.join(' and ')} are mutually exclusive`);
+}
+
+function read(cursor: Cursor, input: OptionInput): unknown {
+  switch (input.kind) {
+    case 'flag':
+      return flag();
+    case 'count':
+      return count(cursor, { min: input.min });
+    case 'duration':
+      return duration(cursor);
+    case 'name':
+      return name(cursor, input.expected);
+    case 'choice':
+      return oneOf(cursor, input.choices);
+    case 'secrets':
+      return cursor.several(input.expected).map(({ text }) => new Secret(text));
+    case 'degree':
+      return oneOf(cursor, [input.none, input.some]) === input.none ? 0 : count(cursor, { min: 1 });
+  }
+}

@@ -1,0 +1,244 @@
+import type { HeaderOperation, RouteConfig } from '../../config/config.ts';
+import type { HandlerData } from '../../config/handler-data.ts';
+import type { Report } from '../../config/problem.ts';
+import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
+import { anyHeaderOperations, field } from '../../config/shape-header.ts';
+import { addressRange, headerName } from '../../config/shape-options.ts';
+import { count, duration, flag, name, secret, text } from '../../config/shape-values.ts';
+import { isStatusPattern } from '../../config/well-formed.ts';
+import { parseUrl } from '../../kernel/parse-url.ts';
+import type { Secret } from '../../kernel/secret.ts';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+
+export interface ReverseProxyConfig {
+  readonly kind: 'reverse_proxy';
+  /** Absolute origins: `http://host:port`, `https://host:port`, or `unix:/path`. */
+  readonly upstreams: readonly string[];
+  readonly loadBalancing: {
+    readonly policy: BalancingPolicy;
+    /** Total time for tries on other upstreams; 0 means one try per upstream is not repeated. */
+    readonly tryDurationMs: number;
+    readonly tryIntervalMs: number;
+  };
+  readonly activeHealth: {
+    readonly uri: string;
+    readonly port: number | null;
+    readonly intervalMs: number;
+    readonly timeoutMs: number;
+    /** `200`, or a class such as `2xx`. */
+    readonly status: string;
+    readonly headers: readonly { readonly name: string; readonly value: string }[];
+  } | null;
+  readonly passiveHealth: {
+    /** How long a failure counts; 0 turns passive checks off. */
+    readonly failDurationMs: number;
+    readonly maxFails: number;
+    /** Statuses, or classes such as `5xx`, that count as failures. */
+    readonly unhealthyStatus: readonly string[];
+    /** 0 means latency does not count. */
+    readonly unhealthyLatencyMs: number;
+    /** Requests at once beyond which an upstream counts as unhealthy; 0 means no limit. */
+    readonly unhealthyRequestCount: number;
+  };
+  readonly headerUp: readonly HeaderOperation[];
+  readonly headerDown: readonly HeaderOperation[];
+  /** Accepted for Caddy's sake: responses are always flushed as they come. */
+  readonly flushIntervalMs: number;
+  /** Longest life of an upgraded connection; 0 means no limit. */
+  readonly streamTimeoutMs: number;
+  /** How long upgraded connections outlive the configuration that opened them; 0 means for ever. */
+  readonly streamCloseDelayMs: number;
+  readonly trustedProxies: readonly string[];
+  readonly transport: {
+    readonly dialTimeoutMs: number;
+    /** 0 means no limit, here and below. */
+    readonly responseHeaderTimeoutMs: number;
+    readonly readTimeoutMs: number;
+    readonly writeTimeoutMs: number;
+    /** How long an idle connection is kept; 0 closes it after each exchange. */
+    readonly keepAliveMs: number;
+    readonly maxConnectionsPerHost: number;
+    readonly tlsInsecureSkipVerify: boolean;
+    readonly tlsServerName: string | null;
+    readonly tlsTrustPoolFile: string | null;
+  };
+  readonly handleResponse: readonly {
+    /** Statuses or classes; empty means any. */
+    readonly status: readonly string[];
+    readonly header: { readonly name: string; readonly value: string } | null;
+    readonly routes: readonly RouteConfig[];
+  }[];
+}
+
+export type BalancingPolicy =
+  | { readonly kind: 'random' | 'round_robin' | 'least_conn' | 'first' }
+  | { readonly kind: 'ip_hash' | 'client_ip_hash' | 'uri_hash' }
+  | { readonly kind: 'header'; readonly name: string }
+  | { readonly kind: 'cookie'; readonly name: string; readonly secret: Secret | null };
+
+/** A reverse proxy without upstreams. */
+export const defaultReverseProxy: ReverseProxyConfig = {
+  kind: 'reverse_proxy',
+  upstreams: [],
+  loadBalancing: { policy: { kind: 'random' }, tryDurationMs: 0, tryIntervalMs: 250 },
+  activeHealth: null,
+  passiveHealth: {
+    failDurationMs: 0,
+    maxFails: 1,
+    unhealthyStatus: [],
+    unhealthyLatencyMs: 0,
+    unhealthyRequestCount: 0,
+  },
+  headerUp: [],
+  headerDown: [],
+  flushIntervalMs: 0,
+  streamTimeoutMs: 0,
+  streamCloseDelayMs: 0,
+  trustedProxies: [],
+  transport: {
+    dialTimeoutMs: 3 * SECOND,
+    responseHeaderTimeoutMs: 0,
+    readTimeoutMs: 0,
+    writeTimeoutMs: 0,
+    keepAliveMs: 2 * MINUTE,
+    maxConnectionsPerHost: 0,
+    tlsInsecureSkipVerify: false,
+    tlsServerName: null,
+    tlsTrustPoolFile: null,
+  },
+  handleResponse: [],
+};
+
+export const defaultActiveHealth: NonNullable<ReverseProxyConfig['activeHealth']> = {
+  uri: '/',
+  port: null,
+  intervalMs: 30 * SECOND,
+  timeoutMs: 5 * SECOND,
+  status: '2xx',
+  headers: [],
+};
+
+const statuses = list(text('a status such as 404 or 5xx', isStatusPattern));
+const nothing = object({});
+
+const policy = byKind<BalancingPolicy>({
+  random: nothing,
+  round_robin: nothing,
+  least_conn: nothing,
+  first: nothing,
+  ip_hash: nothing,
+  client_ip_hash: nothing,
+  uri_hash: nothing,
+  header: object({ name: headerName }),
+  cookie: object(
+    { name: name('the name of a cookie'), secret: nullable(secret) },
+    { name: 'lb', secret: null },
+  ),
+});
+
+const activeHealth = object<NonNullable<ReverseProxyConfig['activeHealth']>>(
+  {
+    uri: text('a path such as /health', (uri) => uri.startsWith('/')),
+    port: nullable(count({ min: 1, max: 65_535 })),
+    intervalMs: duration({ min: 1 }),
+    timeoutMs: duration({ min: 1 }),
+    status: text('a status such as 200 or 2xx', isStatusPattern),
+    headers: list(field),
+  },
+  defaultActiveHealth,
+);
+
+const transport = object<ReverseProxyConfig['transport']>(
+  {
+    dialTimeoutMs: duration({ min: 1 }),
+    responseHeaderTimeoutMs: duration(),
+    readTimeoutMs: duration(),
+    writeTimeoutMs: duration(),
+    keepAliveMs: duration(),
+    maxConnectionsPerHost: count(),
+    tlsInsecureSkipVerify: flag,
+    tlsServerName: nullable(name('a host name')),
+    tlsTrustPoolFile: nullable(name('a PEM file')),
+  },
+  defaultReverseProxy.transport,
+);
+
+export const reverseProxy: HandlerData<ReverseProxyConfig> = {
+  shape: reverseProxyShape,
+  answering: ({ handleResponse }) => handleResponse.flatMap(({ routes }) => routes),
+  patterns: ({ headerUp, headerDown }) => [...headerUp, ...headerDown],
+  responseFields: ({ headerDown }) => headerDown,
+  files: ({ transport: about }) => {
+    const path = about.tlsTrustPoolFile;
+    return path === null ? [] : [{ about, field: 'tlsTrustPoolFile', path, holds: 'roots' }];
+  },
+  answersPages: true,
+  check: checkUpstreams,
+};
+
+function reverseProxyShape(
+  routes: Shape<readonly RouteConfig[]>,
+): Shape<Omit<ReverseProxyConfig, 'kind'>> {
+  return object(
+    {
+      upstreams: list(name('an upstream such as http://localhost:3000'), { min: 1 }),
+      loadBalancing: object<ReverseProxyConfig['loadBalancing']>(
+        { policy, tryDurationMs: duration(), tryIntervalMs: duration() },
+        defaultReverseProxy.loadBalancing,
+      ),
+      activeHealth: nullable(activeHealth),
+      passiveHealth: object<ReverseProxyConfig['passiveHealth']>(
+        {
+          failDurationMs: duration(),
+          maxFails: count({ min: 1 }),
+          unhealthyStatus: statuses,
+          unhealthyLatencyMs: duration(),
+          unhealthyRequestCount: count(),
+        },
+        defaultReverseProxy.passiveHealth,
+      ),
+      headerUp: anyHeaderOperations,
+      headerDown: anyHeaderOperations,
+      // -1 is Caddy's "at once", which is how it always is.
+      flushIntervalMs: duration({ min: -1 }),
+      streamTimeoutMs: duration(),
+      streamCloseDelayMs: duration(),
+      trustedProxies: list(addressRange),
+      transport,
+      handleResponse: list(
+        object<ReverseProxyConfig['handleResponse'][number]>(
+          { status: statuses, header: nullable(field), routes },
+          { status: [], header: null },
+        ),
+      ),
+    },
+    withoutUpstreams(),
+  );
+}
+
+/** Upstreams have no default: they must be given. */
+function withoutUpstreams(): Partial<Omit<ReverseProxyConfig, 'kind'>> {
+  const { kind: _kind, upstreams: _upstreams, ...defaults } = defaultReverseProxy;
+  return defaults;
+}
+
+/** What a placeholder brought into an upstream must still be an origin. */
+function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
+  for (const upstream of proxy.upstreams) {
+    if (isUpstream(upstream)) continue;
+    const message = `the upstream "${upstream.slice(0, 80)}" is not http://host:port`;
+    const hint = 'a placeholder stands for host or host:port; use {$VAR} for a whole URL';
+    report(proxy, { severity: 'error', code: 'bad-upstream', message, hint });
+  }
+}
+
+function isUpstream(text: string): boolean {
+  if (/^unix:\/./.test(text)) return true;
+  const url = parseUrl(text);
+  if (url === null) return false;
+  const { protocol, username, pathname, search, hash } = url;
+  const isHttp = protocol === 'http:' || protocol === 'https:';
+  return isHttp && username === '' && pathname === '/' && search === '' && hash === '';
+}

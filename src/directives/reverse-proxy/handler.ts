@@ -1,0 +1,15 @@
+import type { Handler } from '../../http/exchange.ts';
+import { ReverseProxy } from '../../proxy/reverse-proxy.ts';
+import type { HandlerContext } from '../handler-context.ts';
+import type { ReverseProxyConfig } from './data.ts';
+
+/**
+ * Forwards to upstreams, whose state outlives the configuration.
+ *
+ * @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool`
+ */
+export function reverseProxy(config: ReverseProxyConfig, context: HandlerContext): Handler {
+  const proxy = new ReverseProxy(config, { ...context, registry: context.upstreams });
+  context.defer(() => proxy.close());
+  return context.besidePages(proxy.handle);
+}

@@ -1,0 +1,265 @@
+import { nearestName } from '../../config/nearest.ts';
+import { isStatusPattern } from '../../config/well-formed.ts';
+import { Secret } from '../../kernel/secret.ts';
+import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
+import { type Directive, type Scope, step, takeMatcher } from '../../hubfile/scope.ts';
+import {
+  badValue,
+  count,
+  duration,
+  headerName,
+  headerValue,
+  ranges,
+  statusClasses,
+} from '../../hubfile/values.ts';
+import { headerOperation } from '../../hubfile/header-operation.ts';
+import { ResponseMatchers, handleResponse } from './syntax/handle-response.ts';
+import { positiveDuration, proxyTransport } from './syntax/transport.ts';
+import { upstreamsOf } from './syntax/upstreams.ts';
+import {
+  type BalancingPolicy,
+  type ReverseProxyConfig,
+  defaultActiveHealth,
+  defaultReverseProxy,
+} from './data.ts';
+
+const USAGE = `
+reverse_proxy [<matcher>] [<upstream…>] {
+    to <upstream…>
+    lb_policy random|round_robin|least_conn|first|ip_hash|client_ip_hash|uri_hash
+    lb_policy header <field>
+    lb_policy cookie [<name> [<secret>]]
+    lb_try_duration <duration>
+    lb_try_interval <duration>
+    health_uri <uri>
+    health_port <port>
+    health_interval <duration>
+    health_timeout <duration>
+    health_status <status>
+    health_headers { <field> <value> }
+    fail_duration <duration>
+    max_fails <n>
+    unhealthy_status <status…>
+    unhealthy_latency <duration>
+    unhealthy_request_count <n>
+    header_up [+|-]<field> [<value>|<find>] [<replace>]
+    header_down [+|-|?]<field> [<value>|<find>] [<replace>]
+    flush_interval <duration>
+    stream_timeout <duration>
+    stream_close_delay <duration>
+    trusted_proxies <ranges…>|private_ranges
+    transport http {
+        dial_timeout <duration>
+        response_header_timeout <duration>
+        read_timeout <duration>
+        write_timeout <duration>
+        keepalive off|<duration>
+        max_conns_per_host <n>
+        tls
+        tls_insecure_skip_verify
+        tls_server_name <name>
+        tls_trust_pool <pem file>
+    }
+    @name status <status…>
+    @name header <field> [<value>]
+    handle_response [@name] { <directives…> }
+}
+`;
+
+export const reverseProxy: Directive = {
+  usage: USAGE,
+  summary: 'forwards to one or several upstreams',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const handler = proxySettings(cursor, scope);
+    cursor.end();
+    return [step(cursor, matcher, handler)];
+  },
+};
+
+/** Upstreams as words, because `transport http { tls }` decides about their scheme. */
+interface Draft extends ReverseProxyConfig {
+  readonly to: readonly { readonly cursor: Cursor; readonly words: ReturnType<Cursor['rest']> }[];
+  readonly tls: boolean;
+}
+
+/** Reads the upstreams and options of `reverse_proxy`, and of directives that contain one. */
+export function proxySettings(
+  cursor: Cursor,
+  scope: Scope,
+  own: (option: Cursor) => boolean = () => false,
+): ReverseProxyConfig {
+  const responses = new ResponseMatchers();
+  for (const line of cursor.line.block ?? []) responses.defineIfNamed(cursor, line);
+  const start: Draft = {
+    ...defaultReverseProxy,
+    to: [{ cursor, words: cursor.rest() }],
+    tls: false,
+  };
+  const options: OptionTable<Draft> = {
+    ...OPTIONS,
+    handle_response: (option, sofar) => ({
+      handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
+    }),
+  };
+  const read = cursor.options(start, options, {
+    repeatable: ['to', 'header_up', 'header_down', 'handle_response'],
+    unsupported: UNSUPPORTED,
+    other: (option) => option.name.startsWith('@') || own(option),
+  });
+  const { to, tls, ...settings } = read;
+  cursor.origins.follow(settings, read);
+  const upstreams = upstreamsOf(to, tls);
+  if (upstreams.length === 0 && cursor.line.block !== null && to.length > 1) {
+    // Every `to` was faulty and is reported.
+    return settings;
+  }
+  if (upstreams.length === 0) {
+    const hint = `for example ${cursor.name} localhost:3000`;
+    cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an upstream`, hint);
+  }
+  const proxy = { ...settings, upstreams };
+  cursor.origins.follow(proxy, settings);
+  return proxy;
+}
+
+const OPTIONS: OptionTable<Draft> = {
+  to: (cursor, sofar) => ({ to: [...sofar.to, { cursor, words: cursor.several('an upstream') }] }),
+  lb_policy: (cursor, { loadBalancing }) => ({
+    loadBalancing: { ...loadBalancing, policy: balancingPolicy(cursor) },
+  }),
+  lb_try_duration: (cursor, { loadBalancing }) => ({
+    loadBalancing: { ...loadBalancing, tryDurationMs: duration(cursor) },
+  }),
+  lb_try_interval: (cursor, { loadBalancing }) => ({
+    loadBalancing: { ...loadBalancing, tryIntervalMs: duration(cursor) },
+  }),
+  health_uri: (cursor, sofar) => health(sofar, { uri: healthUri(cursor) }),
+  health_port: (cursor, sofar) => health(sofar, { port: count(cursor, { min: 1, max: 65_535 }) }),
+  health_interval: (cursor, sofar) => health(sofar, { intervalMs: positiveDuration(cursor) }),
+  health_timeout: (cursor, sofar) => health(sofar, { timeoutMs: positiveDuration(cursor) }),
+  health_status: (cursor, sofar) => health(sofar, { status: healthStatus(cursor) }),
+  health_headers: (cursor, sofar) => health(sofar, { headers: healthHeaders(cursor) }),
+  fail_duration: (cursor, sofar) => passive(sofar, { failDurationMs: duration(cursor) }),
+  max_fails: (cursor, sofar) => passive(sofar, { maxFails: count(cursor, { min: 1 }) }),
+  unhealthy_status: (cursor, sofar) => passive(sofar, { unhealthyStatus: statusClasses(cursor) }),
+  unhealthy_latency: (cursor, sofar) => passive(sofar, { unhealthyLatencyMs: duration(cursor) }),
+  unhealthy_request_count: (cursor, sofar) =>
+    passive(sofar, { unhealthyRequestCount: count(cursor) }),
+  header_up: (cursor, sofar) => ({
+    headerUp: [...sofar.headerUp, headerOperation(cursor, 'request')],
+  }),
+  header_down: (cursor, sofar) => ({
+    headerDown: [...sofar.headerDown, headerOperation(cursor, 'response')],
+  }),
+  flush_interval: (cursor) => ({ flushIntervalMs: flushInterval(cursor) }),
+  stream_timeout: (cursor) => ({ streamTimeoutMs: duration(cursor) }),
+  stream_close_delay: (cursor) => ({ streamCloseDelayMs: duration(cursor) }),
+  trusted_proxies: (cursor) => ({ trustedProxies: ranges(cursor) }),
+  transport: (cursor, sofar) => proxyTransport(cursor, sofar.transport),
+};
+
+const UNSUPPORTED: Readonly<Record<string, string>> = {
+  dynamic: 'name the upstreams, or use a name that your DNS resolves',
+  lb_retries: 'use lb_try_duration',
+  lb_retry_match: 'requests that are safe to repeat are retried within lb_try_duration',
+  health_path: 'use health_uri',
+  health_body: 'use health_status',
+  health_passes: 'one good answer makes an upstream healthy again',
+  health_fails: 'one bad answer makes an upstream unhealthy',
+  request_buffers: 'bodies are passed on as they come',
+  response_buffers: 'bodies are passed on as they come',
+  method: 'put the change into the app',
+  rewrite: 'use the directive rewrite before reverse_proxy',
+  replace_status: 'use handle_response with respond',
+};
+
+function health(
+  { activeHealth }: Draft,
+  changes: Partial<NonNullable<Draft['activeHealth']>>,
+): Partial<Draft> {
+  return { activeHealth: { ...(activeHealth ?? defaultActiveHealth), ...changes } };
+}
+
+function passive(
+  { passiveHealth }: Draft,
+  changes: Partial<Draft['passiveHealth']>,
+): Partial<Draft> {
+  return { passiveHealth: { ...passiveHealth, ...changes } };
+}
+
+function balancingPolicy(cursor: Cursor): BalancingPolicy {
+  const word = cursor.argument('a policy');
+  switch (word.text) {
+    case 'random':
+    case 'round_robin':
+    case 'least_conn':
+    case 'first':
+    case 'ip_hash':
+    case 'client_ip_hash':
+    case 'uri_hash':
+      return { kind: word.text };
+    case 'header':
+      return { kind: 'header', name: headerName(cursor, cursor.argument('a header field')) };
+    case 'cookie': {
+      const cookie = cursor.optional()?.text ?? 'lb';
+      const secret = cursor.optional();
+      return {
+        kind: 'cookie',
+        name: cookie,
+        secret: secret === undefined ? null : new Secret(secret.text),
+      };
+    }
+    default: {
+      const near = nearestName(word.text, POLICIES);
+      const hint =
+        near === undefined ? `known are ${POLICIES.join(', ')}` : `did you mean \`${near}\`?`;
+      return cursor.fail(word.span, 'bad-value', `unknown policy ${cursor.quote(word)}`, hint);
+    }
+  }
+}
+
+const POLICIES = [
+  'random',
+  'round_robin',
+  'least_conn',
+  'first',
+  'ip_hash',
+  'client_ip_hash',
+  'uri_hash',
+  'header',
+  'cookie',
+];
+
+function healthUri(cursor: Cursor): string {
+  const word = cursor.argument('a path');
+  return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /health');
+}
+
+function healthStatus(cursor: Cursor): string {
+  const word = cursor.argument('a status such as 200 or 2xx');
+  return isStatusPattern(word.text)
+    ? word.text
+    : badValue(cursor, word, 'a status such as 200 or 2xx');
+}
+
+function healthHeaders(cursor: Cursor): { readonly name: string; readonly value: string }[] {
+  cursor.block();
+  return cursor.lines().flatMap((line) => {
+    const field = line.line.words[0];
+    const read = (): { name: string; value: string } | undefined => {
+      if (field === undefined) return undefined;
+      const value = headerValue(line, line.argument('a value'));
+      line.end();
+      return { name: headerName(line, field), value };
+    };
+    return line.problems.attempt(read) ?? [];
+  });
+}
+
+/** Caddy's -1 means "at once", which is how hubgate always does it. */
+function flushInterval(cursor: Cursor): number {
+  if (cursor.peek()?.text !== '-1') return duration(cursor);
+  cursor.optional();
+  return -1;
+}

@@ -1,0 +1,100 @@
+import { isIP } from 'node:net';
+import type { Cursor } from '../../../hubfile/cursor.ts';
+import type { Word } from '../../../hubfile/parser.ts';
+
+const UPSTREAM =
+  /^(?:([a-z][a-z0-9+.-]*):\/\/)?(\[[^\]]*\]|\{(?:env|file)\.[^{}]+\}|[^:/[\]{}]*)(?::([\d-]+))?(\/.*)?$/i;
+const HOST = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?$/;
+const MAX_RANGE = 1000;
+
+/**
+ * Upstreams as absolute origins: `host:port`, `http://…`, `https://…`, `unix//path`, and a range
+ * of ports such as `host:8001-8003`. All have one scheme; a Unix socket speaks plain HTTP.
+ */
+export function upstreamsOf(
+  to: readonly { readonly cursor: Cursor; readonly words: readonly Word[] }[],
+  tls: boolean,
+): readonly string[] {
+  const found = to.flatMap(({ cursor, words }) =>
+    words.map((word) => ({ cursor, word, origins: originsOf(cursor, word, tls) })),
+  );
+  const [first] = found;
+  for (const { cursor, word, origins } of found) {
+    if (first === undefined || schemeOf(origins) === schemeOf(first.origins)) continue;
+    const [own, others] = [schemeOf(origins), schemeOf(first.origins)];
+    const message = `${cursor.quote(word)} is spoken to by ${own}, but the upstreams before it by ${others}`;
+    const hint = 'use a reverse_proxy of its own for each scheme';
+    cursor.fail(word.span, 'mixed-schemes', message, hint);
+  }
+  const upstreams = found.flatMap(({ origins }) => origins);
+  // One word is pointed at; of several it is not known which a problem will be about.
+  const [only] = found.length === 1 ? found : [];
+  if (only !== undefined) only.cursor.origins.mark(upstreams, only.word.span);
+  return upstreams;
+}
+
+function schemeOf(origins: readonly string[]): string | undefined {
+  const scheme = origins[0]?.split(':', 1)[0];
+  return scheme === 'unix' ? 'http' : scheme;
+}
+
+function originsOf(cursor: Cursor, word: Word, tls: boolean): readonly string[] {
+  const unix = /^unix\/(\/.+)$/.exec(word.text)?.[1];
+  if (unix !== undefined) return [`unix:${unix}`];
+  const match = UPSTREAM.exec(word.text);
+  if (match === null) return bad(cursor, word);
+  const [, written, hostText = '', portText, path] = match;
+  if (path !== undefined) {
+    const origin = word.text.slice(0, -path.length);
+    const hint =
+      path === '/'
+        ? `write ${origin}`
+        : `use ${cursor.name} ${origin} and change the path with rewrite or uri`;
+    cursor.fail(word.span, 'bad-upstream', 'an upstream has no path', hint);
+  }
+  const scheme = written?.toLowerCase() ?? (tls || portText === '443' ? 'https' : 'http');
+  if (scheme !== 'http' && scheme !== 'https') {
+    const message = `upstreams by ${scheme}:// are not supported by hubgate`;
+    cursor.fail(word.span, 'bad-upstream', message, 'use http:// or https://');
+  }
+  if (tls && scheme === 'http') {
+    const message = 'this upstream is http://, but its transport has tls options';
+    cursor.fail(word.span, 'bad-upstream', message, 'write https:// or drop the tls options');
+  }
+  const host = hostOf(cursor, word, hostText, portText);
+  // `{env.APP}` may bring its port with it.
+  if (host.startsWith('{') && portText === undefined) return [`${scheme}://${host}`];
+  return portsOf(cursor, word, portText, scheme).map((port) => `${scheme}://${host}:${port}`);
+}
+
+function hostOf(cursor: Cursor, word: Word, text: string, port: string | undefined): string {
+  if (text === '' && port !== undefined) return 'localhost';
+  if (text.startsWith('{')) return text;
+  if (text.startsWith('[')) return isIP(text.slice(1, -1)) === 6 ? text : bad(cursor, word);
+  return HOST.test(text) ? text.toLowerCase() : bad(cursor, word);
+}
+
+function portsOf(
+  cursor: Cursor,
+  word: Word,
+  text: string | undefined,
+  scheme: string,
+): readonly number[] {
+  if (text === undefined) return [scheme === 'https' ? 443 : 80];
+  const [, from, to = from] = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(text) ?? [];
+  const first = Number(from);
+  const last = Number(to);
+  if (!(first >= 1 && last >= first && last <= 65_535)) return bad(cursor, word);
+  if (last - first >= MAX_RANGE) {
+    cursor.fail(word.span, 'bad-upstream', `a range has at most ${MAX_RANGE} ports`);
+  }
+  return Array.from({ length: last - first + 1 }, (_, index) => first + index);
+}
+
+function bad(cursor: Cursor, word: Word): never {
+  const message = `${cursor.quote(word)} is no upstream`;
+  const hint = word.text.includes('{')
+    ? 'upstreams are fixed: use {$VAR}, or several handle blocks for different upstreams'
+    : 'for example localhost:3000, https://app.internal or unix//run/app.sock';
+  return cursor.fail(word.span, 'bad-upstream', message, hint);
+}

@@ -1,0 +1,128 @@
+import type { TlsConfig } from '../../config/config.ts';
+import { defaultTls } from '../../config/defaults.ts';
+import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
+import type { Directive } from '../../hubfile/scope.ts';
+import { badValue, choiceOf, list, name, oneOf } from '../../hubfile/values.ts';
+
+const USAGE = `
+tls internal
+tls <email>
+tls <certificate file> <key file>
+tls [internal|<email>|<certificate file> <key file>] {
+    issuer acme|internal
+    protocols <min> [<max>]
+    ciphers <name…>
+    curves <name…>
+    client_auth {
+        mode request|require|verify_if_given|require_and_verify
+        trust_pool <pem file>
+    }
+}
+`;
+
+export const tls: Directive = {
+  usage: USAGE,
+  summary: 'the certificate of the site, and what TLS it speaks',
+  siteOnly: true,
+  once: true,
+  read(cursor, scope) {
+    const source = tlsSource(cursor);
+    const settings = cursor.options({ ...defaultTls, source }, OPTIONS, {
+      unsupported: {
+        dns: 'the DNS challenge needs a plugin of your DNS provider; give certificate files instead',
+        ca: 'set acme_ca in the global options',
+        on_demand: 'name the hosts in the address of the site',
+        load: 'write tls <certificate file> <key file>',
+      },
+    });
+    cursor.end();
+    scope.site.tls = settings;
+    return [];
+  },
+};
+
+type Protocol = TlsConfig['minVersion'];
+
+const VERSIONS: Readonly<Record<string, Protocol>> = { 'tls1.2': 'TLSv1.2', 'tls1.3': 'TLSv1.3' };
+
+const OPTIONS: OptionTable<TlsConfig> = {
+  issuer: (cursor, sofar) => {
+    const kind = oneOf(cursor, ['acme', 'internal']);
+    if (sofar.source.kind !== 'auto') {
+      const message = 'where the certificate comes from is said twice';
+      cursor.fail(cursor.span, 'mutually-exclusive', message);
+    }
+    return { source: kind === 'internal' ? { kind } : { kind, email: null } };
+  },
+  protocols: (cursor) => {
+    const minVersion = version(cursor);
+    const maxVersion = cursor.left > 0 ? version(cursor) : 'TLSv1.3';
+    if (minVersion > maxVersion) {
+      cursor.fail(cursor.span, 'bad-value', 'the lowest protocol is named first');
+    }
+    return { minVersion, maxVersion };
+  },
+  ciphers: (cursor) => ({ ciphers: names(cursor, 'a cipher suite') }),
+  curves: (cursor) => ({ curves: names(cursor, 'a curve') }),
+  client_auth: (cursor) => ({ clientAuth: clientAuth(cursor) }),
+};
+
+function tlsSource(cursor: Cursor): TlsConfig['source'] {
+  const first = cursor.optional();
+  const second = cursor.optional();
+  if (first === undefined) {
+    if (!cursor.hasBlock) cursor.argument('internal, an email address, or a certificate and a key');
+    return { kind: 'auto' };
+  }
+  if (second !== undefined) {
+    const source = { kind: 'files', certFile: first.text, keyFile: second.text } as const;
+    const places = new Map([['certFile', first.span] as const, ['keyFile', second.span] as const]);
+    cursor.origins.mark(source, first.span, places);
+    return source;
+  }
+  if (first.text === 'internal') return { kind: 'internal' };
+  if (/^[^\s@]+@[^\s@]+$/.test(first.text) || /^\{env\.[^{}]+\}$/.test(first.text)) {
+    return { kind: 'acme', email: first.text };
+  }
+  return badValue(cursor, first, 'internal, an email address, or a certificate and a key');
+}
+
+function version(cursor: Cursor): Protocol {
+  const word = cursor.argument('tls1.2 or tls1.3');
+  return VERSIONS[choiceOf(cursor, word, Object.keys(VERSIONS))] ?? 'TLSv1.2';
+}
+
+/** Ends up in an OpenSSL list, where `:` would separate and `!` or `@` would mean something. */
+function names(cursor: Cursor, expected: string): readonly string[] {
+  for (const word of cursor.line.words.slice(1)) {
+    if (!/^[A-Za-z0-9_-]+$/.test(word.text)) badValue(cursor, word, `${expected} by its name`);
+  }
+  return list(cursor, expected);
+}
+
+function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
+  cursor.block();
+  const start: {
+    mode: NonNullable<TlsConfig['clientAuth']>['mode'] | null;
+    trustPoolFile: string | null;
+  } = { mode: null, trustPoolFile: null };
+  const settings = cursor.options(start, {
+    mode: (option) => ({
+      mode: oneOf(option, ['request', 'require', 'verify_if_given', 'require_and_verify']),
+    }),
+    trust_pool: (option) => ({ trustPoolFile: trustPool(option) }),
+  });
+  const implied = settings.trustPoolFile === null ? 'require' : 'require_and_verify';
+  const result = { ...settings, mode: settings.mode ?? implied } as const;
+  if (result.mode.includes('verify') && result.trustPoolFile === null) {
+    cursor.fail(cursor.span, 'missing-option', `client_auth mode ${result.mode} needs trust_pool`);
+  }
+  cursor.origins.follow(result, settings);
+  return result;
+}
+
+/** `trust_pool <pem file>`, or as a Caddyfile has it: `trust_pool file <pem file>`. */
+export function trustPool(cursor: Cursor): string {
+  if (cursor.left > 1 && cursor.peek()?.text === 'file') cursor.optional();
+  return name(cursor, 'a PEM file');
+}

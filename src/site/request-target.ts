@@ -1,0 +1,11 @@
+import type { Exchange } from '../http/exchange.ts';
+
+/** Whatever a placeholder brought in, the target stays one that can stand in a request line. */
+export function setTarget(exchange: Exchange, target: string): void {
+  const rooted = target.startsWith('/') ? target : `/${target}`;
+  exchange.target = rooted.replace(/[^!-~]/gu, percentEncoded);
+}
+
+function percentEncoded(letter: string): string {
+  return Buffer.from(letter, 'utf8').toString('hex').toUpperCase().replace(/../g, '%$&');
+}

@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { describe, it, type TestContext } from 'node:test';
+import { startCaddy } from '../support/caddy.ts';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { type Answer, send } from '../support/http.ts';
+import { cli } from '../support/process.ts';
+
+/** Of "open sesame" and "tschüs:x"; little work, so that tests are quick. */
+const BCRYPT = '$2a$04$WdfSlbENpCN6pu.YmQZdqOejWN9.8EVx9JJ/eSuLMjbQnTgEYwzpe';
+const BCRYPT_UTF8 = '$2a$04$L6dGOGT8o1sX/6hh4C6Mo.wXd6qeTcEieUJAPqwWFPVEVougT/E0G';
+const ARGON2ID =
+  '$argon2id$v=19$m=64,t=1,p=1$xlrrKr/mWNMKkarvOxY/UA$r0NqHx7FL+3k8SeIZswa4bOub3/PQkEmzW/R5b1UBms';
+/** Of "secret", by `caddy hash-password`. */
+const CADDY = '$2a$14$xFVFII1N9Rdx5kRrysP1n.N.15wNRk1ZKR2NlYnar3OqgrBGQYc8W';
+
+const DIRECTIVES = `
+	basic_auth /realm/* bcrypt "the admins" {
+		ada ${BCRYPT}
+	}
+	basic_auth /caddy {
+		cad ${CADDY}
+	}
+	basic_auth /private/* {
+		ada ${BCRYPT}
+		ünal ${BCRYPT_UTF8}
+	}
+	respond "for {http.auth.user.id}"
+`;
+
+const basic = (user: string, password: string): string =>
+  `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`;
+
+const ask = (url: string, authorization?: string): Promise<Answer> =>
+  send(url, {
+    headers: authorization === undefined ? [] : [['Authorization', authorization]],
+  });
+
+async function serve(test: TestContext, directives: string): Promise<string> {
+  const origin = `http://127.0.0.1:${await freePort()}`;
+  await startGateway(test, `${origin} {${directives}}\n`);
+  return origin;
+}
+
+describe('basic_auth (RFC 7617)', () => {
+  it('lets pass who knows a password, as Caddy does', async (test) => {
+    const own = await serve(test, DIRECTIVES);
+    const caddy = await startCaddy(test, DIRECTIVES.replaceAll('basic_auth', 'basicauth'));
+    if (caddy === null) return;
+    for (const [path, authorization, status] of [
+      ['/open', undefined, 200],
+      ['/private/x', undefined, 401],
+      ['/private/x', basic('ada', 'open sesame'), 200],
+      ['/private/x', basic('ada', 'open sesame').replace('Basic', 'basic'), 200],
+      ['/private/x', basic('ada', 'open sesam'), 401],
+      ['/private/x', basic('ada', ''), 401],
+      ['/private/x', basic('nobody', 'open sesame'), 401],
+      ['/private/x', basic('ünal', 'tschüs:x'), 200],
+      ['/private/x', basic('ünal', 'open sesame'), 401],
+      ['/private/x', 'Basic !', 401],
+      ['/private/x', 'Bearer abc', 401],
+      ['/realm/x', undefined, 401],
+      ['/caddy', basic('cad', 'secret'), 200],
+    ] as const) {
+      const mine = await ask(own + path, authorization);
+      const theirs = await ask(caddy + path, authorization);
+      const title = `${path} ${authorization ?? ''}`;
+      assert.equal(mine.status, status, title);
+      assert.equal(theirs.status, status, `Caddy: ${title}`);
+      const challenge = mine.headers['www-authenticate'];
+      assert.equal(challenge, theirs.headers['www-authenticate'], `Caddy: ${title}`);
+      if (authorization !== undefined && status === 200) assert.equal(mine.body, theirs.body);
+    }
+  });
+
+  it('takes hashes of argon2id, and lets error routes answer', async (test) => {
+    const own = await serve(
+      test,
+      `
+	basic_auth {
+		ada ${ARGON2ID}
+	}
+	respond "for {http.auth.user.id}"
+	handle_errors {
+		respond "please: {err.status_code}"
+	}
+`,
+    );
+    assert.equal((await ask(own, basic('ada', 'open sesame'))).body, 'for ada');
+    const refused = await ask(own, basic('ada', 'x'));
+    assert.deepEqual([refused.status, refused.body], [401, 'please: 401']);
+    assert.equal(refused.headers['www-authenticate'], 'Basic realm="restricted"');
+  });
+
+  it('makes a client wait after 20 wrong passwords, but not who has a right one', async (test) => {
+    const own = await serve(test, DIRECTIVES);
+    const right = basic('ada', 'open sesame');
+    assert.equal((await ask(`${own}/private/x`, right)).status, 200);
+    for (let i = 0; i < 20; i += 1) {
+      assert.equal((await ask(`${own}/private/x`, basic('ada', `guess ${i}`))).status, 401);
+    }
+    const late = await ask(`${own}/private/x`, basic('ada', 'guess'));
+    assert.equal(late.status, 429);
+    assert.ok(Number(late.headers['retry-after']) > 0);
+    assert.equal((await ask(`${own}/private/x`, right)).status, 200);
+  });
+
+  it('checks what the connections of a browser send at once only once', async (test) => {
+    const own = await serve(test, DIRECTIVES);
+    const same = await Promise.all(
+      Array.from({ length: 12 }, () => ask(`${own}/caddy`, basic('cad', 'secret'))),
+    );
+    assert.deepEqual(new Set(same.map(({ status }) => status)), new Set([200]));
+  });
+});
+
+/** What `hubgate hash-password` makes of a line. */
+async function hashed(line: string, args: readonly string[]): Promise<string> {
+  const child = spawn(process.execPath, [cli, 'hash-password', ...args], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  child.stdin.end(`${line}\n`);
+  const [said] = await Promise.all([text(child.stdout), once(child, 'exit')]);
+  return said.trim();
+}
+
+describe('hubgate hash-password', () => {
+  for (const algorithm of ['bcrypt', 'argon2id']) {
+    it(`makes a hash of ${algorithm} that basic_auth takes`, async (test) => {
+      const hash = await hashed('a password', ['--algorithm', algorithm]);
+      const own = await serve(test, `\n\tbasic_auth {\n\t\tada ${hash}\n\t}\n\trespond ok\n`);
+      assert.equal((await ask(own, basic('ada', 'a password'))).status, 200);
+      assert.equal((await ask(own, basic('ada', 'another'))).status, 401);
+    });
+  }
+});
