@@ -240,7 +240,8 @@ export class Http2Exchange implements Exchange {
     if (bodyless) stream.respond(fields, { endStream: true });
     else if (withTrailers) {
       stream.respond(fields, { waitForTrailers: true });
-      stream.once('wantTrailers', () => {
+      // Where it is mounted Node's own response would send some as well, which ends the process.
+      stream.removeAllListeners('wantTrailers').once('wantTrailers', () => {
         stream.sendTrailers(this.#ending === null ? {} : http2Fields(this.#ending));
       });
     } else stream.respond(fields);
