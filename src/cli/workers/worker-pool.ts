@@ -16,6 +16,15 @@ import { Worker } from './worker.ts';
 const MIN_RESTART_MS = 100;
 const MAX_RESTART_MS = 30_000;
 
+const WORKER = fileURLToPath(import.meta.resolve('#worker'));
+
+export interface WorkerPoolOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** What a worker runs, absolute. @default the gateway's own program */
+  readonly program?: string;
+}
+
 /** How many processes the configuration asks for. */
 export function workerCount({ workers }: GlobalOptions): number {
   return workers === 'auto' ? availableParallelism() : workers;
@@ -39,17 +48,16 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   /** Loads and replacements run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
-  constructor(config: Config, { clock, log }: { readonly clock: Clock; readonly log: Logger }) {
+  constructor(config: Config, { clock, log, program = WORKER }: WorkerPoolOptions) {
     this.#config = config;
     this.#count = workerCount(config.options);
     this.#clock = clock;
     this.#log = log;
-    const exec = fileURLToPath(import.meta.resolve('#worker'));
     // Workers take connections from the listening socket themselves. One that this process hands
     // over is lost, neither answered nor closed, when its worker dies on the way. To be said before
     // the set-up, which freezes it.
     cluster.schedulingPolicy = cluster.SCHED_NONE;
-    cluster.setupPrimary({ exec, args: [] });
+    cluster.setupPrimary({ exec: program, args: [] });
     process.on('SIGUSR1', () => {
       for (const worker of this.#workers) worker.reopenLogs();
     });
