@@ -8,6 +8,7 @@ import { createDiscovery } from '../discovery/discovery.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
+import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
 import type { TokenSource } from '../discovery/token-source.ts';
@@ -18,6 +19,7 @@ import { parsePublication, type PublicationRules } from '../hub/publication.ts';
 import { hubBase } from '../hub/topic.ts';
 import { originList } from '../hub-http/origins.ts';
 import { HubgateError } from '../kernel/error.ts';
+import type { Scope } from '../kernel/scope.ts';
 import { compileMatcher } from '../site/matchers.ts';
 import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
@@ -34,12 +36,14 @@ interface Announcement {
 }
 
 /** What runs around the routes of a site for the sake of discovery; the first is the outermost. */
-export function discoveryHandlers(
+export async function discoveryHandlers(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
-  { clock, random }: Resources,
-): Handler[] {
+  resources: Resources,
+  scope: Scope,
+): Promise<Handler[]> {
+  const { clock, random } = resources;
   const { discovery } = site;
   const own = hubs.get(site);
   const announcement = discovery === null ? null : announcementFor(site, config, hubs);
@@ -69,7 +73,7 @@ export function discoveryHandlers(
       matches,
       logsOut: paths.length === 0 ? () => false : compileMatcher([{ kind: 'path', paths }]),
       isHubRequest: hubRequest,
-      tokens: tokenSource(discovery, announcement, clock),
+      tokens: await tokenSource(discovery, announcement, resources, scope),
       clock,
     }),
   );
@@ -136,13 +140,17 @@ function isBelow(path: string): (exchange: Exchange) => boolean {
   };
 }
 
-function tokenSource(
+async function tokenSource(
   { tokenSource: source }: DiscoveryConfig,
   { audience, detailType }: Announcement,
-  clock: Resources['clock'],
-): TokenSource | null {
+  { clock, tokenCaches }: Resources,
+  scope: Scope,
+): Promise<TokenSource | null> {
   if (source === null) return null;
-  const purpose = { audience, detailType, expand: expandPlaceholders, clock };
+  const name = tokenCacheName(source, detailType);
+  const lease = await tokenCaches.acquire(name, () => new TokenCache(clock));
+  scope.defer(() => lease.release());
+  const purpose = { audience, detailType, expand: expandPlaceholders, clock, cache: lease.value };
   return source.kind === 'mint'
     ? createTokenMint(source, purpose)
     : createTokenExchange(source, { ...purpose, fetch });

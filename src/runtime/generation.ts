@@ -66,9 +66,10 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     const around = { ...resources, site: names.of.get(site) ?? '' };
     hubs.set(site, await setUpHub(site.hub, around, scope));
   }
-  const handlers = new Map(
-    config.sites.map((site) => [site, setUpSite(site, config, hubs, resources, scope)]),
-  );
+  const handlers = new Map<SiteConfig, SiteHandler>();
+  for (const site of config.sites) {
+    handlers.set(site, await setUpSite(site, config, hubs, resources, scope));
+  }
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
   const sources: CertificateSource[] = [];

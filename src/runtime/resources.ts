@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
+import type { TokenCache } from '../discovery/token-cache.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
@@ -47,6 +48,8 @@ export interface Resources {
   readonly managed: ManagedCertificates;
   readonly hubCores: LeasePool<HubCore>;
   readonly keySets: LeasePool<Jwks>;
+  /** Tokens that sources have given, by all that decides what one gives. */
+  readonly tokenCaches: LeasePool<TokenCache>;
   readonly signals: HubSignals;
   readonly wheel: TimerWheel;
   readonly slices: Slices;
@@ -92,6 +95,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     }),
     hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
     keySets: createKeySets(),
+    tokenCaches: new LeasePool(() => {}),
     signals: new HubSignals(options.siblings ?? null),
     wheel: new TimerWheel(clock),
     slices: new Slices(),

@@ -14,13 +14,13 @@ import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
 /** A site as one handler: discovery around its routes, the hub among them. */
-export function setUpSite(
+export async function setUpSite(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
   resources: Resources,
   scope: Scope,
-): SiteHandler {
+): Promise<SiteHandler> {
   const { log, clock, random, upstreams } = resources;
   const trusted = addressSet(config.options.servers.trustedProxies);
   const livePages = livePagesHandler(site, config, hubs);
@@ -47,7 +47,8 @@ export function setUpSite(
     makeFileServer: (fileConfig) => besideApp(fileServer(fileConfig, expandPlaceholders)),
   };
   const routes = compileSite(site, dependencies);
-  const handler = discoveryHandlers(site, config, hubs, resources).reduceRight<SiteHandler>(
+  const around = await discoveryHandlers(site, config, hubs, resources, scope);
+  const handler = around.reduceRight<SiteHandler>(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,
   );
