@@ -138,6 +138,7 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     slices: new Slices(),
     clock,
     random: Math.random,
+    rehearsal: false,
     log,
   };
   const hub = await setUpHub(config, around, scope);

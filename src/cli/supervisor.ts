@@ -4,8 +4,9 @@ import type { Config, ListenAddress } from '../config/config.ts';
 import { encodeConfig } from '../config/encode.ts';
 import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import type { AdminControls, PostedConfig } from '../runtime/admin.ts';
+import type { AdminControls, PostedConfig, Rehearsal } from '../runtime/admin.ts';
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
+import type { LoadPreview } from '../runtime/load-preview.ts';
 import type { LoadCounts } from '../runtime/metrics.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
 import { AdminPorts } from './admin-ports.ts';
@@ -104,6 +105,34 @@ export class Supervisor {
     const { source } = this.#options;
     const isSource = posted.file !== null && source !== null && resolve(posted.file) === source;
     return this.#enqueue(() => this.#options.readPosted(posted), isSource);
+  }
+
+  #rehearse(posted: PostedConfig): Promise<Rehearsal> {
+    const rehearsed = this.#queue.then(async () => {
+      try {
+        const { config, warnings } = this.#options.readPosted(posted);
+        const preview = await this.gateway.rehearse(config);
+        return { problems: warnings, preview: this.#withAdmin(preview, config) };
+      } catch (error) {
+        return { problems: problemsOf(error), preview: null };
+      }
+    });
+    this.#queue = rehearsed;
+    return rehearsed;
+  }
+
+  /** The ports on which the gateway speaks of itself are this process's. */
+  #withAdmin(preview: LoadPreview, { options }: Config): LoadPreview {
+    const { opened, closed } = this.#admin.changes(options);
+    const { listeners } = preview;
+    return {
+      ...preview,
+      listeners: {
+        ...listeners,
+        opened: [...listeners.opened, ...opened],
+        closed: [...listeners.closed, ...closed],
+      },
+    };
   }
 
   #enqueue(read: ReadConfig, followed = true): Promise<readonly Problem[] | null> {
@@ -216,6 +245,7 @@ export class Supervisor {
     loads: () => this.#loads,
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),
+    rehearse: (posted) => this.#rehearse(posted),
     stop: () => this.#options.onStop(),
   };
 

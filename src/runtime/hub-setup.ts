@@ -7,8 +7,10 @@ import {
   type TrustedIssuer,
 } from '../auth/verify.ts';
 import type { HubConfig, KeySource } from '../config/config.ts';
+import { transportKinds } from '../config/transports.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { KeepsStream } from '../hub/admission.ts';
+import type { Hub } from '../hub/hub.ts';
 import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
@@ -20,7 +22,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { type HubCore, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
+import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
 import { readLiveScript } from './live-script.ts';
 import type { HubSignals } from './siblings.ts';
@@ -34,6 +36,8 @@ export interface HubSurroundings {
   /** Directory of the gateway's storage, absolute. */
   readonly storage: string;
   readonly hubCores: LeasePool<HubCore>;
+  /** Then no log is opened that is not open already. */
+  readonly rehearsal: boolean;
   readonly keySets: LeasePool<Jwks>;
   readonly signals: HubSignals;
   /** One for all hubs of the process, as the slices. */
@@ -61,6 +65,8 @@ export interface ReadyHub {
   readonly handle: Handler;
   /** Ends the streams that these settings no longer allow, and says how many. */
   reauthorise(): number;
+  /** How many streams `reauthorise` would end. */
+  countRefused(): ReturnType<Hub['countRefused']>;
 }
 
 /**
@@ -81,7 +87,9 @@ export async function setUpHub(
   const cookieName = config.cookieName ?? profile.cookieName;
   const detailType = config.detailType ?? profile.detailType;
   const transport = placedTransport(site, config, around.storage);
-  const key = { site, profile, path, base, transport };
+  const wanted = { site, profile, path, base, transport };
+  const isOpen = around.hubCores.has(hubCoreName(wanted));
+  const key = around.rehearsal && !isOpen ? standIn(wanted) : wanted;
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
     openHubCore(key, { signals, clock, wheel, slices, log }),
   );
@@ -136,6 +144,7 @@ export async function setUpHub(
     core,
     liveScript,
     handle,
+    countRefused: () => core.hub.countRefused(stillAllowed(config, verifier)),
     reauthorise() {
       const streams = core.hub.reauthorise(stillAllowed(config, verifier), SPREAD_MS);
       if (streams > 0) {
@@ -145,6 +154,11 @@ export async function setUpHub(
       return streams;
     },
   };
+}
+
+/** A log that leaves nothing behind. */
+function standIn(key: HubCoreKey): HubCoreKey {
+  return { ...key, transport: transportKinds.memory.defaults };
 }
 
 /** What a demonstration wants and nobody else should have. */

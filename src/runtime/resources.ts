@@ -58,6 +58,8 @@ export interface Resources {
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
   readonly hasSiblings: boolean;
+  /** What is built is looked at and thrown away: nothing is written, logged or ordered. */
+  readonly rehearsal: boolean;
   /** Set once, when the gateway goes: then hub streams end at once. */
   stopping: boolean;
 }
@@ -113,7 +115,20 @@ export function openResources(config: Config, options: GatewayOptions): Resource
       }
     },
     hasSiblings: options.siblings !== undefined,
+    rehearsal: false,
     stopping: false,
   };
   return resources;
+}
+
+/** The same for a configuration that is only tried. */
+export function rehearsing(resources: Resources): Resources {
+  return {
+    ...resources,
+    rehearsal: true,
+    log: silentLogger,
+    openLog: () => ({ log: silentLogger, close: () => {} }),
+    // Bound, but not ready for TLS: the keys of its tickets would be written.
+    leaseListener: (planned) => resources.leaseListener({ ...planned, secure: false }),
+  };
 }

@@ -37,6 +37,9 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     }
     return null;
   },
+  async rehearse({ config }) {
+    return started().gateway.rehearse(decodeEncoded(JSON.parse(config)));
+  },
   async commit() {
     const { gateway } = started();
     if (prepared === null) throw new HubgateError('not-prepared', 'There is nothing to commit');

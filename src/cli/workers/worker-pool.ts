@@ -4,9 +4,10 @@ import { fileURLToPath } from 'node:url';
 import type { Config, GlobalOptions } from '../../config/config.ts';
 import { encodeConfig } from '../../config/encode.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { messageOf } from '../../kernel/error.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
+import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
 import type { RunningHub } from '../../runtime/running-hub.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { WorkerStatus } from './messages.ts';
@@ -85,6 +86,18 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     });
   }
 
+  rehearse(config: Config): Promise<LoadPreview> {
+    return this.#enqueue(async () => {
+      const text = textOf(config);
+      const [first, ...others] = this.#workers;
+      if (first === undefined) throw new HubgateError('no-worker', 'No worker runs just now');
+      const rehearse = (worker: Worker) => worker.order({ kind: 'rehearse', config: text });
+      // The first alone: what cannot be built is tried once.
+      const told = await rehearse(first);
+      return sumPreviews([told, ...(await Promise.all(others.map(rehearse)))]);
+    });
+  }
+
   stop(signal?: AbortSignal): Promise<void> {
     this.#stopping ??= this.#stop(signal);
     return this.#stopping;
@@ -111,7 +124,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async #load(workers: readonly Worker[], config: Config): Promise<ReloadReport> {
-    const text = JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
+    const text = textOf(config);
     const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text });
     try {
       const [first, ...others] = workers;
@@ -201,6 +214,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#queue = result.catch(() => {});
     return result;
   }
+}
+
+/** A configuration on its way to a worker. */
+function textOf(config: Config): string {
+  return JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
 }
 
 /** A hub as all workers together have it. */
