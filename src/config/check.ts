@@ -3,7 +3,7 @@ import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
 import { checkPorts } from './check-ports.ts';
 import { checkTransport } from './check-transport.ts';
-import { checkUpstreams } from './check-upstreams.ts';
+import { checkOwnUpstreams, checkUpstreams } from './check-upstreams.ts';
 import type { Report } from './problem.ts';
 import { isShared, storeOf, type TransportConfig } from './transports.ts';
 
@@ -22,6 +22,7 @@ export function checkConfig(config: Config, report: Report): void {
       checkTransport(site.hub.transport, report);
     }
     checkUpstreams([...site.routes, ...site.errorRoutes], report);
+    checkOwnUpstreams(site, config, report);
     const { discovery } = site;
     if (discovery !== null && site.hub === null && discovery.hub === null) {
       report(discovery, {

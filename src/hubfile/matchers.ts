@@ -62,10 +62,22 @@ const CONDITIONS: Readonly<Record<string, ReadCondition>> = {
     const word = cursor.argument('a protocol');
     return [{ kind: 'protocol', protocol: choiceOf(cursor, word, choices) }];
   },
-  remote_ip: (cursor) => [{ kind: 'remote_ip', ranges: ranges(cursor) }],
+  remote_ip: (cursor) => [{ kind: 'remote_ip', ranges: ofPeer(cursor) }],
   client_ip: (cursor) => [{ kind: 'client_ip', ranges: ranges(cursor) }],
   not: (cursor, nested) => [{ kind: 'not', matchers: [nested(cursor)] }],
 };
+
+/** Caddy once took a client's own word for its address here. */
+function ofPeer(cursor: Cursor): readonly string[] {
+  const word = cursor.peek();
+  if (word?.text === 'forwarded') {
+    const message = 'remote_ip is the address of the connection; forwarded is not supported';
+    const hint =
+      'write client_ip <ranges…>, and servers { trusted_proxies … } in the global options';
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
+  return ranges(cursor);
+}
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
   expression: 'combine path, method, header, query and not instead',

@@ -4,6 +4,7 @@ import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
 import type { TokenCache } from '../discovery/token-cache.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Slices } from '../kernel/slices.ts';
@@ -74,7 +75,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const { log = silentLogger, clock = systemClock, random = Math.random } = options;
   const { openLog = () => ({ log, close: () => {} }) } = options;
   const storage = storageOf(config.options);
-  mkdirSync(storage, { recursive: true, mode: 0o700 });
+  makeStorage(storage);
   if (options.siblings !== undefined) shareByAddress();
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);
@@ -119,6 +120,19 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     stopping: false,
   };
   return resources;
+}
+
+function makeStorage(directory: string): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    throw new HubgateError(
+      'storage-unusable',
+      `Certificates, keys and history cannot be kept in ${directory}: ${messageOf(cause)}; name ` +
+        'another directory with the global option storage <dir>, or give this one to who runs hubgate',
+      { cause },
+    );
+  }
 }
 
 /** The same for a configuration that is only tried. */

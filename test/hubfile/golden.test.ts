@@ -38,6 +38,7 @@ const io = withFiles(diskIo(env), {
   'files/site.crt': site.cert,
   'files/site.key': site.key,
   'files/other.key': other.key,
+  '/etc/hubgate/broken.json': '{"keys": 1}',
 });
 
 for (const topic of readdirSync('.', { withFileTypes: true })) {

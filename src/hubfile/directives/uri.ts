@@ -1,3 +1,4 @@
+import type { Cursor } from '../cursor.ts';
 import { type Directive, step, takeMatcher } from '../scope.ts';
 import { count, name, oneOf, text } from '../values.ts';
 
@@ -9,6 +10,7 @@ import { count, name, oneOf, text } from '../values.ts';
 export const uri: Directive = {
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
+    if (cursor.peek()?.text === 'path_regexp') refuseRegexp(cursor);
     const operation = oneOf(cursor, ['strip_prefix', 'strip_suffix', 'replace']);
     const target = name(cursor, 'a text');
     const isReplace = operation === 'replace';
@@ -21,3 +23,10 @@ export const uri: Directive = {
     ];
   },
 };
+
+function refuseRegexp(cursor: Cursor): never {
+  const message = 'uri path_regexp is not supported by hubgate';
+  const hint =
+    'match and rewrite instead: @v path_regexp v ^/old/(.*)$, and rewrite @v /new/{re.v.1}';
+  return cursor.fail(cursor.peek()?.span ?? cursor.span, 'unsupported-option', message, hint);
+}
