@@ -139,6 +139,7 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     clock,
     random: Math.random,
     rehearsal: false,
+    playgroundSalt: randomUUID(),
     log,
   };
   const hub = await setUpHub(config, around, scope);

@@ -23,6 +23,7 @@ import { historyNames, keepHistoryNames } from './history-names.ts';
 import type { HubCore } from './hub-core.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
+import { saltName } from './playground-salts.ts';
 import type { Resources } from './resources.ts';
 import type { RunningHub } from './running-hub.ts';
 import { setUpSite } from './site-setup.ts';
@@ -80,9 +81,11 @@ export async function buildGeneration(config: Config, resources: Resources): Pro
 async function build(config: Config, resources: Resources, scope: Scope): Promise<Generation> {
   const hubs = new Map<SiteConfig, ReadyHub>();
   const names = historyNames(config, resources.storage);
+  const salts = resources.saltsFor(config);
   for (const site of config.sites) {
     if (site.hub === null) continue;
-    const around = { ...resources, site: names.of.get(site) ?? '' };
+    const playgroundSalt = salts[saltName(site)] ?? null;
+    const around = { ...resources, site: names.of.get(site) ?? '', playgroundSalt };
     hubs.set(site, await setUpHub(site.hub, around, scope));
   }
   const handlers = new Map<SiteConfig, SiteHandler>();
@@ -127,6 +130,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     refusedStreams: () => [...hubs].flatMap(([site, hub]) => refusedOf(siteText(site), hub)),
     orders: () => sources.flatMap((source) => source.orders()),
     begin() {
+      resources.playgrounds.keep(salts);
       try {
         keepHistoryNames(names, resources.storage);
       } catch (error) {

@@ -35,6 +35,8 @@ export interface HubSurroundings {
   readonly site: string;
   /** Directory of the gateway's storage, absolute. */
   readonly storage: string;
+  /** What the key of its playground is made with; null where that is not known. */
+  readonly playgroundSalt: string | null;
   readonly hubCores: LeasePool<HubCore>;
   /** Then no log is opened that is not open already. */
   readonly rehearsal: boolean;
@@ -114,7 +116,7 @@ export async function setUpHub(
       .map(({ id }) => id),
     debugger: config.debugger,
     liveScript,
-    playground: config.playground ? { signer: playgroundIssuer(config)?.signer ?? null } : null,
+    playground: config.playground ? { signer: playgroundIssuer(config, around.playgroundSalt)?.signer ?? null } : null,
     anonymous: config.anonymous,
     corsOrigins: config.corsOrigins,
     publishOrigins: config.publishOrigins,
@@ -178,7 +180,7 @@ function asPlayground(config: HubConfig): HubConfig {
 /** What verifying a hub's tokens needs; for the hub itself and for `token inspect`. */
 export async function openVerification(
   config: HubConfig,
-  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'slices' | 'log'>,
+  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'slices' | 'log' | 'playgroundSalt'>,
   scope: Scope,
 ): Promise<TokenVerifierOptions & { readonly cache: MatcherCache }> {
   const profile = profiles[config.profile];
@@ -201,7 +203,7 @@ function stillAllowed({ anonymous }: HubConfig, { vouchers }: TokenVerifier): Ke
 
 async function openIssuers(
   config: HubConfig,
-  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'log'>,
+  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'log' | 'playgroundSalt'>,
   scope: Scope,
 ): Promise<TrustedIssuer[]> {
   const issuers: TrustedIssuer[] = [];
@@ -212,7 +214,7 @@ async function openIssuers(
       subscriber: await openKeys(subscriber, around, scope),
     });
   }
-  const playground = playgroundIssuer(config);
+  const playground = playgroundIssuer(config, around.playgroundSalt);
   if (playground !== null) issuers.push(playground);
   const { publisher, subscriber } = config.legacy;
   if (publisher !== null || subscriber !== null) {

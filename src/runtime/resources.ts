@@ -21,6 +21,7 @@ import { defaultStorage } from './default-storage.ts';
 import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
+import { PlaygroundSalts, type Salts } from './playground-salts.ts';
 import { HubSignals, type Siblings } from './siblings.ts';
 
 export interface GatewayOptions {
@@ -32,6 +33,8 @@ export interface GatewayOptions {
   readonly clock?: Clock;
   /** Other processes that serve the same. @default none */
   readonly siblings?: Siblings;
+  /** Salts of the playgrounds of what is built next, where several processes share them. @default its own */
+  readonly playgroundSalts?: () => Salts;
   /** From 0 up to 1; spreads deadlines and balances. @default Math.random */
   readonly random?: () => number;
 }
@@ -51,6 +54,9 @@ export interface Resources {
   readonly keySets: LeasePool<Jwks>;
   /** Tokens that sources have given, by all that decides what one gives. */
   readonly tokenCaches: LeasePool<TokenCache>;
+  readonly playgrounds: PlaygroundSalts;
+  /** Those of a configuration that is being built. */
+  saltsFor(config: Config): Salts;
   readonly signals: HubSignals;
   readonly wheel: TimerWheel;
   readonly slices: Slices;
@@ -99,6 +105,8 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
     keySets: createKeySets(),
     tokenCaches: new LeasePool(() => {}),
+    playgrounds: new PlaygroundSalts(),
+    saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),
     signals: new HubSignals(options.siblings ?? null),
     wheel: new TimerWheel(clock),
     slices: new Slices(),

@@ -8,6 +8,7 @@ import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
+import { PlaygroundSalts } from '../../runtime/playground-salts.ts';
 import type { RunningHub } from '../../runtime/running-hub.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { WorkerStatus } from './messages.ts';
@@ -41,6 +42,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #workers = new Set<Worker>();
+  readonly #playgrounds = new PlaygroundSalts();
   /** What workers run, or are to run. */
   #config: Config;
   #listeners: readonly BoundListener[] = [];
@@ -125,7 +127,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
   async #load(workers: readonly Worker[], config: Config): Promise<ReloadReport> {
     const text = textOf(config);
-    const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text });
+    const salts = this.#playgrounds.for(config);
+    const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text, salts });
     try {
       const [first, ...others] = workers;
       // The first alone: what only one can do (replace the socket file of a dead process) is done
@@ -139,6 +142,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       await Promise.allSettled(workers.map((worker) => worker.order({ kind: 'discard' })));
       throw error;
     }
+    this.#playgrounds.keep(salts);
     const committed = await Promise.allSettled(
       workers.map((worker) => worker.order({ kind: 'commit' })),
     );
