@@ -116,7 +116,9 @@ export async function setUpHub(
       .map(({ id }) => id),
     debugger: config.debugger,
     liveScript,
-    playground: config.playground ? { signer: playgroundIssuer(config, around.playgroundSalt)?.signer ?? null } : null,
+    playground: config.playground
+      ? { signer: playgroundIssuer(config, around.playgroundSalt)?.signer ?? null }
+      : null,
     anonymous: config.anonymous,
     corsOrigins: config.corsOrigins,
     publishOrigins: config.publishOrigins,

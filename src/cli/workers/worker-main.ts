@@ -105,7 +105,15 @@ function tell(message: FromWorker): void {
 function start(config: Config): NonNullable<typeof running> {
   const log = logs.createLogger(config.options.log);
   signals.obey(log, logs);
-  return { log, gateway: createGateway(config, { log, openLog: logs.open, siblings, playgroundSalts: () => salts }) };
+  return {
+    log,
+    gateway: createGateway(config, {
+      log,
+      openLog: logs.open,
+      siblings,
+      playgroundSalts: () => salts,
+    }),
+  };
 }
 
 function started(): NonNullable<typeof running> {
