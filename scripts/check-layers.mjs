@@ -62,7 +62,6 @@ const LIBRARY_PLACE = {
   re2js: ['hub/pattern/', 'auth/legacy-claim.ts', 'site/', 'http/'],
   lmdb: ['transports/lmdb/'],
   '@redis/client': ['transports/redis/'],
-  chokidar: ['cli/watch.ts'],
   yaml: ['hubfile/', 'cli/'],
   '@peculiar/x509': ['tls/make-certificate.ts'],
   'reflect-metadata': ['tls/make-certificate.ts'],

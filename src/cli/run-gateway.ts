@@ -28,7 +28,8 @@ export async function runGateway({
 }: RunOptions): Promise<void> {
   const logs = new Logs();
   const signals = obeyUserSignals();
-  const first = read(() => {});
+  const seen = new Map<string, string>();
+  const first = read((path, digest) => seen.set(path, digest));
   const log = logs.createLogger(first.config.options.log);
   signals.obey(log, logs);
   let stop: (reason: string) => void = () => {};
@@ -40,6 +41,7 @@ export async function runGateway({
     logs,
     read,
     source,
+    seen,
     readPosted: ({ text, file, language }) =>
       readText(text, file ?? '(posted)', language, environment),
     watch,

@@ -37,6 +37,8 @@ export async function inspect(token: string, flags: InspectFlags): Promise<reado
       clock: systemClock,
       slices: new Slices(),
       log: silentLogger,
+      // Only the running gateway knows it.
+      playgroundSalt: null,
     };
     const verification = await openVerification(hub.config, around, scope);
     return await inspectToken(token, verification, {

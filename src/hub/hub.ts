@@ -209,8 +209,7 @@ export class Hub {
    */
   reauthorise(keep: KeepsStream, spreadMs: number): number {
     this.#admission.decideBy(keep);
-    const refused = [...this.#roll.vouchers()].filter(([vouchedBy]) => !keep({ vouchedBy }));
-    const streams = refused.map(([, subscribers]) => subscribers);
+    const streams = this.#refusedBy(keep).map(([, subscribers]) => subscribers);
     this.#forEach(streams, TIMER_STEPS, (subscriber) => {
       const end = this.#clock.monotonic() + Math.floor(Math.random() * spreadMs);
       if (end >= subscriber.endsAtMs) return;
@@ -219,6 +218,15 @@ export class Hub {
       this.#arm(subscriber);
     });
     return streams.reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** How many streams {@link reauthorise} would end: of those without a token, and of the others. */
+  countRefused(keep: KeepsStream): { readonly anonymous: number; readonly authorised: number } {
+    const counts = { anonymous: 0, authorised: 0 };
+    for (const [vouchedBy, { size }] of this.#refusedBy(keep)) {
+      counts[vouchedBy === null ? 'anonymous' : 'authorised'] += size;
+    }
+    return counts;
   }
 
   /** Ends at once the streams that were opened with the token of this `jti`, and says how many. */
@@ -263,6 +271,10 @@ export class Hub {
     if (lastEventId === null || knowsNothing(lastEventId)) return null;
     if (lastEventId === EARLIEST) return 0;
     return this.#transport.find(lastEventId);
+  }
+
+  #refusedBy(keep: KeepsStream) {
+    return [...this.#roll.vouchers()].filter(([vouchedBy]) => !keep({ vouchedBy }));
   }
 
   #register(subscriber: Subscriber): void {

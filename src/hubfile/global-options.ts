@@ -115,7 +115,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
   },
   local_certs: () => ({ localCerts: flag() }),
   skip_install_trust: () => ({ skipInstallTrust: flag() }),
-  auto_https: (cursor) => ({ autoHttps: oneOf(cursor, ['off', 'disable_redirects']) }),
+  auto_https: (cursor) => ({ autoHttps: autoHttps(cursor) }),
   storage: (cursor) => ({ storage: storage(cursor) }),
   grace_period: (cursor) => ({ gracePeriodMs: duration(cursor) }),
   workers: (cursor) => ({ workers: workers(cursor) }),
@@ -272,4 +272,23 @@ function servers(cursor: Cursor): ServerOptions {
     max_connections: (option) => ({ maxConnections: count(option) }),
     max_connections_per_client: (option) => ({ maxConnectionsPerClient: count(option) }),
   });
+}
+
+const OTHER_AUTO_HTTPS: Readonly<Record<string, string>> = {
+  disable_certs:
+    'a site that needs no certificate is written http://…; for files write tls <cert> <key>',
+  ignore_loaded_certs: 'a site with tls <cert> <key> uses those, all others get their own',
+  prefer_wildcard: 'give each site the files of the wildcard: tls <cert> <key>',
+};
+
+function autoHttps(cursor: Cursor): GlobalOptions['autoHttps'] {
+  const word = cursor.peek();
+  const hint = Object.hasOwn(OTHER_AUTO_HTTPS, word?.text ?? '')
+    ? OTHER_AUTO_HTTPS[word?.text ?? '']
+    : undefined;
+  if (word !== undefined && hint !== undefined) {
+    const message = `auto_https ${word.text} is not supported by hubgate`;
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
+  return oneOf(cursor, ['off', 'disable_redirects']);
 }

@@ -8,6 +8,7 @@ import { type AdminAnswer, AdminServer } from './admin-server.ts';
 import { type LoadCounts, METRICS_TYPE, metricsText } from './metrics.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { GatewayStatus } from './gateway.ts';
+import type { LoadPreview } from './load-preview.ts';
 
 /** A configuration that somebody has posted. */
 export interface PostedConfig {
@@ -27,8 +28,17 @@ export interface AdminControls {
   lastError(): readonly Problem[] | null;
   /** Loads a configuration; gives the reasons if it is refused, else null. */
   load(posted: PostedConfig): Promise<readonly Problem[] | null>;
+  /** Says what loading it would do, or why it is refused. */
+  rehearse(posted: PostedConfig): Promise<Rehearsal>;
   /** Begins to stop the gateway. */
   stop(): void;
+}
+
+export interface Rehearsal {
+  /** Errors where it is refused, else warnings. */
+  readonly problems: readonly Problem[];
+  /** null where it is refused. */
+  readonly preview: LoadPreview | null;
 }
 
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
@@ -77,6 +87,7 @@ const ENDPOINTS: Endpoints<AdminControls> = {
   },
   '/config/last-error': { method: 'GET', answer: lastError },
   '/load': { method: 'POST', answer: load },
+  '/load/dry-run': { method: 'POST', answer: rehearse },
   '/stop': {
     method: 'POST',
     answer: ({ controls }) => ({ status: 200, body: {}, after: () => controls.stop() }),
@@ -142,16 +153,39 @@ function lastError({ controls }: AdminRequest): AdminAnswer {
   return { status: 200, body: problems.map(told) };
 }
 
-async function load({ url, request, controls }: AdminRequest): Promise<AdminAnswer> {
+async function load(asked: AdminRequest): Promise<AdminAnswer> {
+  const posted = await readPosted(asked);
+  if ('status' in posted) return posted;
+  const problems = await asked.controls.load(posted);
+  if (problems === null) return { status: 200, body: {} };
+  return { status: 400, body: problems.map(told) };
+}
+
+async function rehearse(asked: AdminRequest): Promise<AdminAnswer> {
+  const posted = await readPosted(asked);
+  if ('status' in posted) return posted;
+  const { problems, preview } = await asked.controls.rehearse(posted);
+  if (preview === null) return { status: 400, body: problems.map(told) };
+  return { status: 200, body: { ...previewData(preview), warnings: problems.map(told) } };
+}
+
+function previewData({ historiesLeftBehind, listeners, ...rest }: LoadPreview) {
+  const { handedOver, ...others } = listeners;
+  return {
+    ...rest,
+    listeners: { ...others, handed_over: handedOver },
+    histories_left_behind: historiesLeftBehind,
+  };
+}
+
+async function readPosted({ url, request }: AdminRequest): Promise<PostedConfig | AdminAnswer> {
   const type = request.headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
   const language = Object.hasOwn(LANGUAGES, type) ? LANGUAGES[type] : undefined;
   if (language === undefined)
     return refusal(415, `use one of ${Object.keys(LANGUAGES).join(', ')}`);
   const text = await readBody(request);
   if (text === null) return refusal(413, `at most ${MAX_BODY_BYTES} bytes`);
-  const problems = await controls.load({ text, language, file: url.searchParams.get('file') });
-  if (problems === null) return { status: 200, body: {} };
-  return { status: 400, body: problems.map(told) };
+  return { text, language, file: url.searchParams.get('file') };
 }
 
 /** As data, and as a person reads it: with the line and the caret. */

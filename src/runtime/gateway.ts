@@ -5,7 +5,14 @@ import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
 import { type OpenListener, openPorts, type OpenPorts, takePorts } from './open-ports.ts';
-import { openResources, type GatewayOptions, type Resources, storageOf } from './resources.ts';
+import { type LoadPreview, previewLoad } from './load-preview.ts';
+import {
+  openResources,
+  type GatewayOptions,
+  rehearsing,
+  type Resources,
+  storageOf,
+} from './resources.ts';
 import type { RunningHub } from './running-hub.ts';
 
 /** A running gateway. */
@@ -31,6 +38,13 @@ export interface Gateway {
    * @throws as {@link start}
    */
   prepare(config: Config): Promise<PreparedLoad>;
+  /**
+   * Says what a reload would do. Everything is built as for one, the ports included, and given up
+   * again; logs, histories and authorities are not made for it, and nothing is ordered.
+   *
+   * @throws as {@link start}
+   */
+  rehearse(config: Config): Promise<LoadPreview>;
   /**
    * Stops accepting, ends the hub's streams, and waits at most `gracePeriodMs` for what is in
    * flight. Calling it again returns the same promise; an aborted signal cuts the wait short.
@@ -98,20 +112,8 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   }
 
   async function build(next: Config): Promise<PreparedLoad> {
-    if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
-    resources ??= openResources(next, options);
-    refuseOtherStorage(next, resources);
-    const generation = await buildGeneration(next, resources);
-    let ports: OpenPorts;
-    try {
-      ports = await openPorts(planListeners(next), current?.listeners ?? [], resources);
-    } catch (error) {
-      await generation.release();
-      throw error;
-    }
-    const { listeners } = ports;
-    const loaded = { config: next, generation, listeners };
-    const around = resources;
+    const around = resourcesFor(next);
+    const { loaded, ports } = await open(next, around);
     return {
       async commit() {
         try {
@@ -123,6 +125,35 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       },
       discard: () => giveBack(loaded),
     };
+  }
+
+  async function rehearse(next: Config): Promise<LoadPreview> {
+    const { loaded, ports } = await open(next, rehearsing(resourcesFor(next)));
+    try {
+      return previewLoad(current, loaded, ports);
+    } finally {
+      await giveBack(loaded);
+    }
+  }
+
+  function resourcesFor(next: Config): Resources {
+    if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
+    resources ??= openResources(next, options);
+    refuseOtherStorage(next, resources);
+    return resources;
+  }
+
+  async function open(next: Config, around: Resources) {
+    const generation = await buildGeneration(next, around);
+    let ports: OpenPorts;
+    try {
+      ports = await openPorts(planListeners(next), current?.listeners ?? [], around);
+    } catch (error) {
+      await generation.release();
+      throw error;
+    }
+    const loaded: Current = { config: next, generation, listeners: ports.listeners };
+    return { loaded, ports };
   }
 
   /** Synchronous: no request sees half of a configuration. */
@@ -214,6 +245,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       initial = null;
     },
     reload: (next) => enqueue(() => load(next)),
+    rehearse: (next) => enqueue(() => rehearse(next)),
     prepare,
     stop(signal) {
       stopping ??= shutDown(signal);
@@ -239,7 +271,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
 
 /** Streams of hubs that the next generation has no more. */
 function streamsOf(old: Generation | undefined, { cores }: Generation): number {
-  const ending = [...(old?.cores ?? [])].filter((core) => !cores.has(core));
+  const ending = [...(old?.cores.keys() ?? [])].filter((core) => !cores.has(core));
   return ending.reduce((sum, { hub }) => sum + hub.counts.connected, 0);
 }
 

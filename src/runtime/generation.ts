@@ -1,4 +1,5 @@
 import type { Config, SiteConfig } from '../config/config.ts';
+import { siteAddressText } from '../config/site-address.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
@@ -11,16 +12,29 @@ import type { SiteHandler } from '../site/site.ts';
 import type { Challenges } from '../tls/acme/challenges.ts';
 import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import type { Certificate } from '../tls/certificate.ts';
-import { type CertificateSource, openCertificates } from '../tls/certificates.ts';
+import {
+  type CertificateOrder,
+  type CertificateSource,
+  openCertificates,
+} from '../tls/certificates.ts';
 import { answerChallenges } from './challenge-answer.ts';
 import { type Handshakes, openHandshakes } from './handshakes.ts';
 import { historyNames, keepHistoryNames } from './history-names.ts';
 import type { HubCore } from './hub-core.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
+import { saltName } from './playground-salts.ts';
 import type { Resources } from './resources.ts';
 import type { RunningHub } from './running-hub.ts';
 import { setUpSite } from './site-setup.ts';
+
+/** Streams that would end. */
+export interface EndingStreams {
+  /** Addresses of the hub's site. */
+  readonly hub: string;
+  readonly count: number;
+  readonly why: string;
+}
 
 /** A configuration as it runs. Nothing in it changes; a reload makes another. */
 export interface Generation {
@@ -29,11 +43,17 @@ export interface Generation {
     readonly fallback: Certificate | null;
   };
   readonly hubs: readonly RunningHub[];
-  /** The logs with the streams of these hubs; another generation may have some of them. */
-  readonly cores: ReadonlySet<HubCore>;
+  /** The logs with the streams of these hubs, and their sites; another generation may have some of them. */
+  readonly cores: ReadonlyMap<HubCore, string>;
+  /** Names of histories that the configuration in force has, and this one has not. */
+  readonly historiesLeftBehind: readonly string[];
   certificates(): readonly CertificateInUse[];
   /** Ends the hub streams that this configuration does not allow, and says how many. */
   reauthorise(): number;
+  /** Those that `reauthorise` would end. */
+  refusedStreams(): readonly EndingStreams[];
+  /** The certificates that `begin` would order at once. */
+  orders(): readonly CertificateOrder[];
   /**
    * From now on it is the one in force: the names of its histories are kept, and certificates are
    * ordered, as the ports are open on which authorities will ask.
@@ -61,14 +81,17 @@ export async function buildGeneration(config: Config, resources: Resources): Pro
 async function build(config: Config, resources: Resources, scope: Scope): Promise<Generation> {
   const hubs = new Map<SiteConfig, ReadyHub>();
   const names = historyNames(config, resources.storage);
+  const salts = resources.saltsFor(config);
   for (const site of config.sites) {
     if (site.hub === null) continue;
-    const around = { ...resources, site: names.of.get(site) ?? '' };
+    const playgroundSalt = salts[saltName(site)] ?? null;
+    const around = { ...resources, site: names.of.get(site) ?? '', playgroundSalt };
     hubs.set(site, await setUpHub(site.hub, around, scope));
   }
-  const handlers = new Map(
-    config.sites.map((site) => [site, setUpSite(site, config, hubs, resources, scope)]),
-  );
+  const handlers = new Map<SiteConfig, SiteHandler>();
+  for (const site of config.sites) {
+    handlers.set(site, await setUpSite(site, config, hubs, resources, scope));
+  }
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
   const sources: CertificateSource[] = [];
@@ -87,7 +110,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
         { certificates, policies, challenges: resources.managed.challenges },
         config,
       ),
-      fallback: (await certificates?.fallback()) ?? null,
+      fallback: resources.rehearsal ? null : ((await certificates?.fallback()) ?? null),
     });
   }
   return {
@@ -98,12 +121,16 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       return found;
     },
     hubs: [...hubs.values()].map(runningHub),
-    cores: new Set([...hubs.values()].map(({ core }) => core)),
+    cores: new Map([...hubs].map(([site, { core }]) => [core, siteText(site)])),
     certificates: () => [
       ...sources.flatMap((source) => source.certificates()),
       ...(sources.length > 0 ? resources.authority.certificates() : []),
     ],
+    historiesLeftBehind: names.leftBehind,
+    refusedStreams: () => [...hubs].flatMap(([site, hub]) => refusedOf(siteText(site), hub)),
+    orders: () => sources.flatMap((source) => source.orders()),
     begin() {
+      resources.playgrounds.keep(salts);
       try {
         keepHistoryNames(names, resources.storage);
       } catch (error) {
@@ -195,6 +222,18 @@ function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandl
 
 /** RFC 9110 §15.5.20: no site of this port has that name, or not for this connection. */
 const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
+
+function siteText({ addresses }: SiteConfig): string {
+  return addresses.map(siteAddressText).join(', ');
+}
+
+function refusedOf(site: string, hub: ReadyHub): EndingStreams[] {
+  const { anonymous, authorised } = hub.countRefused();
+  return [
+    { hub: site, count: anonymous, why: 'anonymous access is no longer configured' },
+    { hub: site, count: authorised, why: 'their issuer or its key is no longer configured' },
+  ].filter(({ count }) => count > 0);
+}
 
 function runningHub({ config, core: { hub, announcements } }: ReadyHub): RunningHub {
   return {

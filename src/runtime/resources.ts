@@ -2,7 +2,9 @@ import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
+import type { TokenCache } from '../discovery/token-cache.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Slices } from '../kernel/slices.ts';
@@ -19,6 +21,7 @@ import { defaultStorage } from './default-storage.ts';
 import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
+import { PlaygroundSalts, type Salts } from './playground-salts.ts';
 import { HubSignals, type Siblings } from './siblings.ts';
 
 export interface GatewayOptions {
@@ -30,6 +33,8 @@ export interface GatewayOptions {
   readonly clock?: Clock;
   /** Other processes that serve the same. @default none */
   readonly siblings?: Siblings;
+  /** Salts of the playgrounds of what is built next, where several processes share them. @default its own */
+  readonly playgroundSalts?: () => Salts;
   /** From 0 up to 1; spreads deadlines and balances. @default Math.random */
   readonly random?: () => number;
 }
@@ -47,6 +52,11 @@ export interface Resources {
   readonly managed: ManagedCertificates;
   readonly hubCores: LeasePool<HubCore>;
   readonly keySets: LeasePool<Jwks>;
+  /** Tokens that sources have given, by all that decides what one gives. */
+  readonly tokenCaches: LeasePool<TokenCache>;
+  readonly playgrounds: PlaygroundSalts;
+  /** Those of a configuration that is being built. */
+  saltsFor(config: Config): Salts;
   readonly signals: HubSignals;
   readonly wheel: TimerWheel;
   readonly slices: Slices;
@@ -55,6 +65,8 @@ export interface Resources {
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
   readonly hasSiblings: boolean;
+  /** What is built is looked at and thrown away: nothing is written, logged or ordered. */
+  readonly rehearsal: boolean;
   /** Set once, when the gateway goes: then hub streams end at once. */
   stopping: boolean;
 }
@@ -69,7 +81,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const { log = silentLogger, clock = systemClock, random = Math.random } = options;
   const { openLog = () => ({ log, close: () => {} }) } = options;
   const storage = storageOf(config.options);
-  mkdirSync(storage, { recursive: true, mode: 0o700 });
+  makeStorage(storage);
   if (options.siblings !== undefined) shareByAddress();
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);
@@ -92,6 +104,9 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     }),
     hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
     keySets: createKeySets(),
+    tokenCaches: new LeasePool(() => {}),
+    playgrounds: new PlaygroundSalts(),
+    saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),
     signals: new HubSignals(options.siblings ?? null),
     wheel: new TimerWheel(clock),
     slices: new Slices(),
@@ -109,7 +124,33 @@ export function openResources(config: Config, options: GatewayOptions): Resource
       }
     },
     hasSiblings: options.siblings !== undefined,
+    rehearsal: false,
     stopping: false,
   };
   return resources;
+}
+
+function makeStorage(directory: string): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    throw new HubgateError(
+      'storage-unusable',
+      `Certificates, keys and history cannot be kept in ${directory}: ${messageOf(cause)}; name ` +
+        'another directory with the global option storage <dir>, or give this one to who runs hubgate',
+      { cause },
+    );
+  }
+}
+
+/** The same for a configuration that is only tried. */
+export function rehearsing(resources: Resources): Resources {
+  return {
+    ...resources,
+    rehearsal: true,
+    log: silentLogger,
+    openLog: () => ({ log: silentLogger, close: () => {} }),
+    // Bound, but not ready for TLS: the keys of its tickets would be written.
+    leaseListener: (planned) => resources.leaseListener({ ...planned, secure: false }),
+  };
 }

@@ -11,13 +11,13 @@ import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
 /** A site as one handler: discovery around its routes, the hub among them. */
-export function setUpSite(
+export async function setUpSite(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
   resources: Resources,
   scope: Scope,
-): SiteHandler {
+): Promise<SiteHandler> {
   const { log, clock, random, upstreams } = resources;
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
@@ -34,7 +34,8 @@ export function setUpSite(
         : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
     defer: (close) => scope.defer(close),
   });
-  const handler = discoveryHandlers(site, config, hubs, resources, scope).reduceRight<SiteHandler>(
+  const around = await discoveryHandlers(site, config, hubs, resources, scope);
+  const handler = around.reduceRight<SiteHandler>(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,
   );

@@ -1,4 +1,6 @@
 import type { RunningHubCounts } from '../../runtime/running-hub.ts';
+import type { Salts } from '../../runtime/playground-salts.ts';
+import type { LoadPreview } from '../../runtime/load-preview.ts';
 import type { BoundListener, ReloadReport } from '../../runtime/gateway.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { CertificateInUse } from '../../tls/certificate-in-use.ts';
@@ -6,7 +8,9 @@ import type { CertificateInUse } from '../../tls/certificate-in-use.ts';
 /** What the main process asks of a worker. Each is answered with what {@link Answers} says. */
 export type Order =
   /** Build this configuration, as {@link encodeConfig} writes it, secrets in clear. */
-  | { readonly kind: 'prepare'; readonly config: string }
+  | { readonly kind: 'prepare'; readonly config: string; readonly salts: Salts }
+  /** Say what loading it would do. */
+  | { readonly kind: 'rehearse'; readonly config: string }
   | { readonly kind: 'commit' }
   | { readonly kind: 'discard' }
   | { readonly kind: 'status' }
@@ -17,6 +21,7 @@ export type Order =
 
 export interface Answers {
   readonly prepare: null;
+  readonly rehearse: LoadPreview;
   readonly commit: { readonly report: ReloadReport; readonly listeners: readonly BoundListener[] };
   readonly discard: null;
   readonly status: WorkerStatus;

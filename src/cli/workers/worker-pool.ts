@@ -4,9 +4,11 @@ import { fileURLToPath } from 'node:url';
 import type { Config, GlobalOptions } from '../../config/config.ts';
 import { encodeConfig } from '../../config/encode.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { messageOf } from '../../kernel/error.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
+import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
+import { PlaygroundSalts } from '../../runtime/playground-salts.ts';
 import type { RunningHub } from '../../runtime/running-hub.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { WorkerStatus } from './messages.ts';
@@ -15,6 +17,15 @@ import { Worker } from './worker.ts';
 /** A worker that ends is replaced after this; one that ends again and again, after twice as long each time. */
 const MIN_RESTART_MS = 100;
 const MAX_RESTART_MS = 30_000;
+
+const WORKER = fileURLToPath(import.meta.resolve('#worker'));
+
+export interface WorkerPoolOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** What a worker runs, absolute. @default the gateway's own program */
+  readonly program?: string;
+}
 
 /** How many processes the configuration asks for. */
 export function workerCount({ workers }: GlobalOptions): number {
@@ -31,6 +42,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #workers = new Set<Worker>();
+  readonly #playgrounds = new PlaygroundSalts();
   /** What workers run, or are to run. */
   #config: Config;
   #listeners: readonly BoundListener[] = [];
@@ -39,17 +51,16 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   /** Loads and replacements run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
-  constructor(config: Config, { clock, log }: { readonly clock: Clock; readonly log: Logger }) {
+  constructor(config: Config, { clock, log, program = WORKER }: WorkerPoolOptions) {
     this.#config = config;
     this.#count = workerCount(config.options);
     this.#clock = clock;
     this.#log = log;
-    const exec = fileURLToPath(import.meta.resolve('#worker'));
     // Workers take connections from the listening socket themselves. One that this process hands
     // over is lost, neither answered nor closed, when its worker dies on the way. To be said before
     // the set-up, which freezes it.
     cluster.schedulingPolicy = cluster.SCHED_NONE;
-    cluster.setupPrimary({ exec, args: [] });
+    cluster.setupPrimary({ exec: program, args: [] });
     process.on('SIGUSR1', () => {
       for (const worker of this.#workers) worker.reopenLogs();
     });
@@ -74,6 +85,18 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       const report = await this.#load([...this.#workers], config);
       this.#config = config;
       return report;
+    });
+  }
+
+  rehearse(config: Config): Promise<LoadPreview> {
+    return this.#enqueue(async () => {
+      const text = textOf(config);
+      const [first, ...others] = this.#workers;
+      if (first === undefined) throw new HubgateError('no-worker', 'No worker runs just now');
+      const rehearse = (worker: Worker) => worker.order({ kind: 'rehearse', config: text });
+      // The first alone: what cannot be built is tried once.
+      const told = await rehearse(first);
+      return sumPreviews([told, ...(await Promise.all(others.map(rehearse)))]);
     });
   }
 
@@ -103,8 +126,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async #load(workers: readonly Worker[], config: Config): Promise<ReloadReport> {
-    const text = JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
-    const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text });
+    const text = textOf(config);
+    const salts = this.#playgrounds.for(config);
+    const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text, salts });
     try {
       const [first, ...others] = workers;
       // The first alone: what only one can do (replace the socket file of a dead process) is done
@@ -118,6 +142,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       await Promise.allSettled(workers.map((worker) => worker.order({ kind: 'discard' })));
       throw error;
     }
+    this.#playgrounds.keep(salts);
     const committed = await Promise.allSettled(
       workers.map((worker) => worker.order({ kind: 'commit' })),
     );
@@ -193,6 +218,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#queue = result.catch(() => {});
     return result;
   }
+}
+
+/** A configuration on its way to a worker. */
+function textOf(config: Config): string {
+  return JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
 }
 
 /** A hub as all workers together have it. */

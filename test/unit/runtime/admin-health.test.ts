@@ -39,6 +39,7 @@ describe('admin API: health', () => {
         loads: () => ({ succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 }),
         lastError: () => null,
         load: async () => null,
+        rehearse: async () => ({ problems: [], preview: null }),
         stop: () => {},
       },
       silentLogger,
