@@ -6,7 +6,14 @@ import { ConfigError, describeProblem, type Problem } from '../config/problem.ts
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { AdminControls, PostedConfig } from '../runtime/admin.ts';
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
-import type { LoadCounts } from '../runtime/metrics.ts';
+import {
+  buildFamily,
+  certificateFamily,
+  type LoadCounts,
+  loadFamilies,
+} from '../runtime/metrics.ts';
+import { packageVersion } from './package-version.ts';
+import type { Family } from '../kernel/measures.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
 import { AdminPorts } from './admin-ports.ts';
 import { fingerprint } from '../load-config.ts';
@@ -46,6 +53,7 @@ export class Supervisor {
   /** Of the configuration that runs, with the files that it was built from. */
   #fingerprint: string;
   readonly #admin: AdminPorts;
+  readonly #version = packageVersion();
   #lastError: readonly Problem[] | null = null;
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
   #watched: WatchedFiles = { files: [], directories: [] };
@@ -200,11 +208,22 @@ export class Supervisor {
         fromEnvironment: this.#current.fromEnvironment,
       }),
     status: () => this.gateway.status(),
-    loads: () => this.#loads,
+    families: () => this.#families(),
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),
     stop: () => this.#options.onStop(),
   };
+
+  async #families(): Promise<readonly Family[]> {
+    const { gateway } = this;
+    const [{ certificates }, families] = await Promise.all([gateway.status(), gateway.families()]);
+    return [
+      buildFamily(this.#version),
+      ...loadFamilies(this.#loads),
+      certificateFamily(certificates),
+      ...families,
+    ];
+  }
 
   #succeeded(): void {
     this.#lastError = null;

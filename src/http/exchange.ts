@@ -57,6 +57,13 @@ export interface Exchange {
    */
   takeOver(head: ResponseHead): void;
 
+  /** Bytes of the response's body that have been handed over, or that its head announced. */
+  readonly responseBytes: number;
+  /** `TLSv1.3`, say; null without TLS. */
+  readonly tlsVersion: string | null;
+  /** The upstream that answered, or was asked last; null before. Handlers set it for the log. */
+  upstream: UpstreamVisit | null;
+
   /** True once the head of the response is on its way. */
   readonly begun: boolean;
   /** Status sent; 0 before. */
@@ -88,6 +95,13 @@ export interface Exchange {
   end(body: Writable, trailers: HeaderList): void;
   /** Breaks the response off, so that the client cannot take it for complete. */
   abort(): void;
+}
+
+/** How an upstream was asked for an answer. */
+export interface UpstreamVisit {
+  readonly hostport: string;
+  /** Until the head of its answer, or until it failed. */
+  readonly latencyMs: number;
 }
 
 /** Where a response goes that is written piece by piece over a long time. */

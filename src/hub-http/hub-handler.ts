@@ -56,6 +56,7 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
       await route(exchange, identity, requested);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
+      endpoint.hub.measures.refused(error.check);
       answerRefusal(exchange, error, identity);
     }
   };

@@ -7,6 +7,7 @@ import { Admission, type KeepsStream } from './admission.ts';
 import { Announcer } from './announcer.ts';
 import { Delivery } from './delivery.ts';
 import { HEARTBEAT } from './event-stream.ts';
+import { HubMeasures, type SlowReason, type StreamBacklog } from './hub-measures.ts';
 import { LogReader } from './log-reader.ts';
 import type { EventSink } from './outlet.ts';
 import type { PresenceNames, SubscriptionRecord } from './presence.ts';
@@ -18,6 +19,7 @@ import {
   type SubscriberKeeper,
   type SubscriberOptions,
 } from './subscriber.ts';
+import { streamBacklog } from './stream-backlog.ts';
 import { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
 import type { Transport } from './transport.ts';
@@ -25,6 +27,11 @@ import { EARLIEST, isPossibleId, type Update } from './update.ts';
 
 /** What ending a stream costs, in steps. */
 const END_STEPS = 500;
+/** As the log says it. */
+const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
+  buffer: 'more waits for it than max_subscriber_buffer',
+  timeout: 'it has taken nothing for dispatch_timeout',
+};
 /** What arming a timer costs, in steps. */
 const TIMER_STEPS = 30;
 
@@ -71,6 +78,7 @@ export interface HubCounts {
  */
 export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0 };
+  readonly measures = new HubMeasures();
   readonly #transport: Transport;
   readonly #clock: Clock;
   readonly #wheel: TimerWheel;
@@ -120,10 +128,23 @@ export class Hub {
    */
   async publish(update: Update, topics?: readonly Topic[]): Promise<void> {
     if (topics !== undefined) this.#delivery.know(update, topics);
-    await this.#transport.append(update);
+    await this.#append(update);
     this.counts.updates += 1;
     const room = this.#delivery.room();
     if (room !== null) await room;
+  }
+
+  async #append(update: Update): Promise<void> {
+    const { measures } = this;
+    const began = this.#clock.monotonic();
+    try {
+      await this.#transport.append(update);
+    } catch (error) {
+      measures.failedAppends += 1;
+      throw error;
+    }
+    measures.store.observe((this.#clock.monotonic() - began) / 1000);
+    measures.updateSize.observe(update.data.length);
   }
 
   /**
@@ -214,6 +235,16 @@ export class Hub {
     return this.#endThose(this.#roll.ofSession(session));
   }
 
+  /** The position of the log that has been given out; this process's own count. */
+  get logPosition(): number {
+    return this.#transport.position;
+  }
+
+  /** How far behind its streams are. */
+  backlog(): Promise<StreamBacklog> {
+    return streamBacklog(this.#roll.all(), () => this.#clock.monotonic(), this.#slices);
+  }
+
   /** @throws HubgateError when the transport does not work */
   check(): Promise<void> {
     return this.#transport.check();
@@ -266,11 +297,17 @@ export class Hub {
     // What waited before counts: an event of any size reaches whoever has kept up.
     if (outlet.waitingBytes > subscriber.options.settings.maxBufferBytes) {
       // Ended, not lost: the client resumes by the cursor of the last event it received.
-      this.#endSlow(subscriber, 'more waits for it than max_subscriber_buffer');
+      this.#endSlow(subscriber, 'buffer');
       return;
     }
+    this.#countDelivery(event);
     outlet.push(event, this.#delivery.flusher.empty);
     this.#delivery.flush(subscriber);
+  }
+
+  #countDelivery(event: Buffer): void {
+    this.measures.deliveries += 1;
+    this.measures.deliveredBytes += event.length;
   }
 
   #flushed(subscriber: Subscriber): void {
@@ -298,10 +335,14 @@ export class Hub {
   readonly #catchingUp = {
     tail: (): number => this.#transport.position,
     deliver: (subscriber: Subscriber, event: Buffer): void => {
+      this.#countDelivery(event);
       subscriber.outlet.push(event, this.#delivery.flusher.empty);
       this.#delivery.flush(subscriber);
     },
-    caughtUp: (subscriber: Subscriber): void => this.#index.add(subscriber),
+    caughtUp: (subscriber: Subscriber, delivered: number): void => {
+      this.measures.replays.observe(delivered);
+      this.#index.add(subscriber);
+    },
     failed: (subscriber: Subscriber): void => this.#end(subscriber, 'failed'),
   };
 
@@ -338,7 +379,7 @@ export class Hub {
       return;
     }
     if (outlet.isStalled(now, dispatchTimeoutMs)) {
-      this.#endSlow(subscriber, 'it has taken nothing for dispatch_timeout');
+      this.#endSlow(subscriber, 'timeout');
       outlet.destroy();
       return;
     }
@@ -355,10 +396,11 @@ export class Hub {
     return ending.length;
   }
 
-  #endSlow(subscriber: Subscriber, why: string): void {
+  #endSlow(subscriber: Subscriber, reason: SlowReason): void {
+    this.measures.slow[reason] += 1;
     this.#log.warn('A slow subscriber was disconnected', {
       subscriber: subscriber.id,
-      why,
+      why: WHY_SLOW[reason],
       bufferedBytes: subscriber.outlet.bufferedBytes,
     });
     this.#end(subscriber, 'slow');
@@ -367,6 +409,7 @@ export class Hub {
   #end(subscriber: Subscriber, reason: EndReason): void {
     if (subscriber.ended !== null) return;
     subscriber.ended = reason;
+    this.measures.ended[reason] += 1;
     this.#roll.delete(subscriber);
     this.#index.delete(subscriber);
     this.#replay.delete(subscriber);

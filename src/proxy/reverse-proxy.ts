@@ -111,6 +111,7 @@ export class ReverseProxy {
     this.#closed = true;
     this.#stopChecks();
     this.#tunnels.close();
+    for (const upstream of this.#pools.keys()) upstream.verdicts.delete(this.#isAvailable);
     this.#releaseWhenIdle();
   }
 
@@ -129,6 +130,7 @@ export class ReverseProxy {
         tried.clear();
         continue;
       }
+      if (failure !== null) choice.upstream.measures.retries += 1;
       const outcome = await this.#attempt(exchange, choice);
       if (outcome.kind === 'answered') {
         await outcome.interceptor?.(exchange, next);
@@ -158,6 +160,8 @@ export class ReverseProxy {
     const began = this.#clock.monotonic();
     const response = new UpstreamResponse(exchange, choice, this.#rules, (status) => {
       const latencyMs = this.#clock.monotonic() - began;
+      upstream.measures.answered(status, latencyMs);
+      exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
     });
     const body = exchange.hasBody ? this.#requestBody(exchange) : null;
@@ -168,6 +172,10 @@ export class ReverseProxy {
       return { kind: 'answered', interceptor: response.interceptor };
     } catch (error) {
       if (!(error instanceof ForwardError)) throw error;
+      if (!exchange.begun) {
+        const latencyMs = this.#clock.monotonic() - began;
+        exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
+      }
       this.#note(upstream, exchange, error);
       if (exchange.begun) {
         exchange.abort();
@@ -244,6 +252,7 @@ export class ReverseProxy {
     } else if (error.code === 'unsendable-request') {
       exchange.log.warn('the request cannot be forwarded', fields);
     } else {
+      upstream.measures.failures += 1;
       upstream.recordFailure(this.#clock.monotonic());
       exchange.log.warn('the upstream failed', fields);
     }
@@ -254,6 +263,7 @@ export class ReverseProxy {
     const { transport } = this.#config;
     const pool = this.#keep(registry.claimPool(upstream.address, transport, this.#trustPool));
     this.#pools.set(upstream, pool);
+    upstream.verdicts.add(this.#isAvailable);
   }
 
   #startChecks(check: ActiveHealth, { registry, clock, log }: ReverseProxyOptions): () => void {

@@ -5,7 +5,8 @@ import { describeProblem, type Problem } from '../config/problem.ts';
 import type { Logger } from '../kernel/log.ts';
 import { adminRefusal } from './admin-guard.ts';
 import { type AdminAnswer, AdminServer } from './admin-server.ts';
-import { type LoadCounts, METRICS_TYPE, metricsText } from './metrics.ts';
+import type { Family } from '../kernel/measures.ts';
+import { METRICS_TYPE, metricsText } from './metrics.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { GatewayStatus } from './gateway.ts';
 
@@ -22,7 +23,8 @@ export interface AdminControls {
   /** The configuration in force as data, without secrets. */
   config(): unknown;
   status(): Promise<GatewayStatus>;
-  loads(): LoadCounts;
+  /** What is counted, of all processes. */
+  families(): Promise<readonly Family[]>;
   /** Why the last load failed; null when it went well. */
   lastError(): readonly Problem[] | null;
   /** Loads a configuration; gives the reasons if it is refused, else null. */
@@ -54,13 +56,13 @@ type Endpoints<Controls> = Readonly<
 >;
 
 /** What tells and changes nothing. */
-const READ_ONLY: Endpoints<Pick<AdminControls, 'status' | 'loads'>> = {
+const READ_ONLY: Endpoints<Pick<AdminControls, 'status' | 'families'>> = {
   '/metrics': {
     method: 'GET',
     answer: async ({ controls }) => ({
       status: 200,
       type: METRICS_TYPE,
-      body: metricsText(await controls.status(), controls.loads()),
+      body: await metricsText(await controls.families()),
     }),
   },
 };
@@ -108,7 +110,7 @@ export function openAdmin(
  */
 export function openMetrics(
   address: ListenAddress,
-  controls: Pick<AdminControls, 'status' | 'loads'>,
+  controls: Pick<AdminControls, 'status' | 'families'>,
   log: Logger,
 ): Promise<AdminServer> {
   return AdminServer.open('metrics', address, log, (request) =>
@@ -116,7 +118,7 @@ export function openMetrics(
   );
 }
 
-async function route<Controls extends Pick<AdminControls, 'status' | 'loads'>>(
+async function route<Controls extends Pick<AdminControls, 'status' | 'families'>>(
   request: IncomingMessage,
   endpoints: Endpoints<Controls>,
   controls: Controls,

@@ -1,6 +1,8 @@
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Family } from '../kernel/measures.ts';
+import { upstreamFamilies } from '../proxy/upstream-families.ts';
 import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
@@ -40,6 +42,8 @@ export interface Gateway {
   readonly listeners: readonly BoundListener[];
   /** What the configuration in force has come to. */
   status(): Promise<GatewayStatus>;
+  /** What is counted, of this gateway and its process; several may have one name, and add up. */
+  families(): Promise<readonly Family[]>;
 }
 
 export interface GatewayStatus {
@@ -132,6 +136,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       lease.value.serve(service, fallback);
     }
     current = next;
+    if (resources !== null) resources.measures.generation += 1;
     const endingStreams =
       next.generation.reauthorise() + streamsOf(old?.generation, next.generation);
     next.generation.begin();
@@ -201,6 +206,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     await closed;
     cancel();
     resources.upstreams.destroy();
+    resources.process.close();
     current = null;
   }
 
@@ -228,6 +234,16 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
         hubs: generation?.hubs ?? [],
         certificates: generation?.certificates() ?? [],
       };
+    },
+    async families() {
+      if (current === null || resources === null) return [];
+      const { measures, process, upstreams } = resources;
+      return [
+        ...measures.families(),
+        ...upstreamFamilies(upstreams.upstreams()),
+        ...(await current.generation.families()),
+        ...process.families(),
+      ];
     },
   };
 }

@@ -2,10 +2,12 @@ import type { Config, SiteConfig } from '../config/config.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
+import type { Family } from '../kernel/measures.ts';
 import { messageOf } from '../kernel/error.ts';
 import { Scope } from '../kernel/scope.ts';
 import type { Service } from '../server/listener.ts';
 import { hostname } from '../site/placeholders.ts';
+import { measureSite } from '../site/site-measures.ts';
 import { createSiteRouter } from '../site/router.ts';
 import type { SiteHandler } from '../site/site.ts';
 import type { Challenges } from '../tls/acme/challenges.ts';
@@ -16,6 +18,7 @@ import { answerChallenges } from './challenge-answer.ts';
 import { type Handshakes, openHandshakes } from './handshakes.ts';
 import { historyNames, keepHistoryNames } from './history-names.ts';
 import type { HubCore } from './hub-core.ts';
+import { hubFamilies, type NamedHub } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
 import type { Resources } from './resources.ts';
@@ -29,6 +32,8 @@ export interface Generation {
     readonly fallback: Certificate | null;
   };
   readonly hubs: readonly RunningHub[];
+  /** What is told of its hubs. */
+  families(): Promise<readonly Family[]>;
   /** The logs with the streams of these hubs; another generation may have some of them. */
   readonly cores: ReadonlySet<HubCore>;
   certificates(): readonly CertificateInUse[];
@@ -85,6 +90,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
         siteOf,
         handlers,
         { certificates, policies, challenges: resources.managed.challenges },
+        measureSite(nowhere(planned), resources.measures.site(null), resources.clock),
         config,
       ),
       fallback: (await certificates?.fallback()) ?? null,
@@ -98,12 +104,17 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       return found;
     },
     hubs: [...hubs.values()].map(runningHub),
+    async families() {
+      const told = await Promise.all([...hubs.values()].map((hub) => hubFamilies(namedHub(hub))));
+      return told.flat();
+    },
     cores: new Set([...hubs.values()].map(({ core }) => core)),
     certificates: () => [
       ...sources.flatMap((source) => source.certificates()),
       ...(sources.length > 0 ? resources.authority.certificates() : []),
     ],
     begin() {
+      resources.measures.keep(config.sites);
       try {
         keepHistoryNames(names, resources.storage);
       } catch (error) {
@@ -149,13 +160,14 @@ function createService(
     readonly policies: Handshakes | null;
     readonly challenges: Challenges;
   },
+  siteless: SiteHandler,
   { options: { servers } }: Config,
 ): Service {
-  const handlerOf = (exchange: Exchange, policyId: string | null): SiteHandler | undefined => {
+  const handlerOf = (exchange: Exchange, policyId: string | null): SiteHandler => {
     const site = siteOf(exchange.host);
-    if (site === undefined) return redirect(planned, exchange);
+    if (site === undefined) return siteless;
     const admitted = policies?.admits(site, policyId) ?? site.tls.clientAuth === null;
-    return admitted ? handlers.get(site) : undefined;
+    return (admitted ? handlers.get(site) : undefined) ?? siteless;
   };
   const trusted = addressSet(servers.trustedProxies);
   return {
@@ -168,7 +180,7 @@ function createService(
         ? null
         : (headers, peer) => clientAddress(peer, headers, trusted, servers.clientIpHeaders),
     handle(exchange, policyId) {
-      const site = handlerOf(exchange, policyId) ?? misdirected;
+      const site = handlerOf(exchange, policyId);
       const handler = planned.secure ? site : answerChallenges(site, challenges);
       handler(exchange).catch((error: unknown) => {
         exchange.log.error('An answer failed', { error: messageOf(error) });
@@ -176,6 +188,11 @@ function createService(
       });
     },
   };
+}
+
+/** Answers where no site of the port has the name. */
+function nowhere(planned: PlannedListener): SiteHandler {
+  return (exchange) => (redirect(planned, exchange) ?? misdirected)(exchange);
 }
 
 /** The site of a name that has only an HTTPS port. */
@@ -195,6 +212,12 @@ function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandl
 
 /** RFC 9110 §15.5.20: no site of this port has that name, or not for this connection. */
 const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
+
+function namedHub({ config, core }: ReadyHub): NamedHub {
+  const { name, profile } = config;
+  const { hub, announcements } = core;
+  return { name, profile, counts: { ...hub.counts, ...announcements }, hub };
+}
 
 function runningHub({ config, core: { hub, announcements } }: ReadyHub): RunningHub {
   return {

@@ -18,7 +18,9 @@ import { TicketKeys } from '../tls/ticket-keys.ts';
 import { defaultStorage } from './default-storage.ts';
 import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
+import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
+import { ProcessMeasures } from './process-measures.ts';
 import { HubSignals, type Siblings } from './siblings.ts';
 
 export interface GatewayOptions {
@@ -51,6 +53,8 @@ export interface Resources {
   readonly wheel: TimerWheel;
   readonly slices: Slices;
   readonly upstreams: UpstreamRegistry;
+  readonly measures: GatewayMeasures;
+  readonly process: ProcessMeasures;
   /** The listener is bound, and ready to speak what is planned as soon as it has a service. */
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
@@ -96,9 +100,12 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     wheel: new TimerWheel(clock),
     slices: new Slices(),
     upstreams: new UpstreamRegistry(),
+    measures: new GatewayMeasures(),
+    process: new ProcessMeasures(clock),
     async leaseListener(planned) {
       const { bind, secure } = planned;
-      const options = { bind, port: planned.port ?? 0, ticketKeys, clock, log };
+      const measures = resources.measures.connections;
+      const options = { bind, port: planned.port ?? 0, ticketKeys, measures, clock, log };
       const lease = await listeners.acquire(listenerKey(planned), () => Listener.open(options));
       try {
         if (secure) await lease.value.prepareTls();

@@ -8,6 +8,7 @@ import { logAccess } from '../site/access-log.ts';
 import { fileServer } from '../site/handlers/file-server.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { compileRoutes, type RouteDeps } from '../site/route.ts';
+import { measureSite } from '../site/site-measures.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
 import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
 import type { ReadyHub } from './hub-setup.ts';
@@ -21,7 +22,7 @@ export function setUpSite(
   resources: Resources,
   scope: Scope,
 ): SiteHandler {
-  const { log, clock, random, upstreams } = resources;
+  const { log, clock, random, upstreams, measures } = resources;
   const trusted = addressSet(config.options.servers.trustedProxies);
   const livePages = livePagesHandler(site, config, hubs);
   const besideApp = (handler: Handler): Handler =>
@@ -52,7 +53,8 @@ export function setUpSite(
     routes,
   );
   const accessLog = openAccessLog(site, config, resources, scope);
-  return accessLog === null ? handler : logAccess(handler, accessLog, clock);
+  const measured = measureSite(handler, measures.site(site), clock);
+  return accessLog === null ? measured : logAccess(measured, accessLog, clock);
 }
 
 /** A site's own log where it names one, else the gateway's. */

@@ -5,6 +5,7 @@ import type {
   ResponseHead,
   ResponseStream,
   UpgradeRequest,
+  UpstreamVisit,
 } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { WritableStream } from '../http/writable-stream.ts';
@@ -90,6 +91,22 @@ export class SubExchange implements Exchange {
 
   get status(): number {
     return this.#intercepted === 0 ? this.#parent.status : this.#intercepted;
+  }
+
+  get responseBytes(): number {
+    return this.#parent.responseBytes;
+  }
+
+  get tlsVersion(): string | null {
+    return this.#parent.tlsVersion;
+  }
+
+  get upstream(): UpstreamVisit | null {
+    return this.#parent.upstream;
+  }
+
+  set upstream(visit: UpstreamVisit | null) {
+    this.#parent.upstream = visit;
   }
 
   trailers(): HeaderList {

@@ -1,6 +1,7 @@
 import type { RunningHubCounts } from '../../runtime/running-hub.ts';
 import type { BoundListener, ReloadReport } from '../../runtime/gateway.ts';
 import type { Signal } from '../../runtime/siblings.ts';
+import type { Family } from '../../kernel/measures.ts';
 import type { CertificateInUse } from '../../tls/certificate-in-use.ts';
 
 /** What the main process asks of a worker. Each is answered with what {@link Answers} says. */
@@ -10,6 +11,7 @@ export type Order =
   | { readonly kind: 'commit' }
   | { readonly kind: 'discard' }
   | { readonly kind: 'status' }
+  | { readonly kind: 'families' }
   /** `hub` is the number of a hub in the status. */
   | { readonly kind: 'check'; readonly hub: number }
   | { readonly kind: 'revoke'; readonly hub: number; readonly tokenId: string }
@@ -20,6 +22,7 @@ export interface Answers {
   readonly commit: { readonly report: ReloadReport; readonly listeners: readonly BoundListener[] };
   readonly discard: null;
   readonly status: WorkerStatus;
+  readonly families: readonly Family[];
   readonly check: null;
   readonly revoke: number;
   readonly stop: null;

@@ -54,6 +54,7 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     const { hubs, certificates } = await started().gateway.status();
     return { hubs: hubs.map(({ name, counts }) => ({ name, counts })), certificates };
   },
+  families: () => started().gateway.families(),
   async check({ hub }) {
     await (await hubAt(hub)).check();
     return null;

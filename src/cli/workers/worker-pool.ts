@@ -5,8 +5,10 @@ import type { Config, GlobalOptions } from '../../config/config.ts';
 import { encodeConfig } from '../../config/encode.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
+import { type Family, gauge } from '../../kernel/measures.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
+import { ProcessMeasures } from '../../runtime/process-measures.ts';
 import type { RunningHub } from '../../runtime/running-hub.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { WorkerStatus } from './messages.ts';
@@ -30,6 +32,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #count: number;
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #process: ProcessMeasures;
   readonly #workers = new Set<Worker>();
   /** What workers run, or are to run. */
   #config: Config;
@@ -43,6 +46,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#config = config;
     this.#count = workerCount(config.options);
     this.#clock = clock;
+    this.#process = new ProcessMeasures(clock);
     this.#log = log;
     const exec = fileURLToPath(import.meta.resolve('#worker'));
     // Workers take connections from the listening socket themselves. One that this process hands
@@ -100,6 +104,18 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       hubs: (first?.status.hubs ?? []).map(({ name }, number) => hubOf(name, number, told)),
       certificates: told.flatMap(({ status }) => status.certificates),
     };
+  }
+
+  async families(): Promise<readonly Family[]> {
+    const workers = [...this.#workers];
+    const told = await Promise.all(
+      workers.map((worker) => worker.order({ kind: 'families' }).catch(() => [])),
+    );
+    return [
+      gauge('hubgate_workers', 'Processes that serve.', workers.length),
+      ...this.#process.families(),
+      ...told.flat(),
+    ];
   }
 
   async #load(workers: readonly Worker[], config: Config): Promise<ReloadReport> {
@@ -186,6 +202,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       }),
     );
     this.#listeners = [];
+    this.#process.close();
   }
 
   #enqueue<T>(task: () => Promise<T>): Promise<T> {

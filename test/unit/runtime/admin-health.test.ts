@@ -36,7 +36,7 @@ describe('admin API: health', () => {
       {
         config: () => null,
         status: async () => ({ hubs: [working, failing], certificates: [] }),
-        loads: () => ({ succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 }),
+        families: async () => [],
         lastError: () => null,
         load: async () => null,
         stop: () => {},
