@@ -56,6 +56,7 @@ export class Supervisor {
   readonly #version = packageVersion();
   #lastError: readonly Problem[] | null = null;
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
+  #draining = false;
   #watched: WatchedFiles = { files: [], directories: [] };
   #queue: Promise<unknown> = Promise.resolve();
 
@@ -88,11 +89,13 @@ export class Supervisor {
     this.#follow(watchedFiles(this.#current));
   }
 
+  /** From now on it is not ready; the admin API answers until the last stream has ended. */
   async stop(): Promise<void> {
+    this.#draining = true;
     await this.#watcher.close();
     await this.#queue;
-    await this.#admin.close();
     await this.gateway.stop();
+    await this.#admin.close();
   }
 
   /** Where the admin API listens; null when it is off. */
@@ -208,6 +211,7 @@ export class Supervisor {
         fromEnvironment: this.#current.fromEnvironment,
       }),
     status: () => this.gateway.status(),
+    draining: () => this.#draining,
     families: () => this.#families(),
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),

@@ -20,7 +20,10 @@ export function upstreamFamilies(upstreams: readonly Upstream[]): readonly Famil
       'hubgate_upstream_responses_total',
       'Answers of the upstream.',
       all.flatMap(({ labels, one }) =>
-        STATUS_CLASSES.map((status, index) => [{ ...labels, status }, one.measures.responses[index] ?? 0]),
+        STATUS_CLASSES.map((status, index) => [
+          { ...labels, status },
+          one.measures.responses[index] ?? 0,
+        ]),
       ),
     ),
     distribution(

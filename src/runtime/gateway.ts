@@ -50,6 +50,10 @@ export interface GatewayStatus {
   readonly hubs: readonly RunningHub[];
   /** Those of the sites, with those of the authority of this machine. */
   readonly certificates: readonly CertificateInUse[];
+  /** Whether a configuration is in force. */
+  readonly serving: boolean;
+  /** Whether the event loop of a process does not keep time. */
+  readonly late: boolean;
 }
 
 export interface BoundListener {
@@ -233,6 +237,8 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       return {
         hubs: generation?.hubs ?? [],
         certificates: generation?.certificates() ?? [],
+        serving: current !== null,
+        late: resources?.process.loop.isLate ?? false,
       };
     },
     async families() {

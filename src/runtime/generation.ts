@@ -222,6 +222,7 @@ function namedHub({ config, core }: ReadyHub): NamedHub {
 function runningHub({ config, core: { hub, announcements } }: ReadyHub): RunningHub {
   return {
     name: config.name,
+    profile: config.profile,
     get counts() {
       return { ...hub.counts, ...announcements };
     },

@@ -8,6 +8,7 @@ export type RunningHubCounts = HubCounts & AnnouncementCounts;
 export interface RunningHub {
   /** Label of the configuration; several hubs without one are all `default`. */
   readonly name: string;
+  readonly profile: 'hub' | 'mercure';
   readonly counts: Readonly<RunningHubCounts>;
   /** @throws HubgateError when its transport does not work */
   check(): Promise<void>;

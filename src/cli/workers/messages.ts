@@ -1,4 +1,4 @@
-import type { RunningHubCounts } from '../../runtime/running-hub.ts';
+import type { RunningHub } from '../../runtime/running-hub.ts';
 import type { BoundListener, ReloadReport } from '../../runtime/gateway.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { Family } from '../../kernel/measures.ts';
@@ -29,8 +29,9 @@ export interface Answers {
 }
 
 export interface WorkerStatus {
-  readonly hubs: readonly { readonly name: string; readonly counts: Readonly<RunningHubCounts> }[];
+  readonly hubs: readonly Pick<RunningHub, 'name' | 'profile' | 'counts'>[];
   readonly certificates: readonly CertificateInUse[];
+  readonly late: boolean;
 }
 
 /** Why an order failed. */

@@ -101,8 +101,10 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     const told = all.flatMap(({ worker, status }) => (status === null ? [] : [{ worker, status }]));
     const [first] = told;
     return {
-      hubs: (first?.status.hubs ?? []).map(({ name }, number) => hubOf(name, number, told)),
+      hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, told)),
       certificates: told.flatMap(({ status }) => status.certificates),
+      serving: told.length > 0 && this.#listeners.length > 0,
+      late: told.some(({ status }) => status.late),
     };
   }
 
@@ -214,7 +216,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
 /** A hub as all workers together have it. */
 function hubOf(
-  name: string,
+  { name, profile }: Pick<RunningHub, 'name' | 'profile'>,
   number: number,
   told: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
 ): RunningHub {
@@ -222,6 +224,7 @@ function hubOf(
     sum(told.map(({ status }) => status.hubs[number]?.counts[count] ?? 0));
   return {
     name,
+    profile,
     counts: {
       connected: total('connected'),
       subscribers: total('subscribers'),
