@@ -1,8 +1,13 @@
 import { rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import type { Config, GlobalOptions } from '../config/config.ts';
+import { siteLabel } from '../runtime/gateway-measures.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, Logs } from './log-output.ts';
+import { workerCount } from './workers/worker-pool.ts';
 import { obeyUserSignals } from './user-signals.ts';
 import { EXIT } from './output.ts';
+import { packageVersion } from './package-version.ts';
 import { readText } from './read-config.ts';
 import { type ReadConfig, type Served, Supervisor } from './supervisor.ts';
 
@@ -15,6 +20,8 @@ export interface RunOptions {
   readonly pidfile?: string | undefined;
 }
 
+/** Sites that the line at the start names. */
+const MAX_SITES = 50;
 /** How long a start that was told to stop may take to come to its end, which is then in good order. */
 const START_PATIENCE_MS = 1_000;
 
@@ -58,7 +65,7 @@ export async function runGateway({
     process.exit(EXIT.ok);
   }
   started();
-  announce(log, supervisor.gateway);
+  announce(log, supervisor.gateway, supervisor.config, source);
   const { adminAddress } = supervisor;
   if (adminAddress !== null) {
     log.info(`Admin API on http://${adminAddress.host}:${adminAddress.port}`);
@@ -90,10 +97,37 @@ async function isOver(start: Promise<void>, stopped: Promise<string>): Promise<b
   return Promise.race([start.then(() => true), overtaken]);
 }
 
-function announce(log: ConfigurableLogger, gateway: Served): void {
+/** What runs, of what, and where: the first that is asked when something is wrong. */
+function announce(
+  log: ConfigurableLogger,
+  gateway: Served,
+  { sites, options }: Config,
+  source: string | null,
+): void {
+  log.info(`hubgate ${packageVersion()} serves ${count(sites.length, 'site')}`, {
+    node: process.versions.node,
+    configuration: source ?? 'not a file',
+    sites: sites.slice(0, MAX_SITES).map(siteLabel),
+  });
+  log.info(workersLine(options));
   for (const { host, port, socket, secure } of gateway.listeners) {
     const name = host.includes(':') ? `[${host}]` : host || '*';
     const where = socket === null ? `://${name}:${port}` : ` on ${socket}`;
     log.info(`Listening on ${secure ? 'https' : 'http'}${where}`);
   }
+}
+
+/** How many processes serve, and why so many. */
+function workersLine(options: GlobalOptions): string {
+  const { workers } = options;
+  const processors = count(availableParallelism(), 'processor');
+  const processes = count(workerCount(options), 'process');
+  if (workers === 'auto') return `${processes} for ${processors}: workers auto`;
+  if (workers > 1) return `${processes} for ${processors}: workers ${workers}`;
+  return `1 process for ${processors}: the default; workers auto has one for each processor`;
+}
+
+function count(number: number, noun: string): string {
+  const plural = noun.endsWith('s') ? `${noun}es` : `${noun}s`;
+  return `${number} ${number === 1 ? noun : plural}`;
 }

@@ -98,6 +98,11 @@ export class Supervisor {
     await this.#admin.close();
   }
 
+  /** The configuration in force. */
+  get config(): Config {
+    return this.#current.config;
+  }
+
   /** Where the admin API listens; null when it is off. */
   get adminAddress(): ListenAddress | null {
     return this.#admin.adminAddress;

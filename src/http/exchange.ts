@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Logger } from '../kernel/log.ts';
+import type { TraceContext } from './trace-context.ts';
 import type { HeaderList } from './header-list.ts';
 
 /**
@@ -63,6 +64,8 @@ export interface Exchange {
   readonly tlsVersion: string | null;
   /** The upstream that answered, or was asked last; null before. Handlers set it for the log. */
   upstream: UpstreamVisit | null;
+  /** Where it stands in a trace; null where none is kept. */
+  trace: TraceContext | null;
 
   /** True once the head of the response is on its way. */
   readonly begun: boolean;
@@ -125,6 +128,8 @@ export interface ResponseStream {
 }
 
 export interface StreamListener {
+  /** Events that have been written, for the log. */
+  readonly events: number;
   /** What `write` had refused to take more of is gone. */
   drained(): void;
   /** Nothing more is taken: exactly once, however it ended, never before `listen` has returned. */

@@ -118,7 +118,7 @@ function malformedPresentation(exchange: Exchange): Refusal {
   logRefusal(exchange, {
     check: 'presentation',
     expected: 'one "Authorization: Bearer <token>"',
-    found: 'something else',
+    found: 'another scheme, several fields, or no token',
     cure: 'send one Authorization field with the scheme Bearer and a token after one space',
   });
   return new Refusal(400, { challenge: 'invalid_request', check: 'presentation' });

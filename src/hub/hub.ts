@@ -300,12 +300,13 @@ export class Hub {
       this.#endSlow(subscriber, 'buffer');
       return;
     }
-    this.#countDelivery(event);
+    this.#countDelivery(subscriber, event);
     outlet.push(event, this.#delivery.flusher.empty);
     this.#delivery.flush(subscriber);
   }
 
-  #countDelivery(event: Buffer): void {
+  #countDelivery(subscriber: Subscriber, event: Buffer): void {
+    subscriber.events += 1;
     this.measures.deliveries += 1;
     this.measures.deliveredBytes += event.length;
   }
@@ -335,7 +336,7 @@ export class Hub {
   readonly #catchingUp = {
     tail: (): number => this.#transport.position,
     deliver: (subscriber: Subscriber, event: Buffer): void => {
-      this.#countDelivery(event);
+      this.#countDelivery(subscriber, event);
       subscriber.outlet.push(event, this.#delivery.flusher.empty);
       this.#delivery.flush(subscriber);
     },

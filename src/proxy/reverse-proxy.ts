@@ -4,6 +4,7 @@ import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/expect.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { about } from '../http/about.ts';
 import { type AddressSet, addressSet } from '../http/forwarded.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -133,6 +134,11 @@ export class ReverseProxy {
       if (failure !== null) choice.upstream.measures.retries += 1;
       const outcome = await this.#attempt(exchange, choice);
       if (outcome.kind === 'answered') {
+        // Where nobody answers in the end, that is told instead.
+        if (failure !== null) {
+          const fields = about(exchange, { error: failure.message });
+          exchange.log.warn('an upstream failed, and a second try was answered', fields);
+        }
         await outcome.interceptor?.(exchange, next);
         return;
       }
@@ -248,13 +254,16 @@ export class ReverseProxy {
     if (error.code === 'upstream-aborted') {
       exchange.log.debug('the client left', fields);
     } else if (error.code === 'upstream-busy') {
-      exchange.log.warn('too many requests wait for the upstream', fields);
+      exchange.log.debug('too many requests wait for the upstream', fields);
     } else if (error.code === 'unsendable-request') {
-      exchange.log.warn('the request cannot be forwarded', fields);
+      exchange.log.debug('the request cannot be forwarded', fields);
     } else {
       upstream.measures.failures += 1;
       upstream.recordFailure(this.#clock.monotonic());
-      exchange.log.warn('the upstream failed', fields);
+      // Before an answer has begun, whoever answers for it says so.
+      if (exchange.begun)
+        exchange.log.warn('the upstream broke its answer off', about(exchange, fields));
+      else exchange.log.debug('the upstream failed', fields);
     }
   }
 

@@ -1,6 +1,7 @@
 import type { SiteConfig } from '../config/config.ts';
-import { type Family, gauge } from '../kernel/measures.ts';
+import { counter, type Family, gauge } from '../kernel/measures.ts';
 import { ConnectionMeasures } from '../server/connection-measures.ts';
+import type { SpanCounts } from './otlp-export.ts';
 import { siteFamilies, SiteMeasures } from '../site/site-measures.ts';
 
 /** The label of requests that no site was there for. */
@@ -9,6 +10,7 @@ const NO_SITE = 'none';
 /** What a process counts, over its configurations. */
 export class GatewayMeasures {
   readonly connections = new ConnectionMeasures();
+  readonly spans: SpanCounts = { exported: 0, dropped: 0 };
   /** Configurations that have been put in force. */
   generation = 0;
   #sites = new Map<string, SiteMeasures>();
@@ -31,6 +33,10 @@ export class GatewayMeasures {
     return [
       ...siteFamilies(this.#sites),
       ...this.connections.families(),
+      counter('hubgate_spans_total', 'Spans for the collector, by what became of them.', [
+        [{ outcome: 'exported' }, this.spans.exported],
+        [{ outcome: 'dropped' }, this.spans.dropped],
+      ]),
       gauge(
         'hubgate_config_generation',
         'Configurations that this process has put in force, the first included.',

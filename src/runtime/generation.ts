@@ -21,6 +21,7 @@ import type { HubCore } from './hub-core.ts';
 import { hubFamilies, type NamedHub } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
+import { OtlpExport } from './otlp-export.ts';
 import type { Resources } from './resources.ts';
 import type { RunningHub } from './running-hub.ts';
 import { setUpSite } from './site-setup.ts';
@@ -71,8 +72,9 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     const around = { ...resources, site: names.of.get(site) ?? '' };
     hubs.set(site, await setUpHub(site.hub, around, scope));
   }
+  const spans = openSpans(config, resources, scope);
   const handlers = new Map(
-    config.sites.map((site) => [site, setUpSite(site, config, hubs, resources, scope)]),
+    config.sites.map((site) => [site, setUpSite(site, config, hubs, spans, resources, scope)]),
   );
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
@@ -127,6 +129,17 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     reauthorise: () => [...hubs.values()].reduce((sum, hub) => sum + hub.reauthorise(), 0),
     release: () => scope.close(),
   };
+}
+
+function openSpans(
+  { options: { trace } }: Config,
+  { measures, clock, log }: Resources,
+  scope: Scope,
+): OtlpExport | null {
+  if (!trace.enabled || trace.otlp === null) return null;
+  const spans = new OtlpExport({ url: trace.otlp, counts: measures.spans, clock, log, fetch });
+  scope.defer(() => spans.close());
+  return spans;
 }
 
 async function openSiteCertificates(

@@ -9,8 +9,10 @@ import { fileServer } from '../site/handlers/file-server.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { compileRoutes, type RouteDeps } from '../site/route.ts';
 import { measureSite } from '../site/site-measures.ts';
+import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
 import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
+import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
@@ -19,6 +21,7 @@ export function setUpSite(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  spans: SpanSink | null,
   resources: Resources,
   scope: Scope,
 ): SiteHandler {
@@ -54,7 +57,9 @@ export function setUpSite(
   );
   const accessLog = openAccessLog(site, config, resources, scope);
   const measured = measureSite(handler, measures.site(site), clock);
-  return accessLog === null ? measured : logAccess(measured, accessLog, clock);
+  const logged = accessLog === null ? measured : logAccess(measured, accessLog, clock);
+  const { enabled } = config.options.trace;
+  return enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged;
 }
 
 /** A site's own log where it names one, else the gateway's. */

@@ -15,6 +15,7 @@ import { plainAddress } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/nominated-fields.ts';
 import { countWrites } from '../http/response-size.ts';
+import type { TraceContext } from '../http/trace-context.ts';
 import { WritableStream } from '../http/writable-stream.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -51,6 +52,7 @@ export class Http1Exchange implements Exchange {
   readonly upgrade: UpgradeRequest | null;
   readonly tlsVersion: string | null;
   upstream: UpstreamVisit | null = null;
+  trace: TraceContext | null = null;
   responseBytes = 0;
 
   readonly #request: IncomingMessage;

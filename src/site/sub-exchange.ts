@@ -8,6 +8,7 @@ import type {
   UpstreamVisit,
 } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import type { TraceContext } from '../http/trace-context.ts';
 import { WritableStream } from '../http/writable-stream.ts';
 import type { Logger } from '../kernel/log.ts';
 
@@ -103,6 +104,10 @@ export class SubExchange implements Exchange {
 
   get upstream(): UpstreamVisit | null {
     return this.#parent.upstream;
+  }
+
+  get trace(): TraceContext | null {
+    return this.#parent.trace;
   }
 
   set upstream(visit: UpstreamVisit | null) {

@@ -31,6 +31,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     responseBytes: 0,
     tlsVersion: null,
     upstream: null,
+    trace: null,
     begun: false,
     status: 0,
     onHead: () => {},
