@@ -7,11 +7,14 @@ import { codeOf, messageOf } from '../kernel/error.ts';
 import type { AdminControls, PostedConfig } from '../runtime/admin.ts';
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
 import {
+  addedUp,
   buildFamily,
   certificateFamily,
   type LoadCounts,
   loadFamilies,
 } from '../runtime/metrics.ts';
+import { healthFault } from '../runtime/health.ts';
+import type { StatusReport } from '../runtime/report.ts';
 import { packageVersion } from './package-version.ts';
 import type { Family } from '../kernel/measures.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
@@ -218,6 +221,7 @@ export class Supervisor {
     status: () => this.gateway.status(),
     draining: () => this.#draining,
     families: () => this.#families(),
+    report: () => this.#report(),
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),
     stop: () => this.#options.onStop(),
@@ -232,6 +236,25 @@ export class Supervisor {
       certificateFamily(certificates),
       ...families,
     ];
+  }
+
+  async #report(): Promise<StatusReport> {
+    const { gateway } = this;
+    const [status, slowest, families] = await Promise.all([
+      gateway.status(),
+      gateway.slowest(),
+      this.#families(),
+    ]);
+    const fault = await healthFault('ready', { ...status, draining: this.#draining });
+    return {
+      version: this.#version,
+      time: systemClock.now(),
+      ready: fault === null,
+      fault,
+      loads: this.#loads,
+      metrics: await addedUp(families),
+      slowest,
+    };
   }
 
   #succeeded(): void {

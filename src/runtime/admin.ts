@@ -7,6 +7,7 @@ import { adminRefusal } from './admin-guard.ts';
 import { healthFault } from './health.ts';
 import { type AdminAnswer, AdminServer } from './admin-server.ts';
 import type { Family } from '../kernel/measures.ts';
+import type { StatusReport } from './report.ts';
 import { METRICS_TYPE, metricsText } from './metrics.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { GatewayStatus } from './gateway.ts';
@@ -26,6 +27,8 @@ export interface AdminControls {
   status(): Promise<GatewayStatus>;
   /** Whether the process has begun to stop. */
   draining(): boolean;
+  /** What a person who watches wants to see together. */
+  report(): Promise<StatusReport>;
   /** What is counted, of all processes. */
   families(): Promise<readonly Family[]>;
   /** Why the last load failed; null when it went well. */
@@ -83,6 +86,10 @@ const ENDPOINTS: Endpoints<AdminControls> = {
       type: 'application/json',
       body: `${JSON.stringify(controls.config(), null, 2)}\n`,
     }),
+  },
+  '/status': {
+    method: 'GET',
+    answer: async ({ controls }) => ({ status: 200, body: await controls.report() }),
   },
   '/config/last-error': { method: 'GET', answer: lastError },
   '/load': { method: 'POST', answer: load },

@@ -8,7 +8,7 @@ import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
 import { type OpenListener, openPorts, type OpenPorts, takePorts } from './open-ports.ts';
 import { openResources, type GatewayOptions, type Resources, storageOf } from './resources.ts';
-import type { RunningHub } from './running-hub.ts';
+import type { RunningHub, SlowSubscriber } from './running-hub.ts';
 
 /** A running gateway. */
 export interface Gateway {
@@ -42,6 +42,8 @@ export interface Gateway {
   readonly listeners: readonly BoundListener[];
   /** What the configuration in force has come to. */
   status(): Promise<GatewayStatus>;
+  /** The hubs' streams of which most waits, the slowest first. */
+  slowest(): Promise<readonly SlowSubscriber[]>;
   /** What is counted, of this gateway and its process; several may have one name, and add up. */
   families(): Promise<readonly Family[]>;
 }
@@ -241,6 +243,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
         late: resources?.process.loop.isLate ?? false,
       };
     },
+    slowest: async () => (await current?.generation.slowest()) ?? [],
     async families() {
       if (current === null || resources === null) return [];
       const { measures, process, upstreams } = resources;

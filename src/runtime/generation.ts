@@ -23,7 +23,7 @@ import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
 import { OtlpExport } from './otlp-export.ts';
 import type { Resources } from './resources.ts';
-import type { RunningHub } from './running-hub.ts';
+import { type RunningHub, slowestOf, type SlowSubscriber } from './running-hub.ts';
 import { setUpSite } from './site-setup.ts';
 
 /** A configuration as it runs. Nothing in it changes; a reload makes another. */
@@ -33,6 +33,8 @@ export interface Generation {
     readonly fallback: Certificate | null;
   };
   readonly hubs: readonly RunningHub[];
+  /** The streams of its hubs of which most waits. */
+  slowest(): Promise<readonly SlowSubscriber[]>;
   /** What is told of its hubs. */
   families(): Promise<readonly Family[]>;
   /** The logs with the streams of these hubs; another generation may have some of them. */
@@ -106,6 +108,14 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       return found;
     },
     hubs: [...hubs.values()].map(runningHub),
+    async slowest() {
+      const told = await Promise.all(
+        [...hubs.values()].map(async ({ config: { name }, core }) =>
+          (await core.hub.backlog()).slowest.map((stream) => ({ ...stream, hub: name })),
+        ),
+      );
+      return slowestOf(told.flat());
+    },
     async families() {
       const told = await Promise.all([...hubs.values()].map((hub) => hubFamilies(namedHub(hub))));
       return told.flat();

@@ -24,9 +24,11 @@ export async function metricsText(families: readonly Family[]): Promise<string> 
   return (await aggregated(families)).metrics();
 }
 
-/** The same as data. */
-export async function metricsData(families: readonly Family[]): Promise<unknown> {
-  return (await aggregated(families)).getMetricsAsJSON();
+/** Families of which each name is there once. */
+export async function addedUp(families: readonly Family[]): Promise<readonly Family[]> {
+  const added: unknown = await (await aggregated(families)).getMetricsAsJSON();
+  // What the library has made of families are families.
+  return added as readonly Family[];
 }
 
 async function aggregated(families: readonly Family[]) {

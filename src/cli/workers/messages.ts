@@ -1,4 +1,4 @@
-import type { RunningHub } from '../../runtime/running-hub.ts';
+import type { RunningHub, SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { BoundListener, ReloadReport } from '../../runtime/gateway.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { Family } from '../../kernel/measures.ts';
@@ -12,6 +12,7 @@ export type Order =
   | { readonly kind: 'discard' }
   | { readonly kind: 'status' }
   | { readonly kind: 'families' }
+  | { readonly kind: 'slowest' }
   /** `hub` is the number of a hub in the status. */
   | { readonly kind: 'check'; readonly hub: number }
   | { readonly kind: 'revoke'; readonly hub: number; readonly tokenId: string }
@@ -23,6 +24,7 @@ export interface Answers {
   readonly discard: null;
   readonly status: WorkerStatus;
   readonly families: readonly Family[];
+  readonly slowest: readonly SlowSubscriber[];
   readonly check: null;
   readonly revoke: number;
   readonly stop: null;

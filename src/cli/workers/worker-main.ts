@@ -56,6 +56,7 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     return { hubs: told, certificates, late };
   },
   families: () => started().gateway.families(),
+  slowest: () => started().gateway.slowest(),
   async check({ hub }) {
     await (await hubAt(hub)).check();
     return null;

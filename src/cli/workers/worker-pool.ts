@@ -9,7 +9,7 @@ import { type Family, gauge } from '../../kernel/measures.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
 import { ProcessMeasures } from '../../runtime/process-measures.ts';
-import type { RunningHub } from '../../runtime/running-hub.ts';
+import { type RunningHub, slowestOf, type SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { WorkerStatus } from './messages.ts';
 import { Worker } from './worker.ts';
@@ -106,6 +106,13 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       serving: told.length > 0 && this.#listeners.length > 0,
       late: told.some(({ status }) => status.late),
     };
+  }
+
+  async slowest(): Promise<readonly SlowSubscriber[]> {
+    const told = [...this.#workers].map((worker) =>
+      worker.order({ kind: 'slowest' }).catch(() => []),
+    );
+    return slowestOf((await Promise.all(told)).flat());
   }
 
   async families(): Promise<readonly Family[]> {

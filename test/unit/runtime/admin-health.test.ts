@@ -44,6 +44,7 @@ describe('admin API: health', () => {
         }),
         draining: () => false,
         families: async () => [],
+        report: () => Promise.reject(new TypeError('not asked')),
         lastError: () => null,
         load: async () => null,
         stop: () => {},
