@@ -20,6 +20,8 @@ export interface RunOptions {
   readonly pidfile?: string | undefined;
 }
 
+/** How often a stop says what it waits for. */
+const PROGRESS_MS = 2_000;
 /** Sites that the line at the start names. */
 const MAX_SITES = 50;
 /** How long a start that was told to stop may take to come to its end, which is then in good order. */
@@ -76,12 +78,18 @@ export async function runGateway({
   const reason = await stopped;
   for (const name of ends) {
     process.on(name, () => {
+      log.warn('A second signal: what is in flight is cut off', {
+        signal: name,
+        exit: EXIT.forced,
+      });
       if (pidfile !== undefined) rmSync(pidfile, { force: true });
       process.exit(EXIT.forced);
     });
   }
-  log.info('Stopping', { reason });
+  log.info('Stopping', { reason, atMostMs: supervisor.config.options.gracePeriodMs });
+  const progress = setInterval(() => void tellProgress(log, supervisor.gateway), PROGRESS_MS);
   await supervisor.stop();
+  clearInterval(progress);
   clearInterval(alive);
   if (pidfile !== undefined) rmSync(pidfile, { force: true });
   log.info('Stopped');
@@ -115,6 +123,22 @@ function announce(
     const where = socket === null ? `://${name}:${port}` : ` on ${socket}`;
     log.info(`Listening on ${secure ? 'https' : 'http'}${where}`);
   }
+}
+
+/** What a stop still waits for. */
+async function tellProgress(log: ConfigurableLogger, gateway: Served): Promise<void> {
+  const [{ hubs }, families] = await Promise.all([gateway.status(), gateway.families()]);
+  const streams = hubs.reduce((sum, { counts }) => sum + counts.connected, 0);
+  const sumOf = (name: string): number =>
+    families
+      .filter((family) => family.name === name)
+      .flatMap(({ values }) => values)
+      .reduce((sum, { value }) => sum + value, 0);
+  log.info('Still stopping', {
+    streams,
+    requests: sumOf('hubgate_http_requests_in_flight'),
+    connections: sumOf('hubgate_connections_open'),
+  });
 }
 
 /** How many processes serve, and why so many. */

@@ -6,7 +6,7 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { Admission, type KeepsStream } from './admission.ts';
 import { Announcer } from './announcer.ts';
 import { Delivery } from './delivery.ts';
-import { HEARTBEAT } from './event-stream.ts';
+import { comeBackLater, HEARTBEAT } from './event-stream.ts';
 import { HubMeasures, type SlowReason, type StreamBacklog } from './hub-measures.ts';
 import { LogReader } from './log-reader.ts';
 import type { EventSink } from './outlet.ts';
@@ -419,6 +419,9 @@ export class Hub {
     if (reason !== 'client') {
       this.#log.debug('A stream ends', { subscriber: subscriber.id, reason });
       // Who may no longer read gets no more than what has been begun.
+      if (this.#leaving && reason !== 'slow') {
+        subscriber.outlet.push(comeBackLater(), this.#delivery.flusher.empty);
+      }
       subscriber.outlet.end(reason === 'revoked');
       this.#delivery.flusher.flush(subscriber, this.#clock.monotonic(), unmetered());
       this.#arm(subscriber);

@@ -200,7 +200,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     await queue;
     if (current === null || resources === null) return;
     const { config: last, listeners } = current;
-    resources.stopping = true;
+    resources.stoppingWithinMs = last.options.gracePeriodMs;
     const opened = listeners.map(({ lease }) => lease.value);
     const closed = giveBack(current);
     const cut = (): void => {

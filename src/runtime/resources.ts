@@ -16,7 +16,7 @@ import { CertificateStore } from '../tls/certificate-store.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
 import { TicketKeys } from '../tls/ticket-keys.ts';
 import { defaultStorage } from './default-storage.ts';
-import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
+import { createHubCores, type HubCore } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
 import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
@@ -59,8 +59,8 @@ export interface Resources {
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
   readonly hasSiblings: boolean;
-  /** Set once, when the gateway goes: then hub streams end at once. */
-  stopping: boolean;
+  /** Set once, when the gateway goes: what is open then has so many milliseconds. */
+  stoppingWithinMs: number | null;
 }
 
 /** Directory of certificates, keys and history, absolute. */
@@ -94,7 +94,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
       random,
       nameCheck: publicNameCheck,
     }),
-    hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
+    hubCores: createHubCores(() => resources.stoppingWithinMs, log),
     keySets: createKeySets(),
     signals: new HubSignals(options.siblings ?? null),
     wheel: new TimerWheel(clock),
@@ -116,7 +116,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
       }
     },
     hasSiblings: options.siblings !== undefined,
-    stopping: false,
+    stoppingWithinMs: null,
   };
   return resources;
 }
