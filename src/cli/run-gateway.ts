@@ -4,6 +4,7 @@ import type { Config, GlobalOptions } from '../config/config.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, Logs } from './log-output.ts';
+import { ServiceManager } from './service-manager.ts';
 import { workerCount } from './workers/worker-pool.ts';
 import { obeyUserSignals } from './user-signals.ts';
 import { EXIT } from './output.ts';
@@ -20,6 +21,8 @@ export interface RunOptions {
   readonly pidfile?: string | undefined;
 }
 
+/** What `systemctl status` shows. */
+const SERVING = 'Serving';
 /** How often a stop says what it waits for. */
 const PROGRESS_MS = 2_000;
 /** Sites that the line at the start names. */
@@ -40,6 +43,7 @@ export async function runGateway({
   const first = read(() => {});
   const log = logs.createLogger(first.config.options.log);
   signals.obey(log, logs);
+  const manager = new ServiceManager(process.env, log);
   let stop: (reason: string) => void = () => {};
   const stopped = new Promise<string>((resolve) => {
     stop = resolve;
@@ -52,6 +56,7 @@ export async function runGateway({
     readPosted: ({ text, file, language }) =>
       readText(text, file ?? '(posted)', language, environment),
     watch,
+    onLoad: (phase) => (phase === 'begins' ? manager.reloading() : manager.ready(SERVING)),
     onStop: () => stop('admin API'),
   });
   // Before anything is open: a signal during the start is obeyed after it.
@@ -75,6 +80,7 @@ export async function runGateway({
   if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
   // The timers of the gateway keep no process alive; this one does until it is told to stop.
   const alive = setInterval(() => {}, 60_000);
+  manager.ready(SERVING);
   const reason = await stopped;
   for (const name of ends) {
     process.on(name, () => {
@@ -87,6 +93,7 @@ export async function runGateway({
     });
   }
   log.info('Stopping', { reason, atMostMs: supervisor.config.options.gracePeriodMs });
+  await manager.stopping();
   const progress = setInterval(() => void tellProgress(log, supervisor.gateway), PROGRESS_MS);
   await supervisor.stop();
   clearInterval(progress);

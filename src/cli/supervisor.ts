@@ -40,6 +40,8 @@ export interface SupervisorOptions {
   readonly readPosted: (posted: PostedConfig) => ReadyConfig;
   /** Follow changes of the files. */
   readonly watch: boolean;
+  /** Called before and after each load that follows the first. */
+  readonly onLoad: (phase: 'begins' | 'is over') => void;
   /** Called when the admin API is told to stop. */
   readonly onStop: () => void;
 }
@@ -124,7 +126,13 @@ export class Supervisor {
   }
 
   #enqueue(read: ReadConfig, followed = true): Promise<readonly Problem[] | null> {
-    const loaded = this.#queue.then(() => this.#try(read, followed));
+    const { onLoad } = this.#options;
+    const loaded = this.#queue.then(async () => {
+      onLoad('begins');
+      const problems = await this.#try(read, followed);
+      onLoad('is over');
+      return problems;
+    });
     this.#queue = loaded;
     return loaded;
   }
