@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { connect } from 'node:tls';
 import { freePort } from '../support/free-port.ts';
 import { openStream, send } from '../support/http.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { programPath } from '../support/program.ts';
+import { visit } from '../support/tls-client.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 
@@ -30,7 +29,12 @@ interface Running {
   readonly directory: string;
 }
 
-async function start(test: TestContext, more = '', transport = 'memory'): Promise<Running> {
+async function start(
+  test: TestContext,
+  more = '',
+  transport = 'memory',
+  directives = '',
+): Promise<Running> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-metrics-'));
   test.after(() => rm(directory, { recursive: true, force: true }));
   const app = createServer((request, response) => {
@@ -49,7 +53,7 @@ async function start(test: TestContext, more = '', transport = 'memory'): Promis
   const file = join(directory, 'Hubfile');
   await writeFile(
     file,
-    `{\n\tadmin 127.0.0.1:${adminPort}\n\tstorage ${directory}/storage\n${more}}\nhttp://localhost:${port} {\n\t${hub('news', 'hub')}\treverse_proxy 127.0.0.1:${address.port}\n}\nhttps://localhost:${tls} {\n\ttls internal\n\t${hub('old', 'mercure')}\trespond secure\n}\n`,
+    `{\n\tadmin 127.0.0.1:${adminPort}\n\tstorage ${directory}/storage\n\thttp_port ${await freePort()}\n${more}}\nhttp://localhost:${port} {\n\t${hub('news', 'hub')}${directives}\treverse_proxy 127.0.0.1:${address.port}\n}\nhttps://localhost:${tls} {\n\ttls internal\n\t${hub('old', 'mercure')}\trespond secure\n}\n`,
   );
   const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
   await gateway.says('Admin API on');
@@ -62,12 +66,17 @@ async function text(admin: string): Promise<string> {
   return (await send(`${admin}/metrics`)).body;
 }
 
-async function handshake(port: number, directory: string): Promise<void> {
+async function handshake(
+  port: number,
+  directory: string,
+  session: Buffer | null = null,
+): Promise<Buffer | null> {
   const ca = await readFile(join(directory, 'storage/pki/local/root.crt'));
-  const socket = connect({ port, host: 'localhost', servername: 'localhost', ca });
-  await once(socket, 'secureConnect');
-  socket.end();
-  await once(socket, 'close');
+  const resumed = session === null ? {} : { session };
+  const visited = await visit({ port, servername: 'localhost', ca, ...resumed }, [
+    `localhost:${port}`,
+  ]);
+  return visited.session;
 }
 
 function parse(body: string): Map<string, Metric> {
@@ -120,6 +129,36 @@ describe('metrics (issue 14)', () => {
     assert.match(body, /^hubgate_upstream_responses_total\{upstream=".*",status="2xx"\} 5$/m);
     assert.match(body, /^hub_subscribers_connected\{hub="news"\} 1$/m);
     stream.close();
+  });
+
+  it('tell handshakes that resumed a session from those that did not', async (test) => {
+    const { admin, mercure, directory } = await start(test);
+    const port = Number(new URL(mercure).port);
+    const session = await handshake(port, directory);
+    await handshake(port, directory, session);
+    const body = await text(admin);
+    for (const resumed of ['no', 'yes']) {
+      assert.match(
+        body,
+        new RegExp(
+          `^hubgate_tls_handshakes_total\\{version="TLSv1.3",resumed="${resumed}",protocol="http/1.1"\\} 1$`,
+          'm',
+        ),
+      );
+    }
+    assert.match(body, /^hubgate_connections_total 2$/m);
+  });
+
+  it('tell of an upstream that fails: attempts, failures, and that it gets no requests', async (test) => {
+    const down = await freePort();
+    const directives = `\treverse_proxy /down* 127.0.0.1:${down} {\n\t\tfail_duration 60s\n\t\tmax_fails 1\n\t\tlb_try_duration 0s\n\t}\n`;
+    const { admin, site } = await start(test, '', 'memory', directives);
+    assert.equal((await send(`${site}/down`)).status, 502);
+    const body = await text(admin);
+    const upstream = `upstream="127.0.0.1:${down}"`;
+    assert.ok(body.includes(`hubgate_upstream_healthy{${upstream}} 0`));
+    assert.ok(body.includes(`hubgate_upstream_failures_total{${upstream}} 1`));
+    assert.match(body, /^hubgate_http_requests_total\{site=".*",method="GET",status="5xx"\} 1$/m);
   });
 
   it('have the names of the reference hub in `profile mercure`, which asks for no labels', async (test) => {
