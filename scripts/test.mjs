@@ -24,6 +24,7 @@ if (only.length === 0) {
   step('types of browsers', bin('tsc'), ['-p', 'src/client/live/tsconfig.json']);
   step('layers', process.execPath, ['scripts/check-layers.mjs']);
   step('dead code', bin('knip'), ['--no-progress']);
+  step('error codes', process.execPath, ['scripts/error-codes.mjs', '--check']);
   step('lock file', process.execPath, ['scripts/complete-lock.mjs', '--check']);
   step('protocol map', process.execPath, ['scripts/protocol-map.mjs', '--check']);
   step('directive tables', process.execPath, [
