@@ -15,7 +15,7 @@ for (const name of readdirSync(join(root, 'src'), { recursive: true }).sort()) {
   if (!name.endsWith('.ts')) continue;
   const file = join('src', name);
   const text = readFileSync(join(root, file), 'utf8');
-  visit(parseSync(file, text).program, text);
+  visit(parseSync(file, text).program);
 }
 
 const page = `# Errors by code
@@ -30,7 +30,7 @@ ${[...found]
   .sort(([a], [b]) => (a < b ? -1 : 1))
   .map(([code, { kinds, messages }]) => {
     const said = [...messages].map(cell).join('<br>') || '(its message tells the particulars)';
-    return `| \`${code}\` | ${[...kinds].sort().join(', ')} | ${said} |`;
+    return `| \`${code}\` | ${[...kinds].join(', ')} | ${said} |`;
   })
   .join('\n')}
 `;
@@ -42,33 +42,33 @@ else if (readFileSync(path, 'utf8') !== page) {
 }
 
 /** Looks for `new HubgateError('code', message)` and `{ severity, code, message }`. */
-function visit(node, text) {
-  if (Array.isArray(node)) for (const one of node) visit(one, text);
+function visit(node) {
+  if (Array.isArray(node)) for (const one of node) visit(one);
   else if (node !== null && typeof node === 'object') {
     if (node.type === 'NewExpression' && THROWING.has(node.callee.name)) {
-      note(literal(node.arguments[0]), 'error', messageOf(node.arguments[1], text));
-    } else if (node.type === 'ObjectExpression') noteProblem(node, text);
-    else if (node.type === 'CallExpression') noteCall(node, text);
-    for (const inner of Object.values(node)) visit(inner, text);
+      note(literal(node.arguments[0]), 'error', messageOf(node.arguments[1]));
+    } else if (node.type === 'ObjectExpression') noteProblem(node);
+    else if (node.type === 'CallExpression') noteCall(node);
+    for (const inner of Object.values(node)) visit(inner);
   }
 }
 
-function noteProblem({ properties }, text) {
+function noteProblem({ properties }) {
   const value = (name) => properties.find(({ key }) => key?.name === name)?.value;
   const code = literal(value('code'));
   const message = value('message');
   if (code === null || message === undefined) return;
-  note(code, literal(value('severity')) ?? 'error', messageOf(message, text));
+  note(code, literal(value('severity')) ?? 'error', messageOf(message));
 }
 
 /** \`fail(place, 'code', 'message')\`, \`report.warning('code', 'message')\` and their like. */
-function noteCall({ callee, arguments: given }, text) {
+function noteCall({ callee, arguments: given }) {
   const name = callee.name ?? callee.property?.name ?? '';
   const at = given.findIndex((argument) => literal(argument) !== null);
   const next = given[at + 1];
   if (at === -1 || next === undefined || !/error|warn|problem|fail|refuse|complain/i.test(name))
     return;
-  const message = messageOf(next, text);
+  const message = messageOf(next);
   if (message !== null) note(literal(given[at]), /warn/i.test(name) ? 'warning' : 'error', message);
 }
 
@@ -86,7 +86,7 @@ function literal(node) {
 }
 
 /** The text of a message, with names in braces for what is filled in; null for what is no text. */
-function messageOf(node, text) {
+function messageOf(node) {
   switch (node?.type) {
     case 'Literal':
       return typeof node.value === 'string' ? node.value : null;
@@ -98,7 +98,7 @@ function messageOf(node, text) {
         )
         .join('');
     case 'BinaryExpression': {
-      const parts = [node.left, node.right].map((part) => messageOf(part, text) ?? hole(part));
+      const parts = [node.left, node.right].map((part) => messageOf(part) ?? hole(part));
       return node.operator === '+' ? parts.join('') : null;
     }
     default:
