@@ -70,8 +70,10 @@ describe('Redis as others run it', () => {
     }
     const [first, second, replica] = nodes;
     assert.ok(first !== undefined && second !== undefined && replica !== undefined);
-    first.command('CLUSTER', 'ADDSLOTSRANGE', '0', '8191');
-    second.command('CLUSTER', 'ADDSLOTSRANGE', '8192', '16383');
+    // ADDSLOTSRANGE is of Redis 7.
+    const slots = Array.from({ length: 16_384 }, (_, slot) => String(slot));
+    first.command('CLUSTER', 'ADDSLOTS', ...slots.slice(0, 8192));
+    second.command('CLUSTER', 'ADDSLOTS', ...slots.slice(8192));
     for (const node of [second, replica]) {
       first.command('CLUSTER', 'MEET', '127.0.0.1', String(node.port));
     }
