@@ -95,6 +95,7 @@ export class Hub {
   readonly #replay: Replay;
   #emptied: () => void = () => {};
   /** Draining or closed: nobody may come any more. */
+  readonly #reader: LogReader;
   #leaving = false;
 
   constructor({ transport, names, clock, wheel, slices, log }: HubOptions) {
@@ -109,6 +110,7 @@ export class Hub {
       flushed: (subscriber) => this.#flushed(subscriber),
     });
     const reader = new LogReader(transport, names.base);
+    this.#reader = reader;
     this.#replay = new Replay(reader, this.#catchingUp, slices, log);
     transport.tail((entries) => this.#delivery.dispatch(entries));
   }
@@ -301,7 +303,7 @@ export class Hub {
   async #locate(lastEventId: string | null): Promise<number | null> {
     if (lastEventId === null || knowsNothing(lastEventId)) return null;
     if (lastEventId === EARLIEST) return 0;
-    return this.#transport.find(lastEventId);
+    return this.#reader.find(lastEventId);
   }
 
   #refusedBy(keep: KeepsStream) {
