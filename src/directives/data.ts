@@ -16,6 +16,7 @@ import { reverseProxy } from './reverse-proxy/data.ts';
 import { rewrite } from './rewrite/data.ts';
 import { root } from './root/data.ts';
 import { route } from './route/data.ts';
+import { tryFiles } from './try-files/data.ts';
 import { uri } from './uri/data.ts';
 import { vars } from './vars/data.ts';
 
@@ -38,6 +39,7 @@ export const handlerData = {
   rewrite,
   root,
   route,
+  try_files: tryFiles,
   uri,
   vars,
 };

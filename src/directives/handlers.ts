@@ -15,6 +15,7 @@ import { reverseProxy } from './reverse-proxy/handler.ts';
 import { rewrite } from './rewrite/handler.ts';
 import { root } from './root/handler.ts';
 import { route } from './route/handler.ts';
+import { tryFiles } from './try-files/handler.ts';
 import { uri } from './uri/handler.ts';
 import { vars } from './vars/handler.ts';
 import type { HandlerConfig, HandlerKind } from './data.ts';
@@ -41,6 +42,7 @@ export const handlers: {
   rewrite,
   root,
   route,
+  try_files: tryFiles,
   uri,
   vars,
 };

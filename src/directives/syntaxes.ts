@@ -24,6 +24,7 @@ import { rewrite } from './rewrite/syntax.ts';
 import { root } from './root/syntax.ts';
 import { route } from './route/syntax.ts';
 import { tls } from './tls/syntax.ts';
+import { tryFiles } from './try-files/syntax.ts';
 import { uri } from './uri/syntax.ts';
 import { vars } from './vars/syntax.ts';
 
@@ -54,6 +55,7 @@ export const directives: Readonly<Record<string, Directive>> &
   root,
   route,
   tls,
+  try_files: tryFiles,
   uri,
   vars,
 };

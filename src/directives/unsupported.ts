@@ -11,5 +11,4 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   skip_log: 'log is said per site: leave it out where nothing is to be logged',
   templates: 'let the app render its pages',
   tracing: 'trace in the app',
-  try_files: 'use handle with path matchers, rewrite and file_server',
 };

@@ -1,10 +1,12 @@
 import type { ConditionData } from '../config/condition-data.ts';
+import { file } from './file/data.ts';
 import * as request from './request/data.ts';
 import { vars } from './vars/data.ts';
 
 /** What the configuration of every condition is, by its `kind`. */
 export const conditionData = {
   client_ip: request.clientIp,
+  file,
   header: request.header,
   header_regexp: request.headerRegexp,
   host: request.host,

@@ -52,6 +52,7 @@ const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
   ['http.reverse_proxy.header.', 'rp.header.'],
   ['http.regexp.', 're.'],
   ['http.vars.', 'vars.'],
+  ['http.matchers.file.', 'file_match.'],
 ];
 
 /** Where a variable of `vars` is kept among those of the exchange. */
@@ -60,6 +61,7 @@ export function variableKey(name: string): string {
 }
 
 function shortName(name: string): string {
+  if (name.startsWith('file.match.')) return `file_match.${name.slice('file.match.'.length)}`;
   if (!name.startsWith('http.')) return name;
   const short = LONG_NAMES[name];
   if (short !== undefined) return short;
@@ -90,6 +92,7 @@ function lookUp(
     case 'rp':
       return exchange.variables.get(name.toLowerCase());
     case 'auth':
+    case 'file_match':
     case 're':
     case 'vars':
       return exchange.variables.get(name) ?? '';

@@ -1,14 +1,15 @@
 import { constants } from 'node:fs';
-import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
-import { extname, join, resolve, sep } from 'node:path';
+import { type FileHandle, open } from 'node:fs/promises';
+import { extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { answer } from '../../http/answer.ts';
 import { HttpError } from '../../http/errors.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
 import { HeaderList } from '../../http/header-list.ts';
-import { codeOf, messageOf } from '../../kernel/error.ts';
+import { messageOf } from '../../kernel/error.ts';
 import { errorStatus } from '../../site/error-status.ts';
 import { pathOf } from '../../site/placeholders.ts';
+import { noSuchFile, realRoot, siteFile, siteNames, unreadable } from '../../site/site-files.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { FileServerConfig } from './data.ts';
 import { evaluateConditions, type Representation, requestedRange } from './handler/conditions.ts';
@@ -38,30 +39,25 @@ export function fileServer(
         : expand(config.root, exchange),
     );
     const names = namesOf(exchange);
-    if (names === null || isHidden(names)) throw notFound();
-    const path = await within(root, join(root, ...names));
+    if (names === null || isHidden(names)) throw noSuchFile();
+    const { path, stats } = await siteFile(root, names);
     const wantsDirectory = pathOf(exchange).endsWith('/');
-    if (!(await isDirectory(path))) {
-      if (wantsDirectory) throw notFound();
+    if (!stats.isDirectory()) {
+      if (wantsDirectory) throw noSuchFile();
       return serve(exchange, path);
     }
     if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
-    return serveIndex(exchange, root, path, config.index);
+    return serveIndex(exchange, root, names, config.index);
   });
 }
 
 /** The decoded names of the path; null for one that no file can have. */
 function namesOf(exchange: Exchange): string[] | null {
-  let path: string;
   try {
-    path = decodeURIComponent(pathOf(exchange));
+    return siteNames(decodeURIComponent(pathOf(exchange)));
   } catch (cause) {
     throw new HttpError(400, 'the path is no UTF-8', { cause });
   }
-  if (path.includes('\0')) return null;
-  const names = path.split('/').filter((name) => name !== '' && name !== '.');
-  const isAllowed = (name: string): boolean => !name.startsWith('.') || name === '.well-known';
-  return names.every(isAllowed) ? names : null;
 }
 
 /** Patterns without a slash hide every file or directory of that name, others a path below the root. */
@@ -82,28 +78,6 @@ function glob(pattern: string): RegExp {
   return new RegExp(`^${escaped.replaceAll('*', '[^/]*').replaceAll('?', '[^/]')}$`, 'su');
 }
 
-async function realRoot(directory: string): Promise<string> {
-  try {
-    return await realpath(resolve(directory));
-  } catch (cause) {
-    throw new HttpError(404, `the root ${directory} cannot be read: ${messageOf(cause)}`, {
-      cause,
-    });
-  }
-}
-
-/** The real path, which no symlink may lead out of the root. */
-async function within(root: string, path: string): Promise<string> {
-  const real = await realpath(path).catch(asNotFound);
-  const inside = real === root || real.startsWith(root.endsWith(sep) ? root : root + sep);
-  if (!inside) throw notFound();
-  return real;
-}
-
-async function isDirectory(path: string): Promise<boolean> {
-  return (await stat(path).catch(asNotFound)).isDirectory();
-}
-
 /**
  * Relative links of an index need the slash. The answer is relative too, because a prefix may have
  * been stripped; where the name was rewritten it would lead astray, so there is none.
@@ -119,22 +93,24 @@ function redirected(exchange: Exchange, name: string | undefined): boolean {
 async function serveIndex(
   exchange: Exchange,
   root: string,
-  directory: string,
+  names: readonly string[],
   index: readonly string[],
 ): Promise<void> {
   for (const name of index) {
-    const path = await within(root, join(directory, name)).catch(() => null);
-    if (path === null || (await isDirectory(path))) continue;
-    return serve(exchange, path);
+    const found = await siteFile(root, [...names, name]).catch(() => null);
+    if (found === null || found.stats.isDirectory()) continue;
+    return serve(exchange, found.path);
   }
-  throw notFound();
+  throw noSuchFile();
 }
 
 async function serve(exchange: Exchange, path: string): Promise<void> {
-  const file = await open(path, OPEN_FLAGS).catch(asNotFound);
+  const file = await open(path, OPEN_FLAGS).catch((cause: unknown) => {
+    throw unreadable(cause);
+  });
   try {
     const status = await file.stat();
-    if (!status.isFile()) throw notFound();
+    if (!status.isFile()) throw noSuchFile();
     const { size, mtimeMs } = status;
     const etag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}"`;
     await send(exchange, file, path, { size, etag, modifiedMs: mtimeMs });
@@ -197,16 +173,4 @@ async function* contentOf(file: FileHandle, start: number, length: number): Asyn
     yield bytes;
   }
   if (left > 0) throw new Error('the file became shorter while it was read');
-}
-
-function asNotFound(cause: unknown): never {
-  const code = codeOf(cause);
-  if (code === 'EACCES' || code === 'EPERM') {
-    throw new HttpError(403, 'the file may not be read', { cause });
-  }
-  throw new HttpError(404, messageOf(cause), { cause });
-}
-
-function notFound(): HttpError {
-  return new HttpError(404, 'no such file');
 }

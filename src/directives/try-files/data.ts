@@ -1,0 +1,32 @@
+import type { HandlerData } from '../../config/handler-data.ts';
+import type { Report } from '../../config/problem.ts';
+import { list, object } from '../../config/shape.ts';
+import { oneOf, text } from '../../config/shape-values.ts';
+import {
+  isTriedFile,
+  misplacedStatus,
+  TRY_POLICIES,
+  type TryPolicy,
+} from '../../config/try-files.ts';
+
+export interface TryFilesConfig {
+  readonly kind: 'try_files';
+  /** Paths below the root, with placeholders, each maybe with a query; the last maybe `=404`. */
+  readonly files: readonly string[];
+  readonly policy: TryPolicy;
+}
+
+export const tryFiles: HandlerData<TryFilesConfig> = {
+  shape: () =>
+    object(
+      {
+        files: list(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
+        policy: oneOf(...TRY_POLICIES),
+      },
+      { policy: 'first_exist' },
+    ),
+  check(handler: TryFilesConfig, report: Report): void {
+    const message = misplacedStatus(handler.files, handler.policy);
+    if (message !== null) report(handler, { severity: 'error', code: 'misplaced-status', message });
+  },
+};
