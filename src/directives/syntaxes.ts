@@ -15,6 +15,7 @@ import { header } from './header/syntax.ts';
 import { hub } from './hub/syntax.ts';
 import { log } from './log/syntax.ts';
 import { mercure } from './mercure/syntax.ts';
+import { phpFastcgi } from './php-fastcgi/syntax.ts';
 import { redir } from './redir/syntax.ts';
 import { requestBody } from './request-body/syntax.ts';
 import { requestHeader } from './request-header/syntax.ts';
@@ -46,6 +47,7 @@ export const directives: Readonly<Record<string, Directive>> &
   hub,
   log,
   mercure,
+  php_fastcgi: phpFastcgi,
   redir,
   request_body: requestBody,
   request_header: requestHeader,

@@ -34,6 +34,8 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.request.uri.path': 'path',
   'http.request.uri.query': 'query',
   'http.request.orig_uri': 'orig_uri',
+  'http.request.orig_uri.path': 'orig_path',
+  'http.request.orig_uri.prefixed_query': 'orig_prefixed_query',
   'http.request.remote.host': 'remote_host',
   'http.vars.client_ip': 'client_ip',
   'http.vars.root': 'root',
@@ -119,6 +121,10 @@ function simple(name: string, exchange: Exchange): string | undefined {
       return exchange.target;
     case 'orig_uri':
       return exchange.originalTarget;
+    case 'orig_path':
+      return exchange.originalTarget.split('?', 1)[0];
+    case 'orig_prefixed_query':
+      return exchange.originalTarget.replace(/^[^?]*/, '');
     case 'query':
       return queryText(exchange);
     case 'remote_host':

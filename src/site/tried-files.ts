@@ -3,6 +3,7 @@ import type { TryPolicy } from '../config/try-files.ts';
 import { fallbackStatus } from '../config/try-files.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
+import { splitAfter } from '../http/split-path.ts';
 import { expandPlaceholders } from './placeholders.ts';
 import { decodePath } from './request-path.ts';
 import { realRoot, type SiteFile, siteFile, siteNames } from './site-files.ts';
@@ -10,7 +11,7 @@ import { realRoot, type SiteFile, siteFile, siteNames } from './site-files.ts';
 export interface FileSearch {
   /** null: the `root` of the site. Placeholders are filled in. */
   readonly root: string | null;
-  /** Paths below the root, with placeholders; one that ends with `/` is a directory. Last maybe `=404`. */
+  /** Paths below the root, with placeholders; one that is written with `/` at its end is a directory. Last maybe `=404`. */
   readonly files: readonly string[];
   readonly policy: TryPolicy;
   /** Ends of names after which the rest of the path is no file's: `.php`. */
@@ -50,7 +51,7 @@ export async function tryFiles(exchange: Exchange, search: FileSearch): Promise<
     if (status !== null) throw new HttpError(status, 'none of the files is there');
     if (root === null) continue;
     const wanted = expandPlaceholders(file, exchange, undefined, decodePath);
-    const one = await candidate(root, wanted, search.splitPath);
+    const one = await candidate(root, wanted, file.endsWith('/'), search.splitPath);
     if (one === null) continue;
     found.push({ ...one, index, absolute: join(resolve(directory), one.relative) });
     if (search.policy === 'first_exist') break;
@@ -66,6 +67,7 @@ export async function tryFiles(exchange: Exchange, search: FileSearch): Promise<
 async function candidate(
   root: string,
   wanted: string,
+  wantsDirectory: boolean,
   splitPath: readonly string[],
 ): Promise<Omit<Candidate, 'index' | 'absolute'> | null> {
   const [path, remainder] = splitAfter(wanted, splitPath);
@@ -74,7 +76,7 @@ async function candidate(
   const found = await siteFile(root, names).catch(() => null);
   if (found === null) return null;
   const isDirectory = found.stats.isDirectory();
-  if (isDirectory !== path.endsWith('/') || !(isDirectory || found.stats.isFile())) return null;
+  if (isDirectory !== wantsDirectory || !(isDirectory || found.stats.isFile())) return null;
   const slash = isDirectory && names.length > 0 ? '/' : '';
   return {
     relative: `/${names.join('/')}${slash}`,
@@ -82,22 +84,6 @@ async function candidate(
     remainder,
     stats: found.stats,
   };
-}
-
-/** A path up to the first name with one of these ends, and what follows it. */
-export function splitAfter(path: string, ends: readonly string[]): [head: string, rest: string] {
-  const lower = path.toLowerCase();
-  for (const end of ends) {
-    const wanted = end.toLowerCase();
-    for (let at = lower.indexOf(wanted); at !== -1; at = lower.indexOf(wanted, at + 1)) {
-      const after = at + wanted.length;
-      // In `/a.phpx/b` nothing ends with .php.
-      if (after === path.length || path[after] === '/') {
-        return [path.slice(0, after), path.slice(after)];
-      }
-    }
-  }
-  return [path, ''];
 }
 
 function isBetter(one: Candidate, known: Candidate, policy: TryPolicy): boolean {

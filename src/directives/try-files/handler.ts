@@ -7,7 +7,10 @@ import type { HandlerContext } from '../handler-context.ts';
 import type { TryFilesConfig } from './data.ts';
 
 /** Rewrites the path to a file that is there; one that is written with a query brings it along. */
-export function tryFiles({ files, policy }: TryFilesConfig, { expand }: HandlerContext): Handler {
+export function tryFiles(
+  { files, policy, splitPath }: TryFilesConfig,
+  { expand }: HandlerContext,
+): Handler {
   const tried = files.map((file) => {
     const mark = file.indexOf('?');
     return mark === -1
@@ -16,7 +19,7 @@ export function tryFiles({ files, policy }: TryFilesConfig, { expand }: HandlerC
   });
   const paths = tried.map(({ path }) => path);
   return async (exchange, next) => {
-    const found = await search(exchange, { root: null, files: paths, policy, splitPath: [] });
+    const found = await search(exchange, { root: null, files: paths, policy, splitPath });
     if (found !== null) {
       const query = tried[found.index]?.query ?? null;
       const own = exchange.target.slice(pathOf(exchange).length);

@@ -20,6 +20,6 @@ export const tryFiles: Directive = {
     const { policy } = cursor.options(start, { policy: (o) => ({ policy: tryPolicy(o) }) });
     cursor.end();
     checkTried(cursor, files, policy);
-    return [step(cursor, matcher, { kind: 'try_files', files, policy })];
+    return [step(cursor, matcher, { kind: 'try_files', files, policy, splitPath: [] })];
   },
 };
