@@ -1,4 +1,5 @@
 import type { ConditionData } from '../config/condition-data.ts';
+import { errorStatus } from './error-status/data.ts';
 import { file } from './file/data.ts';
 import * as request from './request/data.ts';
 import { vars } from './vars/data.ts';
@@ -6,6 +7,7 @@ import { vars } from './vars/data.ts';
 /** What the configuration of every condition is, by its `kind`. */
 export const conditionData = {
   client_ip: request.clientIp,
+  error_status: errorStatus,
   file,
   header: request.header,
   header_regexp: request.headerRegexp,

@@ -1,6 +1,7 @@
 import type { MatchCondition } from '../config/config.ts';
 import type { CompileCondition } from '../site/predicate.ts';
 import type { ConditionKind } from './data.ts';
+import { errorStatus } from './error-status/predicate.ts';
 import { file } from './file/predicate.ts';
 import * as request from './request/predicate.ts';
 import { vars } from './vars/predicate.ts';
@@ -10,6 +11,7 @@ export const predicates: {
   readonly [Kind in ConditionKind]: CompileCondition<Extract<MatchCondition, { kind: Kind }>>;
 } = {
   client_ip: request.clientIp,
+  error_status: errorStatus,
   file,
   header: request.header,
   header_regexp: request.headerRegexp,

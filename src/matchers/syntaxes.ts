@@ -1,6 +1,7 @@
 import type { MatchCondition } from '../config/config.ts';
 import type { ConditionSyntax } from '../hubfile/condition-syntax.ts';
 import type { ConditionKind } from './data.ts';
+import { errorStatus } from './error-status/syntax.ts';
 import { file } from './file/syntax.ts';
 import * as request from './request/syntax.ts';
 import { vars } from './vars/syntax.ts';
@@ -10,6 +11,7 @@ export const conditions: {
   readonly [Kind in ConditionKind]: ConditionSyntax<Extract<MatchCondition, { kind: Kind }>>;
 } = {
   client_ip: request.clientIp,
+  error_status: errorStatus,
   file,
   header: request.header,
   header_regexp: request.headerRegexp,

@@ -45,6 +45,8 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.auth.user.id': 'auth.user.id',
   'http.error.status_code': 'err.status_code',
   'http.error.status_text': 'err.status_text',
+  'http.error.message': 'err.message',
+  'http.error.id': 'err.id',
 });
 const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
   ['http.request.header.', 'header.'],
