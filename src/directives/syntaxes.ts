@@ -16,6 +16,7 @@ import { hub } from './hub/syntax.ts';
 import { log } from './log/syntax.ts';
 import { mercure } from './mercure/syntax.ts';
 import { phpFastcgi } from './php-fastcgi/syntax.ts';
+import { rateLimit } from './rate-limit/syntax.ts';
 import { redir } from './redir/syntax.ts';
 import { requestBody } from './request-body/syntax.ts';
 import { requestHeader } from './request-header/syntax.ts';
@@ -48,6 +49,7 @@ export const directives: Readonly<Record<string, Directive>> &
   log,
   mercure,
   php_fastcgi: phpFastcgi,
+  rate_limit: rateLimit,
   redir,
   request_body: requestBody,
   request_header: requestHeader,

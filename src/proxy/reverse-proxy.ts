@@ -6,6 +6,7 @@ import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type AddressSet, addressSet } from '../http/forwarded.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
+import type { Claim } from '../kernel/claims.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -29,7 +30,7 @@ import { RequestBody } from './request-body.ts';
 import { isSafe, mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
-import type { Claim, Upstream, UpstreamRegistry } from './upstreams.ts';
+import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 import type { FastcgiConfig, ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
 export interface ReverseProxyOptions {

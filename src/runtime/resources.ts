@@ -7,6 +7,7 @@ import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Slices } from '../kernel/slices.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
+import { RateLimits } from '../http/rate-limits.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
 import { shareByAddress } from '../server/node-internals.ts';
@@ -19,7 +20,7 @@ import { defaultStorage } from './default-storage.ts';
 import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
-import { HubSignals, type Siblings } from './siblings.ts';
+import { countSiblings, HubSignals, type Siblings } from './siblings.ts';
 
 export interface GatewayOptions {
   /** @default a logger that says nothing */
@@ -51,6 +52,7 @@ export interface Resources {
   readonly wheel: TimerWheel;
   readonly slices: Slices;
   readonly upstreams: UpstreamRegistry;
+  readonly rateLimits: RateLimits;
   /** The listener is bound, and ready to speak what is planned as soon as it has a service. */
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
@@ -74,6 +76,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);
   const store = new CertificateStore(storage);
+  const signals = new HubSignals(options.siblings ?? null);
   const resources: Resources = {
     log,
     openLog,
@@ -92,10 +95,14 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     }),
     hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
     keySets: createKeySets(),
-    signals: new HubSignals(options.siblings ?? null),
+    signals,
     wheel: new TimerWheel(clock),
     slices: new Slices(),
     upstreams: new UpstreamRegistry(),
+    rateLimits: new RateLimits(
+      clock,
+      options.siblings === undefined ? null : countSiblings(signals),
+    ),
     async leaseListener(planned) {
       const { bind, secure } = planned;
       const options = { bind, port: planned.port ?? 0, ticketKeys, clock, log };

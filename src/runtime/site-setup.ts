@@ -18,7 +18,7 @@ export function setUpSite(
   resources: Resources,
   scope: Scope,
 ): SiteHandler {
-  const { log, clock, random, upstreams } = resources;
+  const { log, clock, random, upstreams, rateLimits } = resources;
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
     expand: expandPlaceholders,
@@ -26,6 +26,8 @@ export function setUpSite(
     clock,
     random,
     upstreams,
+    rateLimits,
+    sharedCounts: hubs.get(site)?.core.transport.counts ?? null,
     trusted: addressSet(config.options.servers.trustedProxies),
     hubHandler: hubs.get(site)?.handle ?? passOn,
     besidePages: (pages) =>

@@ -20,6 +20,8 @@ export interface HubKeys {
   readonly processes: string;
   /** Stream: what is told to all nodes. */
   readonly signals: string;
+  /** Prefix of hashes: what has been counted of a key of `rate_limit`. */
+  readonly counts: string;
   /** Written to before it is waited for replicas, and to prove that writing works. */
   readonly probe: string;
 }
@@ -37,6 +39,7 @@ export function hubKeys(stream: string): HubKeys {
     matched: key('matched'),
     processes: key('processes'),
     signals: key('signals'),
+    counts: key('counts'),
     probe: key('probe'),
   };
 }
