@@ -1,7 +1,8 @@
 // Everything that must hold before a change lands: format, lint, types, layers, dead code, tests.
 // `npm test -- test/unit/hub` runs only the tests below a path (and none of the checks).
 import { spawnSync } from 'node:child_process';
-import { readdirSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { build } from './build.mjs';
 import { bin, installMissing, root, run } from './install.mjs';
@@ -34,6 +35,7 @@ if (only.length === 0) {
 }
 await build();
 
+const dataHome = mkdtempSync(join(tmpdir(), 'hubgate-tests-'));
 // Node 20 takes no globs, so the files are listed here.
 const files = (only.length > 0 ? only : ['test']).flatMap(testFiles);
 const { status } = spawnSync(
@@ -49,8 +51,10 @@ const { status } = spawnSync(
     '--test-timeout=300000',
     ...files,
   ],
-  { cwd: root, stdio: 'inherit' },
+  // A gateway of this machine may have left histories where the default storage is.
+  { cwd: root, stdio: 'inherit', env: { ...process.env, XDG_DATA_HOME: dataHome } },
 );
+rmSync(dataHome, { recursive: true, force: true });
 process.exit(status ?? 1);
 
 function step(name, program, args) {

@@ -138,6 +138,8 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     slices: new Slices(),
     clock,
     random: Math.random,
+    rehearsal: false,
+    playgroundSalt: randomUUID(),
     log,
   };
   const hub = await setUpHub(config, around, scope);

@@ -11,6 +11,7 @@ import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
 import type { ReadConfig } from './hubfile/loaded.ts';
 import { checkNamed, checkParts } from './runtime/check-parts.ts';
+import { checkPlaceholders } from './runtime/check-placeholders.ts';
 
 /** A configuration that is ready to be built. */
 export interface ReadyConfig {
@@ -46,6 +47,10 @@ export function loadConfig(
   const resolved = resolveAt(file, loaded.readable, io, (...found) =>
     problems.push(loaded.problemAt(...found)),
   );
+  // As it is written: what an environment variable brings in may be a secret.
+  for (const site of loaded.readable.sites) {
+    checkPlaceholders(site, (...found) => problems.push(loaded.problemAt(...found)));
+  }
   checkNamed(resolved.config, (path) => io.read(path), resolved.report);
   // What a mistake does not touch is checked all the same: one look at the file, all its mistakes.
   const sound = soundPart(loaded, resolved);

@@ -200,6 +200,17 @@ async function readJwksFile(uri: string): Promise<ParsedJwks> {
   }
 }
 
+/** Why a file is no JWK Set that a gateway starts with; null for nothing. */
+export function jwksFault(bytes: Uint8Array): string | null {
+  try {
+    if (bytes.length > MAX_BYTES) return `it is larger than ${MAX_BYTES} bytes`;
+    parseJwks(bytes);
+    return null;
+  } catch (thrown) {
+    return messageOf(thrown);
+  }
+}
+
 function parseJwks(bytes: Uint8Array): ParsedJwks {
   const document = parseStrictJson(bytes);
   if (!isJsonObject(document) || !Array.isArray(document['keys'])) {

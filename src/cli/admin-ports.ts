@@ -75,6 +75,17 @@ export class AdminPorts {
     };
   }
 
+  /** What `prepare` would open, and what would be closed then. */
+  changes(options: Options): { readonly opened: string[]; readonly closed: string[] } {
+    const wanted = this.#wanted(options);
+    const missing = wanted.filter(({ key }) => this.#ports.every((one) => one.key !== key));
+    const leaving = this.#ports.filter(({ key }) => wanted.every((one) => one.key !== key));
+    return {
+      opened: missing.map(({ key, address }) => textOf(key, address)),
+      closed: leaving.map(({ key, wanted: address }) => textOf(key, address)),
+    };
+  }
+
   async close(): Promise<void> {
     await Promise.all(this.#ports.map(({ server }) => server.close()));
   }
@@ -109,6 +120,11 @@ export class AdminPorts {
       this.#log.error('A port could not be taken back', { error: messageOf(error) });
     }
   }
+}
+
+/** Its kind, and where it is. */
+function textOf(key: string, { host, port }: ListenAddress): string {
+  return `${key.split(' ', 1)[0]} ${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 function isTaken(error: unknown): boolean {

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
 import { diskIo, findFiles } from '../hubfile/disk.ts';
@@ -7,29 +7,53 @@ import { type Language, languageOf, load, type LoadedConfig, read } from '../hub
 import type { Environment } from '../hubfile/source.ts';
 import { loadConfig, loadUnchecked, type ReadyConfig } from '../load-config.ts';
 import type { ConfigSource } from './config-source.ts';
-import type { WatchedFiles } from './watch.ts';
+import type { WatchedFiles } from './watch/file-watcher.ts';
+import { digestOf, digestOfNames } from './watch/watched-path.ts';
 
 export type { ReadyConfig } from '../load-config.ts';
 
 const STANDARD_INPUT = '(standard input)';
 
+/** Told each path that was looked for, with a digest of what was found; a directory ends with `/`. */
+export type Seen = (path: string, digest: string) => void;
+
 /**
  * Reads the configuration that a command names.
  *
- * @param seen told each path that is looked for, also when the configuration is refused
+ * @param seen told also when the configuration is refused
  * @throws ConfigError with every problem found, each at its place
  */
 export function readConfig(
   source: ConfigSource,
   environment: Environment,
-  seen: (path: string) => void = () => {},
+  seen: Seen = () => {},
 ): ReadyConfig {
   const io = ioOf(source, environment);
-  const readSeen = (path: string): Uint8Array => {
-    seen(resolve(path));
-    return io.read(path);
+  const read = (path: string): Uint8Array => {
+    let content: Uint8Array | null = null;
+    try {
+      content = io.read(path);
+      return content;
+    } finally {
+      seen(resolve(path), digestOf(content));
+    }
   };
-  return loadConfig(nameOf(source), { ...io, read: readSeen }, adapterOf(source));
+  const glob = (pattern: string): readonly string[] => {
+    for (const directory of directoriesOf(pattern)) {
+      seen(`${directory}/`, digestOfNames(namesIn(directory)));
+    }
+    return io.glob(pattern);
+  };
+  return loadConfig(nameOf(source), { ...io, read, glob }, adapterOf(source));
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    // Absent is a state as well; the import warns of it.
+    return [];
+  }
 }
 
 /** The same for commands that only need what it names: keys need not be there, nothing is checked. */

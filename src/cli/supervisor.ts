@@ -4,18 +4,29 @@ import type { Config, ListenAddress } from '../config/config.ts';
 import { encodeConfig } from '../config/encode.ts';
 import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import type { AdminControls, PostedConfig } from '../runtime/admin.ts';
+import type { AdminControls, PostedConfig, Rehearsal } from '../runtime/admin.ts';
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
-import type { LoadCounts } from '../runtime/metrics.ts';
+import type { LoadPreview } from '../runtime/load-preview.ts';
+import {
+  addedUp,
+  buildFamily,
+  certificateFamily,
+  type LoadCounts,
+  loadFamilies,
+} from '../runtime/metrics.ts';
+import { healthFault } from '../runtime/health.ts';
+import type { StatusReport } from '../runtime/report.ts';
+import { packageVersion } from './package-version.ts';
+import type { Family } from '../kernel/measures.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
 import { AdminPorts } from './admin-ports.ts';
 import { fingerprint } from '../load-config.ts';
-import { type ReadyConfig, watchedFiles } from './read-config.ts';
-import { FileWatcher, type WatchedFiles } from './watch.ts';
+import { type ReadyConfig, type Seen, watchedFiles } from './read-config.ts';
+import { FileWatcher, type ReadDigests, type WatchedFiles } from './watch/file-watcher.ts';
 import { workerCount, WorkerPool } from './workers/worker-pool.ts';
 
 /** Reads the configuration anew, telling each path that it looks for. */
-export type ReadConfig = (seen: (path: string) => void) => ReadyConfig;
+export type ReadConfig = (seen: Seen) => ReadyConfig;
 
 /** A gateway as it is started, reloaded, asked and stopped. */
 export type Served = Omit<Gateway, 'prepare'>;
@@ -28,8 +39,12 @@ export interface SupervisorOptions {
   readonly source: string | null;
   /** Reads one that was posted to the admin API. */
   readonly readPosted: (posted: PostedConfig) => ReadyConfig;
+  /** What was seen when the first configuration was read. */
+  readonly seen: ReadDigests;
   /** Follow changes of the files. */
   readonly watch: boolean;
+  /** Called before and after each load that follows the first. */
+  readonly onLoad: (phase: 'begins' | 'is over') => void;
   /** Called when the admin API is told to stop. */
   readonly onStop: () => void;
 }
@@ -46,8 +61,10 @@ export class Supervisor {
   /** Of the configuration that runs, with the files that it was built from. */
   #fingerprint: string;
   readonly #admin: AdminPorts;
+  readonly #version = packageVersion();
   #lastError: readonly Problem[] | null = null;
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
+  #draining = false;
   #watched: WatchedFiles = { files: [], directories: [] };
   #queue: Promise<unknown> = Promise.resolve();
 
@@ -60,7 +77,7 @@ export class Supervisor {
     this.#watcher = new FileWatcher({
       clock: systemClock,
       log: options.log,
-      onChange: async () => void (await this.reload()),
+      onChange: (unanswered) => this.#filesChanged(unanswered),
     });
   }
 
@@ -77,14 +94,21 @@ export class Supervisor {
     }
     admin.commit();
     this.#succeeded();
-    this.#follow(watchedFiles(this.#current));
+    this.#follow(watchedFiles(this.#current), this.#options.seen);
   }
 
+  /** From now on it is not ready; the admin API answers until the last stream has ended. */
   async stop(): Promise<void> {
+    this.#draining = true;
     await this.#watcher.close();
     await this.#queue;
-    await this.#admin.close();
     await this.gateway.stop();
+    await this.#admin.close();
+  }
+
+  /** The configuration in force. */
+  get config(): Config {
+    return this.#current.config;
   }
 
   /** Where the admin API listens; null when it is off. */
@@ -104,18 +128,52 @@ export class Supervisor {
     return this.#enqueue(() => this.#options.readPosted(posted), isSource);
   }
 
+  #rehearse(posted: PostedConfig): Promise<Rehearsal> {
+    const rehearsed = this.#queue.then(async () => {
+      try {
+        const { config, warnings } = this.#options.readPosted(posted);
+        const preview = await this.gateway.rehearse(config);
+        return { problems: warnings, preview: this.#withAdmin(preview, config) };
+      } catch (error) {
+        return { problems: problemsOf(error), preview: null };
+      }
+    });
+    this.#queue = rehearsed;
+    return rehearsed;
+  }
+
+  /** The ports on which the gateway speaks of itself are this process's. */
+  #withAdmin(preview: LoadPreview, { options }: Config): LoadPreview {
+    const { opened, closed } = this.#admin.changes(options);
+    const { listeners } = preview;
+    return {
+      ...preview,
+      listeners: {
+        ...listeners,
+        opened: [...listeners.opened, ...opened],
+        closed: [...listeners.closed, ...closed],
+      },
+    };
+  }
+
   #enqueue(read: ReadConfig, followed = true): Promise<readonly Problem[] | null> {
-    const loaded = this.#queue.then(() => this.#try(read, followed));
+    const { onLoad } = this.#options;
+    const loaded = this.#queue.then(async () => {
+      onLoad('begins');
+      const problems = await this.#try(read, followed);
+      onLoad('is over');
+      return problems;
+    });
     this.#queue = loaded;
     return loaded;
   }
 
   async #try(read: ReadConfig, followed: boolean): Promise<readonly Problem[] | null> {
     const { log } = this.#options;
-    const seen: string[] = [];
+    const seen = new Map<string, string>();
     try {
-      const next = read((path) => seen.push(path));
-      if (followed) this.#follow(watchedFiles(next));
+      const next = read((path, digest) => seen.set(path, digest));
+      if (followed) this.#follow(watchedFiles(next), seen);
       this.#note(next.warnings);
       // Taken before the files are built into the gateway: a change meanwhile is another reload.
       const wanted = fingerprint(next.config);
@@ -136,7 +194,9 @@ export class Supervisor {
       this.#lastError = problems;
       // A file that is missing now may be what the next load finds.
       if (followed) {
-        this.#follow({ ...this.#watched, files: unique([...this.#watched.files, ...seen]) });
+        const looked = [...seen.keys()].filter((path) => !path.endsWith('/'));
+        const files = unique([...this.#watched.files, ...looked]);
+        this.#follow({ ...this.#watched, files }, seen);
       }
       const { failed } = this.#loads;
       this.#loads = { ...this.#loads, failed: failed + 1, lastSucceeded: false };
@@ -167,9 +227,18 @@ export class Supervisor {
     this.#options.log.warn('The number of workers changes when hubgate is started again');
   }
 
-  #follow(watched: WatchedFiles): void {
+  #follow(watched: WatchedFiles, seen: ReadDigests): void {
     this.#watched = watched;
-    if (this.#options.watch) this.#watcher.watch(watched);
+    if (this.#options.watch) this.#watcher.watch(watched, seen);
+  }
+
+  /** A file that does not answer would hold up this process while it is read. */
+  async #filesChanged(unanswered: readonly string[]): Promise<void> {
+    if (unanswered.length === 0) await this.reload();
+    else {
+      const message = 'The configuration has changed; it is loaded when these files answer';
+      this.#options.log.warn(message, { files: unanswered });
+    }
   }
 
   /** All that can fail comes before the gateway's own swap, and nothing after it. */
@@ -200,11 +269,44 @@ export class Supervisor {
         fromEnvironment: this.#current.fromEnvironment,
       }),
     status: () => this.gateway.status(),
-    loads: () => this.#loads,
+    draining: () => this.#draining,
+    families: () => this.#families(),
+    report: () => this.#report(),
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),
+    rehearse: (posted) => this.#rehearse(posted),
     stop: () => this.#options.onStop(),
   };
+
+  async #families(): Promise<readonly Family[]> {
+    const { gateway } = this;
+    const [{ certificates }, families] = await Promise.all([gateway.status(), gateway.families()]);
+    return [
+      buildFamily(this.#version),
+      ...loadFamilies(this.#loads),
+      certificateFamily(certificates),
+      ...families,
+    ];
+  }
+
+  async #report(): Promise<StatusReport> {
+    const { gateway } = this;
+    const [status, slowest, families] = await Promise.all([
+      gateway.status(),
+      gateway.slowest(),
+      this.#families(),
+    ]);
+    const fault = await healthFault('ready', { ...status, draining: this.#draining });
+    return {
+      version: this.#version,
+      time: systemClock.now(),
+      ready: fault === null,
+      fault,
+      loads: this.#loads,
+      metrics: await addedUp(families),
+      slowest,
+    };
+  }
 
   #succeeded(): void {
     this.#lastError = null;

@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import { bindAddressText } from './bind-address.ts';
 import type { BindAddress, Config, SiteAddress, SiteConfig } from './config.ts';
 import type { Report } from './problem.ts';
+import { siteAddressText } from './site-address.ts';
 
 const HOST = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/;
 const MAX_HOST = 253;
@@ -83,7 +84,7 @@ function checkOwner(
     owners.set(key, address);
     return;
   }
-  const message = `two sites have the address ${describe(address)}`;
+  const message = `two sites have the address ${siteAddressText(address)}`;
   report(address, { severity: 'error', code: 'duplicate-address', message }, { other });
 }
 
@@ -99,11 +100,6 @@ function checkScheme(
     return;
   }
   if (other.scheme === address.scheme) return;
-  const message = `${listener} cannot speak both HTTP (${describe(address.scheme === 'http' ? address : other)}) and HTTPS (${describe(address.scheme === 'http' ? other : address)})`;
+  const message = `${listener} cannot speak both HTTP (${siteAddressText(address.scheme === 'http' ? address : other)}) and HTTPS (${siteAddressText(address.scheme === 'http' ? other : address)})`;
   report(address, { severity: 'error', code: 'mixed-schemes', message }, { other });
-}
-
-function describe({ scheme, host, port }: SiteAddress): string {
-  const name = isIP(host) === 6 ? `[${host}]` : host;
-  return `${scheme}://${name}${port === null ? '' : `:${port}`}`;
 }

@@ -2,8 +2,9 @@ import type { BindAddress, Config, GlobalOptions, ListenAddress, SiteAddress } f
 import { defaultOptions } from './defaults.ts';
 import type { Finding, Report } from './problem.ts';
 
-const ANY = new Set(['', '0.0.0.0', '::']);
-const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1']);
+/** What stands for all interfaces. */
+export const ANY = new Set(['', '0.0.0.0', '::']);
+export const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1']);
 
 /** The ports of HTTP, HTTPS, the admin API and metrics differ, and no site has one of the latter. */
 export function checkPorts({ options, sites }: Config, report: Report): void {
@@ -43,7 +44,11 @@ function checkOwn(
   }
 }
 
-function portOf({ scheme, port }: SiteAddress, { httpPort, httpsPort }: GlobalOptions): number {
+/** The port that a site's address has, written or not. */
+export function portOf(
+  { scheme, port }: SiteAddress,
+  { httpPort, httpsPort }: GlobalOptions,
+): number {
   return port ?? (scheme === 'http' ? httpPort : httpsPort);
 }
 

@@ -1,6 +1,7 @@
 import type { Config, GlobalOptions, HubConfig } from './config.ts';
 import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
+import { checkOwnUpstreams } from './check-own-upstreams.ts';
 import { checkPorts } from './check-ports.ts';
 import { checkTransport } from './check-transport.ts';
 import type { Report } from './problem.ts';
@@ -24,6 +25,7 @@ export function checkConfig(config: Config, report: Report): void {
     for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes])) {
       dataOf(handler).check?.(handler, report);
     }
+    checkOwnUpstreams(site, config, report);
     const { discovery } = site;
     if (discovery?.matcher?.some(asksFiles) === true) {
       report(discovery, {

@@ -21,6 +21,8 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
   responseFields?(handler: Handler): readonly HeaderOperation[];
   /** Files that are read while the gateway is built; a change of one is a change of the configuration. */
   files?(handler: Handler): readonly ReadFile[];
+  /** Where it sends requests on to, each with the part that names it. */
+  upstreams?(handler: Handler): readonly { readonly about: object; readonly upstream: string }[];
   /** Whether what a client sent in a request field (lower case) is gone, or replaced by who is asked. */
   vouchesFor?(handler: Handler, field: string): boolean;
   /** Requests that pass it carry credentials. */

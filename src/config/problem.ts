@@ -6,7 +6,7 @@ export interface Place {
   readonly line: number;
   readonly column: number;
   /** How the file was reached, innermost `import` first. */
-  readonly importedFrom?: readonly { readonly file: string; readonly line: number }[];
+  readonly importedFrom?: readonly Omit<Place, 'importedFrom'>[];
 }
 
 /** Something wrong, or dubious, in a configuration. */
@@ -89,14 +89,19 @@ function inOrder(problems: readonly Problem[]): readonly Problem[] {
   });
 }
 
+/** `Hubfile:12:3` */
+export function placeText({ file, line, column }: Omit<Place, 'importedFrom'>): string {
+  return `${file}:${line}:${column}`;
+}
+
 /** A problem as the operator reads it: `Hubfile:12:3: error: …`, the line, the caret, the hint. */
 export function describeProblem(problem: Problem): string {
   const { place } = problem;
   const lines = [`${problem.severity}: ${problem.message}`];
-  if (place !== undefined) lines[0] = `${place.file}:${place.line}:${place.column}: ${lines[0]}`;
+  if (place !== undefined) lines[0] = `${placeText(place)}: ${lines[0]}`;
   if (problem.excerpt !== undefined) lines.push(problem.excerpt);
   for (const step of place?.importedFrom ?? []) {
-    lines.push(`  imported at ${step.file}:${step.line}`);
+    lines.push(`  imported at ${placeText(step)}`);
   }
   if (problem.hint !== undefined) lines.push(`  ${problem.hint}`);
   return lines.join('\n');

@@ -77,6 +77,13 @@ export function createChanges(options: ChangesOptions): Changes {
   return { handle, close: () => bursts.close() };
 }
 
+/** Placeholders that only the topics of `changes` know. */
+export const CHANGE_PLACEHOLDERS: ReadonlySet<string> = new Set([
+  'request.uri.without_query',
+  'http.response.location',
+  'http.response.content_location',
+]);
+
 /** The URLs that have changed, each once; those of another origin are nobody's to announce. */
 function changedTopics(
   exchange: Exchange,

@@ -1,3 +1,5 @@
+import { hash } from 'node:crypto';
+import type { TokenExchangeConfig, TokenMintConfig } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 
 /** Tokens that are remembered. */
@@ -57,4 +59,21 @@ export class TokenCache {
       this.#entries.delete(oldest);
     }
   }
+}
+
+/**
+ * The name of a cache that outlives a configuration. All that can change what a source gives is in
+ * it, or in the keys of the entries: audience, grants and subject token. A digest, for it holds a
+ * secret.
+ *
+ * @param detailType `type` of the hub's authorization details
+ */
+export function tokenCacheName(
+  source: TokenMintConfig | TokenExchangeConfig,
+  detailType: string,
+): string {
+  const secret = source.kind === 'mint' ? source.key : source.clientSecret;
+  const rest = Object.entries(source).filter(([, value]) => value !== secret);
+  const all = [detailType, rest, secret.isText, secret.reveal()];
+  return hash('sha256', JSON.stringify(all), 'base64url');
 }

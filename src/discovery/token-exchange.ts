@@ -4,7 +4,7 @@ import { decodeTokenLifetime } from '../auth/token-lifetime.ts';
 import type { TokenExchangeConfig } from '../config/config.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { compileGrants, grantTemplates } from './grant-template.ts';
-import { type IssuedToken, TokenCache } from './token-cache.ts';
+import type { IssuedToken } from './token-cache.ts';
 import type { TokenPurpose } from './token-mint.ts';
 import { dependenceOf, FAILED, GUEST, responseFieldsIn, type TokenSource } from './token-source.ts';
 
@@ -47,11 +47,10 @@ export function createTokenExchange(
   config: TokenExchangeConfig,
   purpose: TokenExchangePurpose,
 ): TokenSource {
-  const { audience: audienceFor, detailType, expand, clock } = purpose;
+  const { audience: audienceFor, detailType, expand, cache } = purpose;
   const { subjectToken } = config;
   const fillGrants = compileGrants(config);
   const server = new AuthorizationServer(config, purpose);
-  const cache = new TokenCache(clock);
   const grants = grantTemplates(config);
   const templates = subjectToken === null ? grants : [...grants, subjectToken];
   return {

@@ -6,7 +6,7 @@ import type { Exchange, Expand } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import { compileGrants, grantTemplates } from './grant-template.ts';
-import { TokenCache } from './token-cache.ts';
+import type { TokenCache } from './token-cache.ts';
 import { dependenceOf, FAILED, GUEST, responseFieldsIn, type TokenSource } from './token-source.ts';
 
 /** What a source of tokens has to know of the hub that they are for. */
@@ -17,6 +17,8 @@ export interface TokenPurpose {
   readonly detailType: string;
   readonly expand: Expand;
   readonly clock: Clock;
+  /** Of this source alone; it may be older than the source. */
+  readonly cache: TokenCache;
 }
 
 /**
@@ -25,10 +27,9 @@ export interface TokenPurpose {
  * @throws HubgateError for a key that cannot sign, a payload that is no JSON
  */
 export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose): TokenSource {
-  const { audience: audienceFor, detailType, expand, clock } = purpose;
+  const { audience: audienceFor, detailType, expand, clock, cache } = purpose;
   const key = signingKey(config.key, config.algorithm);
   const fillGrants = compileGrants(config);
-  const cache = new TokenCache(clock);
   const templates = grantTemplates(config);
   return {
     dependence: dependenceOf(templates),

@@ -6,7 +6,8 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { Admission, type KeepsStream } from './admission.ts';
 import { Announcer } from './announcer.ts';
 import { Delivery } from './delivery.ts';
-import { HEARTBEAT } from './event-stream.ts';
+import { comeBackLater, HEARTBEAT } from './event-stream.ts';
+import { HubMeasures, type SlowReason, type StreamBacklog } from './hub-measures.ts';
 import { LogReader } from './log-reader.ts';
 import type { EventSink } from './outlet.ts';
 import type { PresenceNames, SubscriptionRecord } from './presence.ts';
@@ -19,6 +20,7 @@ import {
   type SubscriberKeeper,
   type SubscriberOptions,
 } from './subscriber.ts';
+import { streamBacklog } from './stream-backlog.ts';
 import { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
 import type { Transport } from './transport.ts';
@@ -26,6 +28,11 @@ import { EARLIEST, isPossibleId, type Update } from './update.ts';
 
 /** What ending a stream costs, in steps. */
 const END_STEPS = 500;
+/** As the log says it. */
+const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
+  buffer: 'more waits for it than max_subscriber_buffer',
+  timeout: 'it has taken nothing for dispatch_timeout',
+};
 /** What arming a timer costs, in steps. */
 const TIMER_STEPS = 30;
 /** Subscribers whose subscriptions are read at once. */
@@ -74,6 +81,7 @@ export interface HubCounts {
  */
 export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0 };
+  readonly measures = new HubMeasures();
   readonly #transport: Transport;
   readonly #clock: Clock;
   readonly #wheel: TimerWheel;
@@ -87,6 +95,7 @@ export class Hub {
   readonly #replay: Replay;
   #emptied: () => void = () => {};
   /** Draining or closed: nobody may come any more. */
+  readonly #reader: LogReader;
   #leaving = false;
 
   constructor({ transport, names, clock, wheel, slices, log }: HubOptions) {
@@ -101,6 +110,7 @@ export class Hub {
       flushed: (subscriber) => this.#flushed(subscriber),
     });
     const reader = new LogReader(transport, names.base);
+    this.#reader = reader;
     this.#replay = new Replay(reader, this.#catchingUp, slices, log);
     transport.tail((entries) => this.#delivery.dispatch(entries));
   }
@@ -123,10 +133,23 @@ export class Hub {
    */
   async publish(update: Update, topics?: readonly Topic[]): Promise<void> {
     if (topics !== undefined) this.#delivery.know(update, topics);
-    await this.#transport.append(update);
+    await this.#append(update);
     this.counts.updates += 1;
     const room = this.#delivery.room();
     if (room !== null) await room;
+  }
+
+  async #append(update: Update): Promise<void> {
+    const { measures } = this;
+    const began = this.#clock.monotonic();
+    try {
+      await this.#transport.append(update);
+    } catch (error) {
+      measures.failedAppends += 1;
+      throw error;
+    }
+    measures.store.observe((this.#clock.monotonic() - began) / 1000);
+    measures.updateSize.observe(update.data.length);
   }
 
   /**
@@ -209,8 +232,7 @@ export class Hub {
    */
   reauthorise(keep: KeepsStream, spreadMs: number): number {
     this.#admission.decideBy(keep);
-    const refused = [...this.#roll.vouchers()].filter(([vouchedBy]) => !keep({ vouchedBy }));
-    const streams = refused.map(([, subscribers]) => subscribers);
+    const streams = this.#refusedBy(keep).map(([, subscribers]) => subscribers);
     this.#forEach(streams, TIMER_STEPS, (subscriber) => {
       const end = this.#clock.monotonic() + Math.floor(Math.random() * spreadMs);
       if (end >= subscriber.endsAtMs) return;
@@ -219,6 +241,15 @@ export class Hub {
       this.#arm(subscriber);
     });
     return streams.reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** How many streams {@link reauthorise} would end: of those without a token, and of the others. */
+  countRefused(keep: KeepsStream): { readonly anonymous: number; readonly authorised: number } {
+    const counts = { anonymous: 0, authorised: 0 };
+    for (const [vouchedBy, { size }] of this.#refusedBy(keep)) {
+      counts[vouchedBy === null ? 'anonymous' : 'authorised'] += size;
+    }
+    return counts;
   }
 
   /** Ends at once the streams that were opened with the token of this `jti`, and says how many. */
@@ -231,6 +262,16 @@ export class Hub {
   signOut(session: string): number {
     this.#admission.revoked({ session });
     return this.#endThose(this.#roll.ofSession(session));
+  }
+
+  /** The position of the log that has been given out; this process's own count. */
+  get logPosition(): number {
+    return this.#transport.position;
+  }
+
+  /** How far behind its streams are. */
+  backlog(): Promise<StreamBacklog> {
+    return streamBacklog(this.#roll.all(), () => this.#clock.monotonic(), this.#slices);
   }
 
   /** @throws HubgateError when the transport does not work */
@@ -262,7 +303,11 @@ export class Hub {
   async #locate(lastEventId: string | null): Promise<number | null> {
     if (lastEventId === null || knowsNothing(lastEventId)) return null;
     if (lastEventId === EARLIEST) return 0;
-    return this.#transport.find(lastEventId);
+    return this.#reader.find(lastEventId);
+  }
+
+  #refusedBy(keep: KeepsStream) {
+    return [...this.#roll.vouchers()].filter(([vouchedBy]) => !keep({ vouchedBy }));
   }
 
   #register(subscriber: Subscriber): void {
@@ -288,11 +333,18 @@ export class Hub {
     // What waited before counts: an event of any size reaches whoever has kept up.
     if (outlet.waitingBytes > subscriber.options.settings.maxBufferBytes) {
       // Ended, not lost: the client resumes by the cursor of the last event it received.
-      this.#endSlow(subscriber, 'more waits for it than max_subscriber_buffer');
+      this.#endSlow(subscriber, 'buffer');
       return;
     }
+    this.#countDelivery(subscriber, event);
     outlet.push(event, this.#delivery.flusher.empty);
     this.#delivery.flush(subscriber);
+  }
+
+  #countDelivery(subscriber: Subscriber, event: Buffer): void {
+    subscriber.events += 1;
+    this.measures.deliveries += 1;
+    this.measures.deliveredBytes += event.length;
   }
 
   #flushed(subscriber: Subscriber): void {
@@ -320,10 +372,14 @@ export class Hub {
   readonly #catchingUp = {
     tail: (): number => this.#transport.position,
     deliver: (subscriber: Subscriber, event: Buffer): void => {
+      this.#countDelivery(subscriber, event);
       subscriber.outlet.push(event, this.#delivery.flusher.empty);
       this.#delivery.flush(subscriber);
     },
-    caughtUp: (subscriber: Subscriber): void => this.#index.add(subscriber),
+    caughtUp: (subscriber: Subscriber, delivered: number): void => {
+      this.measures.replays.observe(delivered);
+      this.#index.add(subscriber);
+    },
     failed: (subscriber: Subscriber): void => this.#end(subscriber, 'failed'),
   };
 
@@ -360,7 +416,7 @@ export class Hub {
       return;
     }
     if (outlet.isStalled(now, dispatchTimeoutMs)) {
-      this.#endSlow(subscriber, 'it has taken nothing for dispatch_timeout');
+      this.#endSlow(subscriber, 'timeout');
       outlet.destroy();
       return;
     }
@@ -377,10 +433,11 @@ export class Hub {
     return ending.length;
   }
 
-  #endSlow(subscriber: Subscriber, why: string): void {
+  #endSlow(subscriber: Subscriber, reason: SlowReason): void {
+    this.measures.slow[reason] += 1;
     this.#log.warn('A slow subscriber was disconnected', {
       subscriber: subscriber.id,
-      why,
+      why: WHY_SLOW[reason],
       bufferedBytes: subscriber.outlet.bufferedBytes,
     });
     this.#end(subscriber, 'slow');
@@ -389,6 +446,7 @@ export class Hub {
   #end(subscriber: Subscriber, reason: EndReason): void {
     if (subscriber.ended !== null) return;
     subscriber.ended = reason;
+    this.measures.ended[reason] += 1;
     this.#roll.delete(subscriber);
     this.#index.delete(subscriber);
     this.#replay.delete(subscriber);
@@ -397,6 +455,9 @@ export class Hub {
     if (reason !== 'client') {
       this.#log.debug('A stream ends', { subscriber: subscriber.id, reason });
       // Who may no longer read gets no more than what has been begun.
+      if (this.#leaving && reason !== 'slow') {
+        subscriber.outlet.push(comeBackLater(), this.#delivery.flusher.empty);
+      }
       subscriber.outlet.end(reason === 'revoked');
       this.#delivery.flusher.flush(subscriber, this.#clock.monotonic(), unmetered());
       this.#arm(subscriber);

@@ -1,7 +1,8 @@
+import { placeText } from '../config/problem.ts';
 import { nearestName } from '../config/nearest.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
-import { type Span, visibleText } from './place.ts';
+import { placeOf, type Span, visibleText } from './place.ts';
 import { Fault, type Problems, finding } from './problems.ts';
 import { isSecretWord } from './secrecy.ts';
 
@@ -100,6 +101,15 @@ export class Cursor {
 
   /** Reports arguments and blocks that nobody asked for. */
   end(): void {
+    const curly = this.#curlyHint();
+    if (curly !== undefined) {
+      this.warn(
+        this.span,
+        'curly-quotes',
+        'typographic quotes stay in the text as they are',
+        curly,
+      );
+    }
     const extra = this.peek();
     if (extra !== undefined) {
       const message = `${this.name} takes no further argument, but has ${this.quote(extra)}`;
@@ -130,7 +140,7 @@ export class Cursor {
         const before = seen.get(option.name);
         seen.set(option.name, option);
         if (before !== undefined && rules.repeatable?.includes(option.name) !== true) {
-          option.fail(option.span, 'duplicate-option', `${option.name} is given twice`);
+          option.failTwice(before.span);
         }
         const changes = setter(option, settings);
         option.end();
@@ -145,7 +155,13 @@ export class Cursor {
 
   /** Reports an error and leaves this directive. */
   fail(span: Span, code: string, message: string, hint?: string): never {
-    throw new Fault(span, finding('error', code, message, hint));
+    throw new Fault(span, finding('error', code, message, this.#curlyHint() ?? hint));
+  }
+
+  /** @param first where the same was given before */
+  failTwice(first: Span): never {
+    const message = `${this.name} is given twice; the first is at ${placeText(placeOf(first))}`;
+    return this.fail(this.span, 'duplicate-option', message);
   }
 
   warn(span: Span, code: string, message: string, hint?: string): void {
@@ -159,6 +175,12 @@ export class Cursor {
     const text = word.replaced || visible.includes('[…]') ? visible : word.text;
     const short = text.length > 60 ? `${text.slice(0, 60)}…` : text;
     return `"${short.replaceAll(/\p{Cc}/gu, '·')}"`;
+  }
+
+  /** A word processor has made other quotes of those that were typed. */
+  #curlyHint(): string | undefined {
+    const has = this.line.words.some(({ plain, text }) => plain && /^[“”„«‘]/u.test(text));
+    return has ? 'write straight quotes: "…"' : undefined;
   }
 
   #failUnknown(known: readonly string[], owner: string, rules: OptionRules): never {

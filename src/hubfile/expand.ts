@@ -1,3 +1,4 @@
+import { placeText } from '../config/problem.ts';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { nearestName } from '../config/nearest.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
@@ -130,7 +131,8 @@ class Expander {
       if (unset === undefined) continue;
       const message = `the environment variable ${unset} is not set`;
       const span = { source, start: rawStart, end: rawEnd, via };
-      this.#problems.warn(span, UNSET_VARIABLE, message);
+      const hint = `set it, or write a default: {$${unset}:value}`;
+      this.#problems.warn(span, UNSET_VARIABLE, message, hint);
     }
     // Snippets are defined where sites are.
     if (parsed.faults.length > 0 && content === 'sites') this.#isCut = true;
@@ -169,8 +171,8 @@ class Expander {
     // A file that is imported twice defines its snippets once.
     if (known?.line === line) return;
     if (known !== undefined) {
-      const { file, line: row } = placeOf(known.line.span);
-      const message = `the snippet (${name}) is defined already, at ${file}:${row}`;
+      const first = placeText(placeOf(known.line.span));
+      const message = `the snippet (${name}) is defined already, at ${first}`;
       throw faultAt(span, 'duplicate-snippet', message);
     }
     this.#snippets.set(name, { name, line });

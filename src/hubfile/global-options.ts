@@ -6,7 +6,7 @@ import type {
   ServerOptions,
 } from '../config/config.ts';
 import { defaultOptions, MAX_WORKERS, STAGING_DIRECTORY } from '../config/defaults.ts';
-import { isAdminOrigin } from '../config/well-formed.ts';
+import { isAdminOrigin, isCollectorUrl } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logOutput } from '../directives/log/syntax.ts';
@@ -47,6 +47,8 @@ import {
  *         grace_period <duration>
  *         workers <number>|auto
  *         log { level <level>; format console|json; output stderr|stdout|file <path> }
+ *         trace off
+ *         otlp <url>
  *         servers { … }
  *         debug
  *     }
@@ -115,7 +117,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
   },
   local_certs: () => ({ localCerts: flag() }),
   skip_install_trust: () => ({ skipInstallTrust: flag() }),
-  auto_https: (cursor) => ({ autoHttps: oneOf(cursor, ['off', 'disable_redirects']) }),
+  auto_https: (cursor) => ({ autoHttps: autoHttps(cursor) }),
   storage: (cursor) => ({ storage: storage(cursor) }),
   grace_period: (cursor) => ({ gracePeriodMs: duration(cursor) }),
   workers: (cursor) => ({ workers: workers(cursor) }),
@@ -126,6 +128,15 @@ const OPTIONS: OptionTable<GlobalOptions> = {
       output: (option) => logOutput(option),
     }),
   }),
+  trace: (cursor, { trace }) => {
+    oneOf(cursor, ['off']);
+    return { trace: changed(cursor, trace, 'enabled', false) };
+  },
+  otlp: (cursor, { trace }) => {
+    const word = cursor.argument('the URL of an OTLP collector');
+    if (!isCollectorUrl(word.text)) badValue(cursor, word, 'an http or https URL');
+    return { trace: changed(cursor, trace, 'otlp', word.text) };
+  },
   servers: (cursor) => ({ servers: servers(cursor) }),
   order: (cursor) => order(cursor),
   debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),
@@ -272,4 +283,23 @@ function servers(cursor: Cursor): ServerOptions {
     max_connections: (option) => ({ maxConnections: count(option) }),
     max_connections_per_client: (option) => ({ maxConnectionsPerClient: count(option) }),
   });
+}
+
+const OTHER_AUTO_HTTPS: Readonly<Record<string, string>> = {
+  disable_certs:
+    'a site that needs no certificate is written http://…; for files write tls <cert> <key>',
+  ignore_loaded_certs: 'a site with tls <cert> <key> uses those, all others get their own',
+  prefer_wildcard: 'give each site the files of the wildcard: tls <cert> <key>',
+};
+
+function autoHttps(cursor: Cursor): GlobalOptions['autoHttps'] {
+  const word = cursor.peek();
+  const hint = Object.hasOwn(OTHER_AUTO_HTTPS, word?.text ?? '')
+    ? OTHER_AUTO_HTTPS[word?.text ?? '']
+    : undefined;
+  if (word !== undefined && hint !== undefined) {
+    const message = `auto_https ${word.text} is not supported by hubgate`;
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
+  return oneOf(cursor, ['off', 'disable_redirects']);
 }

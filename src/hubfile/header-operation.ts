@@ -33,7 +33,7 @@ function operationOf(
   }
   const name = headerName(cursor, field, written);
   if (value === undefined) {
-    const hint = `to delete it write -${name}`;
+    const hint = `to delete it write -${name.replace(/^-+/, '')}`;
     return cursor.fail(
       field.span,
       'expected-argument',

@@ -66,7 +66,11 @@ class JsonReader {
       const start = this.#at;
       const name = this.#text[this.#at] === '"' ? this.#string() : this.#fail('expected a "name"');
       const key: Stretch = { start, end: this.#at };
-      if (members.has(name)) this.#fail('this name is given twice in the object', start);
+      const first = members.get(name)?.key.start;
+      if (first !== undefined) {
+        const message = 'this name is given twice in the object';
+        throw new SourceFault('bad-json', start, message, undefined, first);
+      }
       this.#match(SPACE);
       this.#take(':');
       members.set(name, { key, value: this.#value(depth + 1) });

@@ -1,5 +1,11 @@
 import type { Config } from '../config/config.ts';
-import type { Finding, Place, Problem, Whereabouts } from '../config/problem.ts';
+import {
+  type Finding,
+  type Place,
+  placeText,
+  type Problem,
+  type Whereabouts,
+} from '../config/problem.ts';
 import type { Origins } from './origins.ts';
 import { locate, placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
@@ -78,7 +84,7 @@ function problemAt(
       ? problem
       : {
           ...problem,
-          message: `${problem.message}; the other is at ${otherPlace.file}:${otherPlace.line}:${otherPlace.column}`,
+          message: `${problem.message}; the other is at ${placeText(otherPlace)}`,
         };
   const span = about === null ? undefined : origins.find(about, field);
   return span === undefined ? complete : locate(complete, span);

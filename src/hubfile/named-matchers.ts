@@ -1,3 +1,4 @@
+import { placeText } from '../config/problem.ts';
 import type { MatchCondition, RequestMatcher } from '../config/config.ts';
 import { nearestName } from '../config/nearest.ts';
 import { Cursor } from './cursor.ts';
@@ -29,8 +30,8 @@ export class NamedMatchers {
   define(cursor: Cursor): void {
     const known = this.#get(cursor.name);
     if (known !== undefined) {
-      const { file, line } = placeOf(known.line.span);
-      const message = `the matcher ${cursor.name} is defined already, at ${file}:${line}`;
+      const first = placeText(placeOf(known.line.span));
+      const message = `the matcher ${cursor.name} is defined already, at ${first}`;
       cursor.fail(cursor.span, 'duplicate-matcher', message);
     }
     // A faulty definition counts as one, so that its uses are not reported as well.

@@ -21,15 +21,16 @@ const MAX_EXCERPT = 160;
 const MAX_CHAIN = 20;
 
 export function placeOf(span: Span): Place {
-  const { raw, file } = span.source;
-  const lineStart = raw.lastIndexOf('\n', span.start - 1) + 1;
-  const place = {
-    file,
-    line: lineOf(span),
-    column: countCharacters(raw.slice(lineStart, span.start)) + 1,
-  };
+  const place = spotOf(span);
   const importedFrom = chainOf(span.via);
   return importedFrom.length === 0 ? place : { ...place, importedFrom };
+}
+
+function spotOf(span: Span): Omit<Place, 'importedFrom'> {
+  const { raw, file } = span.source;
+  const lineStart = raw.lastIndexOf('\n', span.start - 1) + 1;
+  const column = countCharacters(raw.slice(lineStart, span.start)) + 1;
+  return { file, line: lineOf(span), column };
 }
 
 /** Code points: what an editor counts as columns. */
@@ -46,10 +47,10 @@ function lineOf(span: Span): number {
   return line;
 }
 
-function chainOf(innermost: ImportStep | null): { file: string; line: number }[] {
-  const chain: { file: string; line: number }[] = [];
+function chainOf(innermost: ImportStep | null): Omit<Place, 'importedFrom'>[] {
+  const chain: Omit<Place, 'importedFrom'>[] = [];
   for (let step = innermost; step !== null && chain.length < MAX_CHAIN; step = step.outer) {
-    chain.push({ file: step.at.source.file, line: lineOf(step.at) });
+    chain.push(spotOf(step.at));
   }
   return chain;
 }

@@ -1,3 +1,4 @@
+import { placeText } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { decodeConfig } from '../config/decode.ts';
 import { defaultOptions } from '../config/defaults.ts';
@@ -7,7 +8,7 @@ import type { HubfileIo } from './expand.ts';
 import { readJson } from './json.ts';
 import { loaded, type ReadConfig } from './loaded.ts';
 import { Origins } from './origins.ts';
-import { locate, type Span } from './place.ts';
+import { locate, placeOf, type Span } from './place.ts';
 import { Problems } from './problems.ts';
 import { decodeText, type Source, SourceFault } from './source.ts';
 import { readYaml } from './yaml.ts';
@@ -86,8 +87,10 @@ function parse(
     return language === 'json' ? readJson(text) : readYaml(text);
   } catch (thrown) {
     if (!(thrown instanceof SourceFault)) throw thrown;
-    const { at, code, message } = thrown;
-    problems.error(spanOf({ start: at, end: at + 1 }), code, message);
+    const { at, code, message, first } = thrown;
+    const spot = (start: number): Span => spanOf({ start, end: start + 1 });
+    const other = first === undefined ? '' : `; the first is at ${placeText(placeOf(spot(first)))}`;
+    problems.error(spot(at), code, message + other);
     return null;
   }
 }

@@ -1,3 +1,4 @@
+import { placeText } from '../config/problem.ts';
 import type { RouteConfig, SiteConfig } from '../config/config.ts';
 import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
 import { nearestName } from '../config/nearest.ts';
@@ -152,8 +153,8 @@ class SiteReader {
       this.#draft.once.set(cursor.name, cursor.span);
       return;
     }
-    const { file, line } = placeOf(before);
-    const message = `${cursor.name} is given twice in this site; first at ${file}:${line}`;
+    const first = placeText(placeOf(before));
+    const message = `${cursor.name} is given twice in this site; the first is at ${first}`;
     cursor.fail(cursor.span, 'duplicate-directive', message);
   }
 }

@@ -32,12 +32,15 @@ export class SourceFault extends Error {
   readonly code: string;
   readonly at: number;
   readonly hint: string | undefined;
+  /** Where the same stood before, in the same text. */
+  readonly first: number | undefined;
 
-  constructor(code: string, at: number, message: string, hint?: string) {
+  constructor(code: string, at: number, message: string, hint?: string, first?: number) {
     super(message);
     this.code = code;
     this.at = at;
     this.hint = hint;
+    this.first = first;
   }
 }
 

@@ -127,8 +127,10 @@ class YamlReader {
       if (!isScalar(name) || typeof name.value !== 'string') {
         throw new SourceFault('bad-yaml', at.start, 'expected a name');
       }
-      if (members.has(name.value)) {
-        throw new SourceFault('bad-yaml', at.start, 'this name is given twice in the mapping');
+      const first = members.get(name.value)?.key.start;
+      if (first !== undefined) {
+        const message = 'this name is given twice in the mapping';
+        throw new SourceFault('bad-yaml', at.start, message, undefined, first);
       }
       const member = written === null ? { value: null, ...at } : this.node(written);
       members.set(name.value, { key: at, value: member });

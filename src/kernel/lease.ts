@@ -23,6 +23,11 @@ export class LeasePool<T> {
     this.#close = close;
   }
 
+  /** Whether somebody holds it, or is opening it. */
+  has(key: string): boolean {
+    return this.#holdings.has(key);
+  }
+
   /**
    * Claims the resource named `key`, opening it when nobody holds it. A failed opening is not
    * remembered: the next call tries again.

@@ -4,6 +4,7 @@ import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/expect.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { about } from '../http/about.ts';
 import { type AddressSet, addressSet } from '../http/forwarded.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { Claim } from '../kernel/claims.ts';
@@ -115,6 +116,7 @@ export class ReverseProxy {
     this.#closed = true;
     this.#stopChecks();
     this.#tunnels.close();
+    for (const upstream of this.#pools.keys()) upstream.verdicts.delete(this.#isAvailable);
     this.#releaseWhenIdle();
   }
 
@@ -133,8 +135,14 @@ export class ReverseProxy {
         tried.clear();
         continue;
       }
+      if (failure !== null) choice.upstream.measures.retries += 1;
       const outcome = await this.#attempt(exchange, choice);
       if (outcome.kind === 'answered') {
+        // Where nobody answers in the end, that is told instead.
+        if (failure !== null) {
+          const fields = about(exchange, { error: failure.message });
+          exchange.log.warn('an upstream failed, and a second try was answered', fields);
+        }
         await outcome.interceptor?.(exchange, next);
         return;
       }
@@ -162,6 +170,8 @@ export class ReverseProxy {
     const began = this.#clock.monotonic();
     const response = new UpstreamResponse(exchange, choice, this.#rules, (status) => {
       const latencyMs = this.#clock.monotonic() - began;
+      upstream.measures.answered(status, latencyMs);
+      exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
     });
     const body = exchange.hasBody ? this.#requestBody(exchange) : null;
@@ -172,6 +182,10 @@ export class ReverseProxy {
       return { kind: 'answered', interceptor: response.interceptor };
     } catch (error) {
       if (!(error instanceof ForwardError)) throw error;
+      if (!exchange.begun) {
+        const latencyMs = this.#clock.monotonic() - began;
+        exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
+      }
       this.#note(upstream, exchange, error);
       if (exchange.begun) {
         exchange.abort();
@@ -273,12 +287,16 @@ export class ReverseProxy {
     if (error.code === 'upstream-aborted') {
       exchange.log.debug('the client left', fields);
     } else if (error.code === 'upstream-busy') {
-      exchange.log.warn('too many requests wait for the upstream', fields);
+      exchange.log.debug('too many requests wait for the upstream', fields);
     } else if (error.code === 'unsendable-request') {
-      exchange.log.warn('the request cannot be forwarded', fields);
+      exchange.log.debug('the request cannot be forwarded', fields);
     } else {
+      upstream.measures.failures += 1;
       upstream.recordFailure(this.#clock.monotonic());
-      exchange.log.warn('the upstream failed', fields);
+      // Before an answer has begun, whoever answers for it says so.
+      if (exchange.begun)
+        exchange.log.warn('the upstream broke its answer off', about(exchange, fields));
+      else exchange.log.debug('the upstream failed', fields);
     }
   }
 
@@ -287,6 +305,7 @@ export class ReverseProxy {
     const { transport } = this.#config;
     const pool = this.#keep(registry.claimPool(upstream.address, transport, this.#trustPool));
     this.#pools.set(upstream, pool);
+    upstream.verdicts.add(this.#isAvailable);
   }
 
   #startChecks(check: ActiveHealth, { registry, clock, log }: ReverseProxyOptions): () => void {

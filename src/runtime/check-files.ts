@@ -1,10 +1,13 @@
 import { resolve } from 'node:path';
-import type { GlobalOptions, SiteConfig } from '../config/config.ts';
+import { fileURLToPath } from 'node:url';
+import { jwksFault } from '../auth/jwks.ts';
+import type { GlobalOptions, JwksKeySource, SiteAddress, SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
 import { filesRead } from '../config/routes.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
 import { messageOf } from '../kernel/error.ts';
-import { pairFault } from '../tls/file-certificates.ts';
+import { certificateNames } from '../tls/certificate-store.ts';
+import { coversHost, pairFault } from '../tls/file-certificates.ts';
 import { certificatesIn } from '../tls/handshake-policy.ts';
 
 /** The content of the file at an absolute path; throws if it cannot be read. */
@@ -19,7 +22,12 @@ export function checkOptionFiles({ acme }: GlobalOptions, read: ReadFile, report
 export function checkSiteFiles(site: SiteConfig, read: ReadFile, report: Report): void {
   const check = new FileCheck(read, report);
   const { source, clientAuth } = site.tls;
-  if (source.kind === 'files') check.pair(source);
+  if (source.kind === 'files') check.pair(source, site.addresses);
+  for (const { publisher, subscriber } of site.hub?.issuers ?? []) {
+    for (const keys of new Set([publisher, subscriber])) {
+      if (keys?.kind === 'jwks' && keys.uri.startsWith('file:')) check.keySet(keys);
+    }
+  }
   if (clientAuth !== null) check.roots(clientAuth, 'trustPoolFile', clientAuth.trustPoolFile);
   for (const { about, field, path } of filesRead([...site.routes, ...site.errorRoutes])) {
     check.roots(about, field, path);
@@ -35,16 +43,52 @@ class FileCheck {
     this.#report = report;
   }
 
-  pair(source: Extract<SiteConfig['tls']['source'], { kind: 'files' }>): void {
+  keySet(source: JwksKeySource): void {
+    const unusable = (message: string) =>
+      this.#report(source, { severity: 'error', code: 'invalid-jwks', message }, { field: 'uri' });
+    let content: Uint8Array;
+    try {
+      content = this.#read(fileURLToPath(source.uri));
+    } catch (thrown) {
+      unusable(`cannot read the JWK Set ${source.uri}: ${whyUnreadable(thrown)}`);
+      return;
+    }
+    const fault = jwksFault(content);
+    if (fault !== null) unusable(`cannot use the JWK Set ${source.uri}: ${fault}`);
+  }
+
+  pair(
+    source: Extract<SiteConfig['tls']['source'], { kind: 'files' }>,
+    addresses: readonly SiteAddress[],
+  ): void {
     const { certFile, keyFile } = source;
     const cert = this.#text(source, 'certFile', certFile);
     const key = this.#text(source, 'keyFile', keyFile);
     if (cert === null || key === null) return;
     const fault = pairFault(cert, key);
-    if (fault === null) return;
+    if (fault === null) {
+      this.#names(source, cert, addresses);
+      return;
+    }
     const [field, file] =
       fault.of === 'key' ? (['keyFile', keyFile] as const) : (['certFile', certFile] as const);
     this.#unusable(source, field, `cannot use the ${fault.of} ${file}: ${fault.reason}`);
+  }
+
+  /** Browsers refuse a certificate that is for others. */
+  #names(
+    source: object & { readonly certFile: string },
+    cert: string,
+    addresses: readonly SiteAddress[],
+  ): void {
+    const missing = addresses
+      .filter(({ scheme, host }) => scheme === 'https' && host !== '' && !coversHost(cert, host))
+      .map(({ host }) => host);
+    if (missing.length === 0) return;
+    const message = `the certificate ${source.certFile} is not for ${missing.join(', ')}, but for ${certificateNames(cert).join(', ') || 'no name'}`;
+    const hint = 'give the site the certificate of its name; clients refuse this one';
+    const code = 'certificate-for-others';
+    this.#report(source, { severity: 'warning', code, message, hint }, { field: 'certFile' });
   }
 
   roots(about: object, field: string, file: string | null): void {

@@ -7,10 +7,13 @@ import { HubgateError } from '../kernel/error.ts';
 import { checkCertificates } from './check-certificates.ts';
 import { checkDiscovery } from './check-discovery.ts';
 import { checkOptionFiles, checkSiteFiles, type ReadFile } from './check-files.ts';
+import { checkGuards } from './check-guards.ts';
+import { checkHandshake } from './check-handshakes.ts';
 import { checkHistories } from './check-histories.ts';
 import { checkLogFile } from './check-log-files.ts';
 import { checkPatterns } from './check-patterns.ts';
 import { checkPlayground } from './check-playground.ts';
+import { checkStorage } from './check-storage.ts';
 
 /**
  * Whether the patterns can be compiled, and the files used, that a configuration names: each can
@@ -19,9 +22,11 @@ import { checkPlayground } from './check-playground.ts';
 export function checkNamed({ options, sites }: Config, read: ReadFile, report: Report): void {
   checkOptionFiles(options, read, report);
   checkLogFile(options.log, report);
+  checkStorage(options, report);
   for (const site of sites) {
     checkPatterns(site, report);
     checkSiteFiles(site, read, report);
+    checkHandshake(site.tls, report);
     if (site.accessLog !== null) checkLogFile(site.accessLog, report);
   }
 }
@@ -38,6 +43,7 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
     const { hub } = site;
     if (hub === null) continue;
     checkPlayground(hub, site, report);
+    checkGuards(hub, site.routes, report);
     checkHubKeys(hub, report);
     checkLegacyReader(hub, report);
   }

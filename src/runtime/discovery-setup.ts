@@ -8,6 +8,7 @@ import { createDiscovery } from '../discovery/discovery.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
+import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
 import type { TokenSource } from '../discovery/token-source.ts';
@@ -35,13 +36,14 @@ interface Announcement {
 }
 
 /** What runs around the routes of a site for the sake of discovery; the first is the outermost. */
-export function discoveryHandlers(
+export async function discoveryHandlers(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
-  { clock, random }: Resources,
+  resources: Resources,
   scope: Scope,
-): Handler[] {
+): Promise<Handler[]> {
+  const { clock, random } = resources;
   const { discovery } = site;
   const own = hubs.get(site);
   const announcement = discovery === null ? null : announcementFor(site, config, hubs);
@@ -71,7 +73,7 @@ export function discoveryHandlers(
       matches,
       logsOut: paths.length === 0 ? () => false : compileRequestMatcher([{ kind: 'path', paths }]),
       isHubRequest: hubRequest,
-      tokens: tokenSource(discovery, announcement, clock),
+      tokens: await tokenSource(discovery, announcement, resources, scope),
       clock,
     }),
   );
@@ -140,13 +142,17 @@ function isBelow(path: string): (exchange: Exchange) => boolean {
   };
 }
 
-function tokenSource(
+async function tokenSource(
   { tokenSource: source }: DiscoveryConfig,
   { audience, detailType }: Announcement,
-  clock: Resources['clock'],
-): TokenSource | null {
+  { clock, tokenCaches }: Resources,
+  scope: Scope,
+): Promise<TokenSource | null> {
   if (source === null) return null;
-  const purpose = { audience, detailType, expand: expandPlaceholders, clock };
+  const name = tokenCacheName(source, detailType);
+  const lease = await tokenCaches.acquire(name, () => new TokenCache(clock));
+  scope.defer(() => lease.release());
+  const purpose = { audience, detailType, expand: expandPlaceholders, clock, cache: lease.value };
   return source.kind === 'mint'
     ? createTokenMint(source, purpose)
     : createTokenExchange(source, { ...purpose, fetch });

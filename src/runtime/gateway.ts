@@ -1,12 +1,21 @@
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Family } from '../kernel/measures.ts';
+import { upstreamFamilies } from '../proxy/upstream-families.ts';
 import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
 import { type OpenListener, openPorts, type OpenPorts, takePorts } from './open-ports.ts';
-import { openResources, type GatewayOptions, type Resources, storageOf } from './resources.ts';
-import type { RunningHub } from './running-hub.ts';
+import { type LoadPreview, previewLoad } from './load-preview.ts';
+import {
+  openResources,
+  type GatewayOptions,
+  rehearsing,
+  type Resources,
+  storageOf,
+} from './resources.ts';
+import type { RunningHub, SlowSubscriber } from './running-hub.ts';
 
 /** A running gateway. */
 export interface Gateway {
@@ -32,6 +41,13 @@ export interface Gateway {
    */
   prepare(config: Config): Promise<PreparedLoad>;
   /**
+   * Says what a reload would do. Everything is built as for one, the ports included, and given up
+   * again; logs, histories and authorities are not made for it, and nothing is ordered.
+   *
+   * @throws as {@link start}
+   */
+  rehearse(config: Config): Promise<LoadPreview>;
+  /**
    * Stops accepting, ends the hub's streams, and waits at most `gracePeriodMs` for what is in
    * flight. Calling it again returns the same promise; an aborted signal cuts the wait short.
    */
@@ -40,12 +56,20 @@ export interface Gateway {
   readonly listeners: readonly BoundListener[];
   /** What the configuration in force has come to. */
   status(): Promise<GatewayStatus>;
+  /** The hubs' streams of which most waits, the slowest first. */
+  slowest(): Promise<readonly SlowSubscriber[]>;
+  /** What is counted, of this gateway and its process; several may have one name, and add up. */
+  families(): Promise<readonly Family[]>;
 }
 
 export interface GatewayStatus {
   readonly hubs: readonly RunningHub[];
   /** Those of the sites, with those of the authority of this machine. */
   readonly certificates: readonly CertificateInUse[];
+  /** Whether a configuration is in force. */
+  readonly serving: boolean;
+  /** Whether the event loop of a process does not keep time. */
+  readonly late: boolean;
 }
 
 export interface BoundListener {
@@ -98,20 +122,8 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   }
 
   async function build(next: Config): Promise<PreparedLoad> {
-    if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
-    resources ??= openResources(next, options);
-    refuseOtherStorage(next, resources);
-    const generation = await buildGeneration(next, resources);
-    let ports: OpenPorts;
-    try {
-      ports = await openPorts(planListeners(next), current?.listeners ?? [], resources);
-    } catch (error) {
-      await generation.release();
-      throw error;
-    }
-    const { listeners } = ports;
-    const loaded = { config: next, generation, listeners };
-    const around = resources;
+    const around = resourcesFor(next);
+    const { loaded, ports } = await open(next, around);
     return {
       async commit() {
         try {
@@ -125,6 +137,35 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     };
   }
 
+  async function rehearse(next: Config): Promise<LoadPreview> {
+    const { loaded, ports } = await open(next, rehearsing(resourcesFor(next)));
+    try {
+      return previewLoad(current, loaded, ports);
+    } finally {
+      await giveBack(loaded);
+    }
+  }
+
+  function resourcesFor(next: Config): Resources {
+    if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
+    resources ??= openResources(next, options);
+    refuseOtherStorage(next, resources);
+    return resources;
+  }
+
+  async function open(next: Config, around: Resources) {
+    const generation = await buildGeneration(next, around);
+    let ports: OpenPorts;
+    try {
+      ports = await openPorts(planListeners(next), current?.listeners ?? [], around);
+    } catch (error) {
+      await generation.release();
+      throw error;
+    }
+    const loaded: Current = { config: next, generation, listeners: ports.listeners };
+    return { loaded, ports };
+  }
+
   /** Synchronous: no request sees half of a configuration. */
   function swap(next: Current): ReloadReport {
     const old = current;
@@ -133,6 +174,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       lease.value.serve(service, fallback);
     }
     current = next;
+    if (resources !== null) resources.measures.generation += 1;
     const endingStreams =
       next.generation.reauthorise() + streamsOf(old?.generation, next.generation);
     next.generation.begin();
@@ -190,7 +232,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     await queue;
     if (current === null || resources === null) return;
     const { config: last, listeners } = current;
-    resources.stopping = true;
+    resources.stoppingWithinMs = last.options.gracePeriodMs;
     const opened = listeners.map(({ lease }) => lease.value);
     const closed = giveBack(current);
     const cut = (): void => {
@@ -202,6 +244,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     await closed;
     cancel();
     resources.upstreams.destroy();
+    resources.process.close();
     current = null;
   }
 
@@ -214,6 +257,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       initial = null;
     },
     reload: (next) => enqueue(() => load(next)),
+    rehearse: (next) => enqueue(() => rehearse(next)),
     prepare,
     stop(signal) {
       stopping ??= shutDown(signal);
@@ -232,14 +276,27 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       return {
         hubs: generation?.hubs ?? [],
         certificates: generation?.certificates() ?? [],
+        serving: current !== null,
+        late: resources?.process.loop.isLate ?? false,
       };
+    },
+    slowest: async () => (await current?.generation.slowest()) ?? [],
+    async families() {
+      if (current === null || resources === null) return [];
+      const { measures, process, upstreams } = resources;
+      return [
+        ...measures.families(),
+        ...upstreamFamilies(upstreams.upstreams()),
+        ...(await current.generation.families()),
+        ...process.families(),
+      ];
     },
   };
 }
 
 /** Streams of hubs that the next generation has no more. */
 function streamsOf(old: Generation | undefined, { cores }: Generation): number {
-  const ending = [...(old?.cores ?? [])].filter((core) => !cores.has(core));
+  const ending = [...(old?.cores.keys() ?? [])].filter((core) => !cores.has(core));
   return ending.reduce((sum, { hub }) => sum + hub.counts.connected, 0);
 }
 

@@ -7,8 +7,10 @@ import {
   type TrustedIssuer,
 } from '../auth/verify.ts';
 import type { HubConfig, KeySource } from '../config/config.ts';
+import { transportKinds } from '../config/transports.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { KeepsStream } from '../hub/admission.ts';
+import type { Hub } from '../hub/hub.ts';
 import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
@@ -20,7 +22,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { type HubCore, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
+import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
 import { readLiveScript } from './live-script.ts';
 import type { HubSignals } from './siblings.ts';
@@ -33,7 +35,11 @@ export interface HubSurroundings {
   readonly site: string;
   /** Directory of the gateway's storage, absolute. */
   readonly storage: string;
+  /** What the key of its playground is made with; null where that is not known. */
+  readonly playgroundSalt: string | null;
   readonly hubCores: LeasePool<HubCore>;
+  /** Then no log is opened that is not open already. */
+  readonly rehearsal: boolean;
   readonly keySets: LeasePool<Jwks>;
   readonly signals: HubSignals;
   /** One for all hubs of the process, as the slices. */
@@ -61,6 +67,8 @@ export interface ReadyHub {
   readonly handle: Handler;
   /** Ends the streams that these settings no longer allow, and says how many. */
   reauthorise(): number;
+  /** How many streams `reauthorise` would end. */
+  countRefused(): ReturnType<Hub['countRefused']>;
 }
 
 /**
@@ -81,7 +89,9 @@ export async function setUpHub(
   const cookieName = config.cookieName ?? profile.cookieName;
   const detailType = config.detailType ?? profile.detailType;
   const transport = placedTransport(site, config, around.storage);
-  const key = { site, profile, path, base, transport };
+  const wanted = { site, profile, path, base, transport };
+  const isOpen = around.hubCores.has(hubCoreName(wanted));
+  const key = around.rehearsal && !isOpen ? standIn(wanted) : wanted;
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
     openHubCore(key, { signals, clock, wheel, slices, log }),
   );
@@ -106,7 +116,9 @@ export async function setUpHub(
       .map(({ id }) => id),
     debugger: config.debugger,
     liveScript,
-    playground: config.playground ? { signer: playgroundIssuer(config)?.signer ?? null } : null,
+    playground: config.playground
+      ? { signer: playgroundIssuer(config, around.playgroundSalt)?.signer ?? null }
+      : null,
     anonymous: config.anonymous,
     corsOrigins: config.corsOrigins,
     publishOrigins: config.publishOrigins,
@@ -136,6 +148,7 @@ export async function setUpHub(
     core,
     liveScript,
     handle,
+    countRefused: () => core.hub.countRefused(stillAllowed(config, verifier)),
     reauthorise() {
       const streams = core.hub.reauthorise(stillAllowed(config, verifier), SPREAD_MS);
       if (streams > 0) {
@@ -145,6 +158,11 @@ export async function setUpHub(
       return streams;
     },
   };
+}
+
+/** A log that leaves nothing behind. */
+function standIn(key: HubCoreKey): HubCoreKey {
+  return { ...key, transport: transportKinds.memory.defaults };
 }
 
 /** What a demonstration wants and nobody else should have. */
@@ -164,7 +182,7 @@ function asPlayground(config: HubConfig): HubConfig {
 /** What verifying a hub's tokens needs; for the hub itself and for `token inspect`. */
 export async function openVerification(
   config: HubConfig,
-  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'slices' | 'log'>,
+  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'slices' | 'log' | 'playgroundSalt'>,
   scope: Scope,
 ): Promise<TokenVerifierOptions & { readonly cache: MatcherCache }> {
   const profile = profiles[config.profile];
@@ -187,7 +205,7 @@ function stillAllowed({ anonymous }: HubConfig, { vouchers }: TokenVerifier): Ke
 
 async function openIssuers(
   config: HubConfig,
-  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'log'>,
+  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'log' | 'playgroundSalt'>,
   scope: Scope,
 ): Promise<TrustedIssuer[]> {
   const issuers: TrustedIssuer[] = [];
@@ -198,7 +216,7 @@ async function openIssuers(
       subscriber: await openKeys(subscriber, around, scope),
     });
   }
-  const playground = playgroundIssuer(config);
+  const playground = playgroundIssuer(config, around.playgroundSalt);
   if (playground !== null) issuers.push(playground);
   const { publisher, subscriber } = config.legacy;
   if (publisher !== null || subscriber !== null) {

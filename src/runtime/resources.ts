@@ -2,7 +2,9 @@ import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
+import type { TokenCache } from '../discovery/token-cache.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Slices } from '../kernel/slices.ts';
@@ -17,9 +19,12 @@ import { CertificateStore } from '../tls/certificate-store.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
 import { TicketKeys } from '../tls/ticket-keys.ts';
 import { defaultStorage } from './default-storage.ts';
-import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
+import { createHubCores, type HubCore } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
+import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
+import { PlaygroundSalts, type Salts } from './playground-salts.ts';
+import { ProcessMeasures } from './process-measures.ts';
 import { countSiblings, HubSignals, type Siblings } from './siblings.ts';
 
 export interface GatewayOptions {
@@ -31,6 +36,8 @@ export interface GatewayOptions {
   readonly clock?: Clock;
   /** Other processes that serve the same. @default none */
   readonly siblings?: Siblings;
+  /** Salts of the playgrounds of what is built next, where several processes share them. @default its own */
+  readonly playgroundSalts?: () => Salts;
   /** From 0 up to 1; spreads deadlines and balances. @default Math.random */
   readonly random?: () => number;
 }
@@ -48,17 +55,26 @@ export interface Resources {
   readonly managed: ManagedCertificates;
   readonly hubCores: LeasePool<HubCore>;
   readonly keySets: LeasePool<Jwks>;
+  /** Tokens that sources have given, by all that decides what one gives. */
+  readonly tokenCaches: LeasePool<TokenCache>;
+  readonly playgrounds: PlaygroundSalts;
+  /** Those of a configuration that is being built. */
+  saltsFor(config: Config): Salts;
   readonly signals: HubSignals;
   readonly wheel: TimerWheel;
   readonly slices: Slices;
   readonly upstreams: UpstreamRegistry;
   readonly rateLimits: RateLimits;
+  readonly measures: GatewayMeasures;
+  readonly process: ProcessMeasures;
   /** The listener is bound, and ready to speak what is planned as soon as it has a service. */
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
   readonly hasSiblings: boolean;
-  /** Set once, when the gateway goes: then hub streams end at once. */
-  stopping: boolean;
+  /** What is built is looked at and thrown away: nothing is written, logged or ordered. */
+  readonly rehearsal: boolean;
+  /** Set once, when the gateway goes: what is open then has so many milliseconds. */
+  stoppingWithinMs: number | null;
 }
 
 /** Directory of certificates, keys and history, absolute. */
@@ -71,7 +87,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const { log = silentLogger, clock = systemClock, random = Math.random } = options;
   const { openLog = () => ({ log, close: () => {} }) } = options;
   const storage = storageOf(config.options);
-  mkdirSync(storage, { recursive: true, mode: 0o700 });
+  makeStorage(storage);
   if (options.siblings !== undefined) shareByAddress();
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);
@@ -93,8 +109,11 @@ export function openResources(config: Config, options: GatewayOptions): Resource
       random,
       nameCheck: publicNameCheck,
     }),
-    hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
+    hubCores: createHubCores(() => resources.stoppingWithinMs, log),
     keySets: createKeySets(),
+    tokenCaches: new LeasePool(() => {}),
+    playgrounds: new PlaygroundSalts(),
+    saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),
     signals,
     wheel: new TimerWheel(clock),
     slices: new Slices(),
@@ -103,9 +122,12 @@ export function openResources(config: Config, options: GatewayOptions): Resource
       clock,
       options.siblings === undefined ? null : countSiblings(signals),
     ),
+    measures: new GatewayMeasures(),
+    process: new ProcessMeasures(clock),
     async leaseListener(planned) {
       const { bind, secure } = planned;
-      const options = { bind, port: planned.port ?? 0, ticketKeys, clock, log };
+      const measures = resources.measures.connections;
+      const options = { bind, port: planned.port ?? 0, ticketKeys, measures, clock, log };
       const lease = await listeners.acquire(listenerKey(planned), () => Listener.open(options));
       try {
         if (secure) await lease.value.prepareTls();
@@ -116,7 +138,33 @@ export function openResources(config: Config, options: GatewayOptions): Resource
       }
     },
     hasSiblings: options.siblings !== undefined,
-    stopping: false,
+    rehearsal: false,
+    stoppingWithinMs: null,
   };
   return resources;
+}
+
+function makeStorage(directory: string): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    throw new HubgateError(
+      'storage-unusable',
+      `Certificates, keys and history cannot be kept in ${directory}: ${messageOf(cause)}; name ` +
+        'another directory with the global option storage <dir>, or give this one to who runs hubgate',
+      { cause },
+    );
+  }
+}
+
+/** The same for a configuration that is only tried. */
+export function rehearsing(resources: Resources): Resources {
+  return {
+    ...resources,
+    rehearsal: true,
+    log: silentLogger,
+    openLog: () => ({ log: silentLogger, close: () => {} }),
+    // Bound, but not ready for TLS: the keys of its tickets would be written.
+    leaseListener: (planned) => resources.leaseListener({ ...planned, secure: false }),
+  };
 }

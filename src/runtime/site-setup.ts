@@ -5,20 +5,24 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { logAccess } from '../site/access-log.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
+import { measureSite } from '../site/site-measures.ts';
+import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
 import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
+import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
 /** A site as one handler: discovery around its routes, the hub among them. */
-export function setUpSite(
+export async function setUpSite(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  spans: SpanSink | null,
   resources: Resources,
   scope: Scope,
-): SiteHandler {
-  const { log, clock, random, upstreams, rateLimits } = resources;
+): Promise<SiteHandler> {
+  const { log, clock, random, upstreams, rateLimits, measures } = resources;
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
     expand: expandPlaceholders,
@@ -36,12 +40,16 @@ export function setUpSite(
         : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
     defer: (close) => scope.defer(close),
   });
-  const handler = discoveryHandlers(site, config, hubs, resources, scope).reduceRight<SiteHandler>(
+  const around = await discoveryHandlers(site, config, hubs, resources, scope);
+  const handler = around.reduceRight<SiteHandler>(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,
   );
   const accessLog = openAccessLog(site, config, resources, scope);
-  return accessLog === null ? handler : logAccess(handler, accessLog, clock);
+  const measured = measureSite(handler, measures.site(site), clock);
+  const logged = accessLog === null ? measured : logAccess(measured, accessLog, clock);
+  const { enabled } = config.options.trace;
+  return enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged;
 }
 
 /** A site's own log where it names one, else the gateway's. */

@@ -2,12 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { cookieValue } from '../http/cookie-value.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
-
-/** `\{`, or a brace pair with a name that could be a placeholder's. */
-const PLACEHOLDER = /\\\{|\{([A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
+import { PLACEHOLDER, shortName } from './placeholder-names.ts';
+import { systemValue, timeValue } from './world-placeholders.ts';
 
 /** Parts of a path that `{path.N}` can name. */
 const MAX_PATH_PARTS = 1_000;
+/** Labels of a host (RFC 1035 §2.3.4: 255 bytes). */
+const MAX_LABELS = 128;
 
 /**
  * Replaces the request placeholders of the Hubfile. What is no known placeholder stays as it is;
@@ -23,54 +24,9 @@ export const expandPlaceholders: Expand = (template, exchange, response, encode)
   });
 };
 
-/** The long names of Caddy, and what they are called here. */
-const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create(null), {
-  'http.request.host': 'host',
-  'http.request.hostport': 'hostport',
-  'http.request.port': 'port',
-  'http.request.method': 'method',
-  'http.request.scheme': 'scheme',
-  'http.request.uri': 'uri',
-  'http.request.uri.path': 'path',
-  'http.request.uri.query': 'query',
-  'http.request.orig_uri': 'orig_uri',
-  'http.request.orig_uri.path': 'orig_path',
-  'http.request.orig_uri.prefixed_query': 'orig_prefixed_query',
-  'http.request.remote.host': 'remote_host',
-  'http.vars.client_ip': 'client_ip',
-  'http.vars.root': 'root',
-  'http.request.uuid': 'uuid',
-  'http.reverse_proxy.upstream.hostport': 'upstream_hostport',
-  'http.reverse_proxy.status_code': 'rp.status_code',
-  'http.auth.user.id': 'auth.user.id',
-  'http.error.status_code': 'err.status_code',
-  'http.error.status_text': 'err.status_text',
-  'http.error.message': 'err.message',
-  'http.error.id': 'err.id',
-});
-const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
-  ['http.request.header.', 'header.'],
-  ['http.request.cookie.', 'cookie.'],
-  ['http.request.uri.query.', 'query.'],
-  ['http.request.uri.path.', 'path.'],
-  ['http.reverse_proxy.header.', 'rp.header.'],
-  ['http.regexp.', 're.'],
-  ['http.vars.', 'vars.'],
-  ['http.matchers.file.', 'file_match.'],
-];
-
 /** Where a variable of `vars` is kept among those of the exchange. */
 export function variableKey(name: string): string {
   return name === 'root' ? name : `vars.${name}`;
-}
-
-function shortName(name: string): string {
-  if (name.startsWith('file.match.')) return `file_match.${name.slice('file.match.'.length)}`;
-  if (!name.startsWith('http.')) return name;
-  const short = LONG_NAMES[name];
-  if (short !== undefined) return short;
-  const family = LONG_FAMILIES.find(([long]) => name.startsWith(long));
-  return family === undefined ? name : family[1] + name.slice(family[0].length);
 }
 
 function lookUp(
@@ -93,12 +49,19 @@ function lookUp(
       return pathPart(exchange, rest);
     case 'http':
       return responseField(rest, exchange, response);
+    case 'labels':
+      return hostLabel(exchange, rest);
+    case 'vars':
+      return exchange.variables.get(variableKey(rest)) ?? '';
+    case 'time':
+      return timeValue(name);
+    case 'system':
+      return systemValue(name);
     case 'rp':
       return exchange.variables.get(name.toLowerCase());
     case 'auth':
     case 'file_match':
     case 're':
-    case 'vars':
       return exchange.variables.get(name) ?? '';
     default:
       return exchange.variables.get(name);
@@ -117,6 +80,12 @@ function simple(name: string, exchange: Exchange): string | undefined {
       return exchange.method;
     case 'scheme':
       return exchange.scheme;
+    case 'proto':
+      return `HTTP/${exchange.httpVersion}`;
+    case 'dir':
+      return splitPath(exchange).dir;
+    case 'file':
+      return splitPath(exchange).file;
     case 'path':
       return pathOf(exchange);
     case 'uri':
@@ -124,11 +93,21 @@ function simple(name: string, exchange: Exchange): string | undefined {
     case 'orig_uri':
       return exchange.originalTarget;
     case 'orig_path':
-      return exchange.originalTarget.split('?', 1)[0];
+      return pathOf({ target: exchange.originalTarget });
     case 'orig_prefixed_query':
       return exchange.originalTarget.replace(/^[^?]*/, '');
+    case 'orig_query':
+      return queryText({ target: exchange.originalTarget });
     case 'query':
       return queryText(exchange);
+    case '?query': {
+      const query = queryText(exchange);
+      return query === '' ? '' : `?${query}`;
+    }
+    case 'remote':
+      return hostport(exchange.remoteAddress, exchange.remotePort);
+    case 'remote_port':
+      return String(exchange.remotePort);
     case 'remote_host':
       return exchange.remoteAddress;
     case 'client_ip':
@@ -150,14 +129,12 @@ function requestUuid(exchange: Exchange): string {
 }
 
 /** The path as sent, still encoded. */
-export function pathOf(exchange: Exchange): string {
-  const { target } = exchange;
+export function pathOf({ target }: Pick<Exchange, 'target'>): string {
   const query = target.indexOf('?');
   return query === -1 ? target : target.slice(0, query);
 }
 
-function queryText(exchange: Exchange): string {
-  const { target } = exchange;
+function queryText({ target }: Pick<Exchange, 'target'>): string {
   const query = target.indexOf('?');
   return query === -1 ? '' : target.slice(query + 1);
 }
@@ -177,6 +154,27 @@ export function hostname(host: string): string {
 function port(exchange: Exchange): string {
   const own = /:(\d+)$/.exec(exchange.host)?.[1];
   return own ?? (exchange.scheme === 'https' ? '443' : '80');
+}
+
+/** The path up to its last slash, which belongs to the directory, and what comes after it. */
+function splitPath(exchange: Exchange): { readonly dir: string; readonly file: string } {
+  const path = pathOf(exchange);
+  const start = path.lastIndexOf('/') + 1;
+  return { dir: path.slice(0, start), file: path.slice(start) };
+}
+
+/** Labels count from the right, from 0: that of `example.com` is `com`. */
+function hostLabel(exchange: Exchange, index: string): string | undefined {
+  if (!/^\d{1,3}$/.test(index)) return undefined;
+  return (
+    hostname(exchange.host)
+      .split('.', MAX_LABELS)
+      .at(-1 - Number(index)) ?? ''
+  );
+}
+
+function hostport(address: string, portNumber: number): string {
+  return `${address.includes(':') ? `[${address}]` : address}:${portNumber}`;
 }
 
 function pathPart(exchange: Exchange, index: string): string | undefined {

@@ -37,8 +37,15 @@ export interface CertificateSource {
   onFallback(follower: () => void): () => void;
   /** Those that have been read, or issued until now. */
   certificates(): readonly CertificateInUse[];
+  /** What `begin` would order at once: names, and the authorities that may be asked. */
+  orders(): readonly CertificateOrder[];
   /** From now on certificates are ordered: the ports are open, on which authorities will ask. */
   begin(): void;
+}
+
+export interface CertificateOrder {
+  readonly name: string;
+  readonly authorities: readonly string[];
 }
 
 /** A site as far as its certificate is concerned. */
@@ -52,6 +59,8 @@ export interface CertificateTools {
   readonly authority: LocalAuthority;
   readonly store: CertificateStore;
   readonly managed: ManagedCertificates;
+  /** Then the local authority is not made where there is none. */
+  readonly rehearsal?: boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -107,7 +116,8 @@ export async function openCertificates(
     }
   }
   // Only for who needs it: what is wrong with its files concerns nobody else.
-  if ([...byHost.values()].includes(local)) await tools.authority.prepare();
+  if (tools.rehearsal !== true && [...byHost.values()].includes(local))
+    await tools.authority.prepare();
   const challenged = new Set([...ordered.keys()].map(challengeName));
   const fallbackHosts = hostsOfFallback(byHost);
   return {
@@ -135,6 +145,10 @@ export async function openCertificates(
     onFallback(follower) {
       return ordered.get(fallbackHosts[0] ?? '')?.onChange(follower) ?? (() => {});
     },
+    orders: () =>
+      [...ordered.values()].flatMap(({ name, wouldAsk }) =>
+        wouldAsk.length === 0 ? [] : [{ name, authorities: wouldAsk }],
+      ),
     certificates: () => [...new Set(byHost.values())].flatMap((one) => one.inUse()),
     begin() {
       for (const certificate of ordered.values()) certificate.begin();

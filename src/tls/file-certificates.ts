@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { SiteCertificates } from './certificate.ts';
@@ -57,6 +58,15 @@ export function pairFault(cert: string, key: string): PairFault | null {
   } catch (thrown) {
     return { of: 'certificate', reason: messageOf(thrown) };
   }
+}
+
+/** Whether a certificate, in PEM, is for a host: a name, a wildcard or an address (RFC 9525 §6). */
+export function coversHost(cert: string, host: string): boolean {
+  const certificate = new X509Certificate(cert);
+  if (isIP(host) !== 0) return certificate.checkIP(host) !== undefined;
+  // That of a wildcard is good for any name below it.
+  const name = host.replace(/^\*\./, 'any-name.');
+  return certificate.checkHost(name, { subject: 'never' }) !== undefined;
 }
 
 /** null where OpenSSL refuses; its own words would say nothing to an operator. */

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import type { SiteAddress, TlsConfig } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import { openSslCipher } from './cipher-names.ts';
 
 export type ClientAuthMode = NonNullable<TlsConfig['clientAuth']>['mode'];
 
@@ -57,7 +58,7 @@ export async function openHandshakePolicy(
   const { minVersion, maxVersion, curves, clientAuth } = tls;
   const file = clientAuth?.trustPoolFile ?? null;
   const trustPool = file === null ? [] : await readTrustPool(file);
-  const ciphers = cipherList(tls.ciphers);
+  const ciphers = cipherList(tls.ciphers.map(openSslCipher));
   const asked = clientAuth === null ? null : { mode: clientAuth.mode, trustPool, addresses };
   const settled = JSON.stringify([minVersion, maxVersion, ciphers, curves, asked]);
   const options: SecureContextOptions = {

@@ -27,6 +27,8 @@ const here = dirname(fileURLToPath(import.meta.url));
 const update = process.env['UPDATE_GOLDEN'] === '1';
 const env: Record<string, string> = JSON.parse(readFileSync(join(here, 'env.json'), 'utf8'));
 process.chdir(here);
+// A gateway of this machine may have left histories where the default storage is.
+process.env['XDG_DATA_HOME'] = join(here, 'no-storage');
 const { root, site, other } = createCertificateFiles();
 const io = withFiles(diskIo(env), {
   '/etc/ca.pem': root,
@@ -36,6 +38,7 @@ const io = withFiles(diskIo(env), {
   'files/site.crt': site.cert,
   'files/site.key': site.key,
   'files/other.key': other.key,
+  '/etc/hubgate/broken.json': '{"keys": 1}',
 });
 
 for (const topic of readdirSync('.', { withFileTypes: true })) {

@@ -3,6 +3,7 @@ import type { Config } from '../../config/config.ts';
 import { decodeEncoded } from '../../config/decode.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
+import type { Salts } from '../../runtime/playground-salts.ts';
 import type { Siblings } from '../../runtime/siblings.ts';
 import { type ConfigurableLogger, Logs } from '../log-output.ts';
 import { obeyUserSignals } from '../user-signals.ts';
@@ -18,6 +19,8 @@ const logs = new Logs();
 const signals = obeyUserSignals();
 let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;
 let prepared: Prepared | null = null;
+/** Of the configuration that was prepared last. */
+let salts: Salts = {};
 const listeners: Parameters<Siblings['receive']>[0][] = [];
 const siblings: Siblings = {
   send: (signal) => tell({ kind: 'signal', signal }),
@@ -25,7 +28,8 @@ const siblings: Siblings = {
 };
 
 const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]> } = {
-  async prepare({ config: text }) {
+  async prepare({ config: text, salts: given }) {
+    salts = given;
     const config = decodeEncoded(JSON.parse(text));
     running ??= start(config);
     const log = running.log.prepare(config.options.log);
@@ -36,6 +40,9 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
       throw error;
     }
     return null;
+  },
+  async rehearse({ config }) {
+    return started().gateway.rehearse(decodeEncoded(JSON.parse(config)));
   },
   async commit() {
     const { gateway } = started();
@@ -51,9 +58,12 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     return null;
   },
   async status() {
-    const { hubs, certificates } = await started().gateway.status();
-    return { hubs: hubs.map(({ name, counts }) => ({ name, counts })), certificates };
+    const { hubs, certificates, late } = await started().gateway.status();
+    const told = hubs.map(({ name, profile, counts }) => ({ name, profile, counts }));
+    return { hubs: told, certificates, late };
   },
+  families: () => started().gateway.families(),
+  slowest: () => started().gateway.slowest(),
   async check({ hub }) {
     await (await hubAt(hub)).check();
     return null;
@@ -98,7 +108,15 @@ function tell(message: FromWorker): void {
 function start(config: Config): NonNullable<typeof running> {
   const log = logs.createLogger(config.options.log);
   signals.obey(log, logs);
-  return { log, gateway: createGateway(config, { log, openLog: logs.open, siblings }) };
+  return {
+    log,
+    gateway: createGateway(config, {
+      log,
+      openLog: logs.open,
+      siblings,
+      playgroundSalts: () => salts,
+    }),
+  };
 }
 
 function started(): NonNullable<typeof running> {

@@ -4,10 +4,14 @@ import { fileURLToPath } from 'node:url';
 import type { Config, GlobalOptions } from '../../config/config.ts';
 import { encodeConfig } from '../../config/encode.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { messageOf } from '../../kernel/error.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { type Family, gauge } from '../../kernel/measures.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
-import type { RunningHub } from '../../runtime/running-hub.ts';
+import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
+import { PlaygroundSalts } from '../../runtime/playground-salts.ts';
+import { ProcessMeasures } from '../../runtime/process-measures.ts';
+import { type RunningHub, slowestOf, type SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { WorkerStatus } from './messages.ts';
 import { Worker } from './worker.ts';
@@ -15,6 +19,15 @@ import { Worker } from './worker.ts';
 /** A worker that ends is replaced after this; one that ends again and again, after twice as long each time. */
 const MIN_RESTART_MS = 100;
 const MAX_RESTART_MS = 30_000;
+
+const WORKER = fileURLToPath(import.meta.resolve('#worker'));
+
+export interface WorkerPoolOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** What a worker runs, absolute. @default the gateway's own program */
+  readonly program?: string;
+}
 
 /** How many processes the configuration asks for. */
 export function workerCount({ workers }: GlobalOptions): number {
@@ -30,7 +43,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #count: number;
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #process: ProcessMeasures;
   readonly #workers = new Set<Worker>();
+  readonly #playgrounds = new PlaygroundSalts();
   /** What workers run, or are to run. */
   #config: Config;
   #listeners: readonly BoundListener[] = [];
@@ -39,17 +54,17 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   /** Loads and replacements run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
-  constructor(config: Config, { clock, log }: { readonly clock: Clock; readonly log: Logger }) {
+  constructor(config: Config, { clock, log, program = WORKER }: WorkerPoolOptions) {
     this.#config = config;
     this.#count = workerCount(config.options);
     this.#clock = clock;
+    this.#process = new ProcessMeasures(clock);
     this.#log = log;
-    const exec = fileURLToPath(import.meta.resolve('#worker'));
     // Workers take connections from the listening socket themselves. One that this process hands
     // over is lost, neither answered nor closed, when its worker dies on the way. To be said before
     // the set-up, which freezes it.
     cluster.schedulingPolicy = cluster.SCHED_NONE;
-    cluster.setupPrimary({ exec, args: [] });
+    cluster.setupPrimary({ exec: program, args: [] });
     process.on('SIGUSR1', () => {
       for (const worker of this.#workers) worker.reopenLogs();
     });
@@ -77,6 +92,18 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     });
   }
 
+  rehearse(config: Config): Promise<LoadPreview> {
+    return this.#enqueue(async () => {
+      const text = textOf(config);
+      const [first, ...others] = this.#workers;
+      if (first === undefined) throw new HubgateError('no-worker', 'No worker runs just now');
+      const rehearse = (worker: Worker) => worker.order({ kind: 'rehearse', config: text });
+      // The first alone: what cannot be built is tried once.
+      const told = await rehearse(first);
+      return sumPreviews([told, ...(await Promise.all(others.map(rehearse)))]);
+    });
+  }
+
   stop(signal?: AbortSignal): Promise<void> {
     this.#stopping ??= this.#stop(signal);
     return this.#stopping;
@@ -97,14 +124,36 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     const told = all.flatMap(({ worker, status }) => (status === null ? [] : [{ worker, status }]));
     const [first] = told;
     return {
-      hubs: (first?.status.hubs ?? []).map(({ name }, number) => hubOf(name, number, told)),
+      hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, told)),
       certificates: told.flatMap(({ status }) => status.certificates),
+      serving: told.length > 0 && this.#listeners.length > 0,
+      late: told.some(({ status }) => status.late),
     };
   }
 
+  async slowest(): Promise<readonly SlowSubscriber[]> {
+    const told = [...this.#workers].map((worker) =>
+      worker.order({ kind: 'slowest' }).catch(() => []),
+    );
+    return slowestOf((await Promise.all(told)).flat());
+  }
+
+  async families(): Promise<readonly Family[]> {
+    const workers = [...this.#workers];
+    const told = await Promise.all(
+      workers.map((worker) => worker.order({ kind: 'families' }).catch(() => [])),
+    );
+    return [
+      gauge('hubgate_workers', 'Processes that serve.', workers.length),
+      ...this.#process.families(),
+      ...told.flat(),
+    ];
+  }
+
   async #load(workers: readonly Worker[], config: Config): Promise<ReloadReport> {
-    const text = JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
-    const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text });
+    const text = textOf(config);
+    const salts = this.#playgrounds.for(config);
+    const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text, salts });
     try {
       const [first, ...others] = workers;
       // The first alone: what only one can do (replace the socket file of a dead process) is done
@@ -118,6 +167,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       await Promise.allSettled(workers.map((worker) => worker.order({ kind: 'discard' })));
       throw error;
     }
+    this.#playgrounds.keep(salts);
     const committed = await Promise.allSettled(
       workers.map((worker) => worker.order({ kind: 'commit' })),
     );
@@ -186,6 +236,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       }),
     );
     this.#listeners = [];
+    this.#process.close();
   }
 
   #enqueue<T>(task: () => Promise<T>): Promise<T> {
@@ -195,9 +246,14 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 }
 
+/** A configuration on its way to a worker. */
+function textOf(config: Config): string {
+  return JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
+}
+
 /** A hub as all workers together have it. */
 function hubOf(
-  name: string,
+  { name, profile }: Pick<RunningHub, 'name' | 'profile'>,
   number: number,
   told: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
 ): RunningHub {
@@ -205,6 +261,7 @@ function hubOf(
     sum(told.map(({ status }) => status.hubs[number]?.counts[count] ?? 0));
   return {
     name,
+    profile,
     counts: {
       connected: total('connected'),
       subscribers: total('subscribers'),

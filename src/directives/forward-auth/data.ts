@@ -23,6 +23,7 @@ export const forwardAuth: HandlerData<ForwardAuthConfig> = {
     ),
   answering: ({ proxy }) => reverseProxy.answering?.(proxy) ?? [],
   patterns: ({ proxy }) => reverseProxy.patterns?.(proxy) ?? [],
+  upstreams: ({ proxy }) => reverseProxy.upstreams?.(proxy) ?? [],
   files: ({ proxy }) => reverseProxy.files?.(proxy) ?? [],
   vouchesFor: ({ copyHeaders }, field) => copyHeaders.some(({ to }) => to.toLowerCase() === field),
   identifies: true,

@@ -1,5 +1,6 @@
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
+import type { Span } from '../../hubfile/place.ts';
 import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
 import { headerName, name } from '../../hubfile/values.ts';
 import { proxySettings } from '../reverse-proxy/syntax.ts';
@@ -20,10 +21,12 @@ export const forwardAuth: Directive = {
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     let uri: string | null = null;
+    let uriSpan: Span | null = null;
     const copyHeaders: CopiedHeader[] = [];
     const proxy = proxySettings(cursor, scope, (option) => {
       if (option.name === 'uri') {
-        if (uri !== null) option.fail(option.span, 'duplicate-option', 'uri is given twice');
+        if (uriSpan !== null) option.failTwice(uriSpan);
+        uriSpan = option.span;
         uri = name(option, 'a path');
       } else if (option.name === 'copy_headers') {
         copyHeaders.push(...copiedHeaders(option));

@@ -1,3 +1,5 @@
+import { placeText } from '../../config/problem.ts';
+import { placeOf } from '../../hubfile/place.ts';
 import type { HubConfig, RouteConfig } from '../../config/config.ts';
 import { defaultHub } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
@@ -55,7 +57,9 @@ export function readHub(
   options: OptionTable<HubConfig>,
 ): readonly RouteConfig[] {
   if (scope.site.hub !== null) {
-    const message = 'this site has a hub already';
+    const first = cursor.origins.find(scope.site.hub);
+    const where = first === undefined ? '' : `; it is at ${placeText(placeOf(first))}`;
+    const message = `this site has a hub already${where}`;
     return cursor.fail(cursor.span, 'several-hubs', message, 'each site has one');
   }
   const path = hubPath(cursor);

@@ -51,6 +51,18 @@ function rolling(cursor: Cursor): RollOptions | null {
       roll_interval: (option) => ({ intervalMs: duration(option) }),
       roll_disabled: () => ({ disabled: flag() }),
     },
+    {
+      unsupported: {
+        mode: 'files of logs are made for their owner alone, with mode 0600',
+        roll_uncompressed: 'rolled files are not compressed, so leave it out',
+        roll_compression:
+          'rolled files are not compressed; let roll_keep and roll_keep_for bound them',
+        roll_gzip: 'rolled files are not compressed; let roll_keep and roll_keep_for bound them',
+        roll_local_time: 'the names of rolled files are UTC, so leave it out',
+        roll_minutes: 'use roll_interval',
+        roll_at: 'use roll_interval',
+      },
+    },
   );
   return disabled ? null : roll;
 }

@@ -204,6 +204,7 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
     const path = about.tlsTrustPoolFile;
     return path === null ? [] : [{ about, field: 'tlsTrustPoolFile', path, holds: 'roots' }];
   },
+  upstreams: (about) => about.upstreams.map((upstream) => ({ about, upstream })),
   answersPages: true,
   check: checkUpstreams,
 };

@@ -32,6 +32,7 @@ export const tls: Directive = {
         dns: 'the DNS challenge needs a plugin of your DNS provider; give certificate files instead',
         ca: 'set acme_ca in the global options',
         on_demand: 'name the hosts in the address of the site',
+        alpn: 'the protocols of all sites are those of the global option servers { protocols h1 h2 }',
         load: 'write tls <certificate file> <key file>',
       },
     });
@@ -102,19 +103,36 @@ function names(cursor: Cursor, expected: string): readonly string[] {
 
 function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
   cursor.block();
+  const { errors } = cursor.problems;
   const start: {
     mode: NonNullable<TlsConfig['clientAuth']>['mode'] | null;
     trustPoolFile: string | null;
   } = { mode: null, trustPoolFile: null };
-  const settings = cursor.options(start, {
-    mode: (option) => ({
-      mode: oneOf(option, ['request', 'require', 'verify_if_given', 'require_and_verify']),
-    }),
-    trust_pool: (option) => ({ trustPoolFile: trustPool(option) }),
-  });
+  const settings = cursor.options(
+    start,
+    {
+      mode: (option) => ({
+        mode: oneOf(option, ['request', 'require', 'verify_if_given', 'require_and_verify']),
+      }),
+      trust_pool: (option) => ({ trustPoolFile: trustPool(option) }),
+    },
+    {
+      unsupported: {
+        trusted_ca_cert_file: 'write trust_pool <pem file>',
+        trusted_ca_cert: 'write the certificate to a file, and trust_pool <pem file>',
+        trusted_leaf_cert:
+          'trust_pool takes the authorities that have signed, not single certificates',
+        trusted_leaf_cert_file:
+          'trust_pool takes the authorities that have signed, not single certificates',
+        verifier: 'trust_pool <pem file> is what clients are verified with',
+      },
+    },
+  );
+  // What is missing may be what could not be read.
+  const complete = cursor.problems.errors === errors;
   const implied = settings.trustPoolFile === null ? 'require' : 'require_and_verify';
   const result = { ...settings, mode: settings.mode ?? implied } as const;
-  if (result.mode.includes('verify') && result.trustPoolFile === null) {
+  if (complete && result.mode.includes('verify') && result.trustPoolFile === null) {
     cursor.fail(cursor.span, 'missing-option', `client_auth mode ${result.mode} needs trust_pool`);
   }
   cursor.origins.follow(result, settings);

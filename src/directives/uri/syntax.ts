@@ -1,3 +1,4 @@
+import type { Cursor } from '../../hubfile/cursor.ts';
 import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
 import { count, name, oneOf, text } from '../../hubfile/values.ts';
 
@@ -12,6 +13,7 @@ export const uri: Directive = {
   summary: 'takes something off the path, or replaces something in it',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
+    if (cursor.peek()?.text === 'path_regexp') refuseRegexp(cursor);
     const operation = oneOf(cursor, ['strip_prefix', 'strip_suffix', 'replace']);
     const target = name(cursor, 'a text');
     const isReplace = operation === 'replace';
@@ -24,3 +26,10 @@ export const uri: Directive = {
     ];
   },
 };
+
+function refuseRegexp(cursor: Cursor): never {
+  const message = 'uri path_regexp is not supported by hubgate';
+  const hint =
+    'match and rewrite instead: @v path_regexp v ^/old/(.*)$, and rewrite @v /new/{re.v.1}';
+  return cursor.fail(cursor.peek()?.span ?? cursor.span, 'unsupported-option', message, hint);
+}

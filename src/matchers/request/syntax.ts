@@ -108,7 +108,7 @@ export const protocol: ConditionSyntax<ProtocolCondition> = {
 export const remoteIp: ConditionSyntax<RemoteIpCondition> = {
   usage: 'remote_ip <range…>',
   summary: 'the peer; `private_ranges`',
-  read: (cursor) => [{ kind: 'remote_ip', ranges: ranges(cursor) }],
+  read: (cursor) => [{ kind: 'remote_ip', ranges: ofPeer(cursor) }],
   merge: (a, b) => ({ ...a, ranges: [...a.ranges, ...b.ranges] }),
 };
 
@@ -167,4 +167,16 @@ function marked<Condition extends MatchCondition>(
   const place = words.at(-1)?.span ?? cursor.span;
   cursor.origins.mark(condition, cursor.span, new Map([['pattern', place]]));
   return condition;
+}
+
+/** Caddy once took a client's own word for its address here. */
+function ofPeer(cursor: Cursor): readonly string[] {
+  const word = cursor.peek();
+  if (word?.text === 'forwarded') {
+    const message = 'remote_ip is the address of the connection; forwarded is not supported';
+    const hint =
+      'write client_ip <ranges…>, and servers { trusted_proxies … } in the global options';
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
+  return ranges(cursor);
 }

@@ -117,6 +117,12 @@ export class ManagedCertificate {
     return () => void this.#followers.delete(follower);
   }
 
+  /** The authorities that `begin` would ask at once; none where it has begun, or can wait. */
+  get wouldAsk(): readonly string[] {
+    const waits = this.#issued !== null && this.#renewAt > this.#clock.now();
+    return this.#begun || waits ? [] : this.#request.accounts.map(authorityOf);
+  }
+
   /** From now on orders and renews; calling it again does nothing. */
   begin(): void {
     if (this.#begun) return;

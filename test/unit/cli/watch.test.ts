@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  existsSync,
   mkdtempSync,
+  readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
@@ -14,7 +17,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { FileWatcher, type WatchedFiles } from '../../../src/cli/watch.ts';
+import { FileWatcher, type WatchedFiles } from '../../../src/cli/watch/file-watcher.ts';
+import { digestOf, digestOfNames } from '../../../src/cli/watch/watched-path.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { Logger } from '../../../src/kernel/log.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
@@ -60,7 +64,10 @@ async function watch(
       for (const one of waiting) one();
     },
   });
+  // What a watch uses keeps no process alive.
+  const alive = setInterval(() => {}, 1_000);
   test.after(async () => {
+    clearInterval(alive);
     await watcher.close();
     rmSync(directory, { recursive: true, force: true });
   });
@@ -68,7 +75,8 @@ async function watch(
     files: Object.keys(files).map(path),
     directories: [],
   };
-  watcher.watch({ ...asked, files: [...asked.files, probe] });
+  const watched = { ...asked, files: [...asked.files, probe] };
+  watcher.watch(watched, digestsOf(watched));
   const change = (): Promise<void> => new Promise((resolve) => wake.push(resolve));
   // Not before the watch is established can one write be told from two.
   const ready = change();
@@ -80,6 +88,14 @@ async function watch(
     count: () => count,
     write: (name, text) => writeFileSync(path(name), text),
   };
+}
+
+/** As whoever reads the configuration knows them. */
+function digestsOf({ files, directories }: WatchedFiles): Map<string, string> {
+  return new Map([
+    ...files.map((file) => [file, digestOf(existsSync(file) ? readFileSync(file) : null)] as const),
+    ...directories.map((one) => [`${one}/`, digestOfNames(readdirSync(one))] as const),
+  ]);
 }
 
 describe('watching the configuration (hubfile.md §4)', { timeout: 60_000 }, () => {
@@ -221,7 +237,7 @@ describe('watching the configuration (hubfile.md §4)', { timeout: 60_000 }, () 
 describe('a watch that is closed', () => {
   it('is not begun again by a reload that ends after it, which would keep the process alive', async () => {
     const program = `
-      import { FileWatcher } from './src/cli/watch.ts';
+      import { FileWatcher } from './src/cli/watch/file-watcher.ts';
       import { systemClock } from './src/kernel/clock.ts';
       import { silentLogger } from './src/kernel/log.ts';
       const watcher = new FileWatcher({

@@ -30,6 +30,8 @@ export interface Site {
   readonly appOrigin: string;
   readonly log: readonly LogLine[];
   get(path: string, options?: RawRequest): Promise<Answer>;
+  /** Loads the file that it was started with, with this in place of that. */
+  reload(from: string, to: string): Promise<void>;
   /** Publishes and resolves to the id. */
   publish(fields: Record<string, string>): Promise<string>;
   stream(query: string, options?: RawRequest): Promise<Stream>;
@@ -82,11 +84,9 @@ export async function startSite(
 	reverse_proxy localhost:{app}
 }
 `;
-  const config = parseHubfile(
-    `{\n\tstorage ${storage}\n\tgrace_period 100ms\n}\n${text.replaceAll('{port}', String(port)).replaceAll('{app}', String(appPort))}`,
-  );
+  const hubfileText = `{\n\tstorage ${storage}\n\tgrace_period 100ms\n}\n${text.replaceAll('{port}', String(port)).replaceAll('{app}', String(appPort))}`;
   const log: LogLine[] = [];
-  const gateway = createGateway(config, { log: recorder(log, {}) });
+  const gateway = createGateway(parseHubfile(hubfileText), { log: recorder(log, {}) });
   await gateway.start();
   test.after(() => gateway.stop());
   const origin = `http://localhost:${port}`;
@@ -97,6 +97,10 @@ export async function startSite(
     appOrigin: `http://localhost:${appPort}`,
     log,
     get: (path, options) => send(origin + path, options),
+    async reload(from, to) {
+      if (!hubfileText.includes(from)) throw new Error(`there is no ${from}`);
+      await gateway.reload(parseHubfile(hubfileText.replaceAll(from, to)));
+    },
     async publish(fields) {
       const token = await signToken(PUBLISHER_KEY, {
         iss: ISSUER,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
+import { TokenCache } from '../../../src/discovery/token-cache.ts';
 import { createTokenExchange } from '../../../src/discovery/token-exchange.ts';
 import type { TokenSource } from '../../../src/discovery/token-source.ts';
 import type { TokenExchangeConfig } from '../../../src/config/config.ts';
@@ -79,6 +80,7 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
       detailType: 'urn:hub:authorization-detail',
       expand: expandPlaceholders,
       clock,
+      cache: new TokenCache(clock),
       fetch,
     },
   );

@@ -4,6 +4,7 @@ import type { RequestListener } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import fc from 'fast-check';
 import { compileGrants, grantValue } from '../../../src/discovery/grant-template.ts';
+import { TokenCache } from '../../../src/discovery/token-cache.ts';
 import { createTokenMint } from '../../../src/discovery/token-mint.ts';
 import type { TokenOutcome } from '../../../src/discovery/token-source.ts';
 import type { TokenMintConfig } from '../../../src/config/config.ts';
@@ -242,6 +243,7 @@ describe('discovery: tokens are reused until half of their life is over', () => 
       detailType: 'd',
       expand: expandPlaceholders,
       clock,
+      cache: new TokenCache(clock),
     });
   const user = (id: string): HeaderList => HeaderList.of({ 'X-User-Id': id });
   const tokenOf = async (outcome: Promise<TokenOutcome>): Promise<string> => {

@@ -10,6 +10,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { Http1 } from '../../../src/server/http1.ts';
 import { Http2 } from '../../../src/server/http2.ts';
+import { mountedExchange } from '../../../src/server/mounted-exchange.ts';
 import { Peers } from '../../../src/server/peers.ts';
 
 export interface ExchangeServer {
@@ -25,11 +26,14 @@ export interface ExchangeServer {
   close(): Promise<void>;
 }
 
-/** Serves a handler over HTTP/1.1 and HTTP/2 on loopback, as the listeners of the gateway do. */
-export async function serveExchanges(handler: Handler): Promise<ExchangeServer> {
+type Answering = Pick<ExchangeServer, 'faults' | 'statuses'> & {
+  readonly answer: (exchange: Exchange) => Promise<void>;
+};
+
+/** Runs a handler as the gateway would, and keeps what it threw. */
+function answering(handler: Handler): Answering {
   const faults: unknown[] = [];
   const statuses: number[] = [];
-
   const answer = async (exchange: Exchange): Promise<void> => {
     try {
       await handler(exchange, () => Promise.resolve());
@@ -40,12 +44,16 @@ export async function serveExchanges(handler: Handler): Promise<ExchangeServer> 
       else answerError(exchange, error instanceof HttpError ? error.status : 500);
     }
   };
+  return { answer, faults, statuses };
+}
 
-  const sockets = new Set<net.Socket>();
+/** Serves a handler over HTTP/1.1 and HTTP/2 on loopback, as the listeners of the gateway do. */
+export async function serveExchanges(handler: Handler): Promise<ExchangeServer> {
+  const answered = answering(handler);
   const settings = { log: silentLogger, clientAddress: null, silence: null };
   const reception = {
     settings: () => settings,
-    take: (exchange: Exchange) => void answer(exchange),
+    take: (exchange: Exchange) => void answered.answer(exchange),
   };
   const limits = { ...defaultOptions.servers, maxHeaderSize: 80 * 1024 };
   const first = new Http1(limits, reception, systemClock);
@@ -57,7 +65,27 @@ export async function serveExchanges(handler: Handler): Promise<ExchangeServer> 
       peers.mark(socket);
       protocol.accept(socket);
     });
-  const [h1, h2] = [server(first), server(second)];
+  return opened(server(first), server(second), answered, () => first.close());
+}
+
+/** Serves a handler as one that is mounted in servers of Node's. */
+export function serveMounted(handler: Handler): Promise<ExchangeServer> {
+  const answered = answering(handler);
+  const { answer } = answered;
+  return opened(
+    http.createServer((...both) => void answer(mountedExchange(...both, silentLogger))),
+    http2.createServer((...both) => void answer(mountedExchange(...both, silentLogger))),
+    answered,
+  );
+}
+
+async function opened(
+  h1: net.Server,
+  h2: net.Server,
+  { faults, statuses }: Answering,
+  closed: () => void = () => {},
+): Promise<ExchangeServer> {
+  const sockets = new Set<net.Socket>();
   for (const one of [h1, h2]) {
     one.on('connection', (socket: net.Socket) => {
       sockets.add(socket);
@@ -69,7 +97,7 @@ export async function serveExchanges(handler: Handler): Promise<ExchangeServer> 
   }
   const close = async (): Promise<void> => {
     for (const socket of sockets) socket.destroy();
-    first.close();
+    closed();
     await Promise.all([h1, h2].map((one) => new Promise((done) => one.close(done))));
   };
   return {

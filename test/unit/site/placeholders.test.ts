@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import { expandPlaceholders as expand } from '../../../src/site/placeholders.ts';
+import { timeValue } from '../../../src/site/world-placeholders.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 describe('placeholders (hubfile.md §1)', () => {
@@ -13,10 +14,12 @@ describe('placeholders (hubfile.md §1)', () => {
     target: '/a/b%20c?x=1&y=two+words',
     originalTarget: '/orig',
     remoteAddress: '192.0.2.1',
+    remotePort: 4711,
     clientAddress: '198.51.100.7',
     headers: HeaderList.of({ 'X-One': utf8Field('Zoë'), Cookie: 'a=1; session=s3' }),
     variables: new Map([
       ['upstream_hostport', '10.0.0.1:80'],
+      ['root', '/srv'],
       ['re.v.1', 'captured'],
     ]),
   });
@@ -43,6 +46,14 @@ describe('placeholders (hubfile.md §1)', () => {
     ['{http.request.header.X-One} {http.request.uri.query.y}', 'Zoë two words'],
     ['{http.request.cookie.session} {http.request.uri.path.0}', 's3 a'],
     ['{http.reverse_proxy.upstream.hostport} {http.regexp.v.1}', '10.0.0.1:80 captured'],
+    ['{http.request.uri.path.dir}|{file}', '/a/|b%20c'],
+    ['{http.request.orig_uri.path}|{http.request.orig_uri.query}', '/orig|'],
+    ['{labels.0} {http.request.host.labels.1} {labels.2}', 'com example '],
+    ['{path}{?query}', '/a/b%20c?x=1&y=two+words'],
+    ['{http.request.proto}', 'HTTP/1.1'],
+    ['{remote} {http.request.remote.port}', '192.0.2.1:4711 4711'],
+    ['{http.vars.root}{vars.other}', '/srv'],
+    ['{labels.x}{system.slash}{system.none}', '{labels.x}/{system.none}'],
     ['\\{host}', '{host}'],
     ['{"a":1}', '{"a":1}'],
     ['{unknown} {un.known} {}', '{unknown} {un.known} {}'],
@@ -53,6 +64,25 @@ describe('placeholders (hubfile.md §1)', () => {
       assert.equal(expand(template, exchange), text);
     });
   }
+
+  it('{time.now} has the forms of Caddy, in UTC', () => {
+    const now = new Date('2026-11-22T05:06:07.089Z');
+    const form = (name: string) => timeValue(`time.now${name}`, now);
+    assert.deepEqual(
+      ['', '.http', '.common_log', '.year', '.unix', '.unix_ms', '.other'].map(form),
+      [
+        '2026-11-22T05:06:07.089Z',
+        'Sun, 22 Nov 2026 05:06:07 GMT',
+        '22/Nov/2026:05:06:07 +0000',
+        '2026',
+        '1795323967',
+        '1795323967089',
+        undefined,
+      ],
+    );
+    assert.match(expand('{time.now.unix}', exchange), /^\d{10}$/);
+    assert.ok(expand('{system.hostname}', exchange).length > 0);
+  });
 
   it('{http.response.header.NAME} is the field where a response exists', () => {
     const response = HeaderList.of({ 'X-User': '42' });

@@ -1,6 +1,8 @@
 import { nearestName } from '../../../config/nearest.ts';
+import { placeText } from '../../../config/problem.ts';
 import { Cursor } from '../../../hubfile/cursor.ts';
 import type { Line } from '../../../hubfile/parser.ts';
+import { placeOf, type Span } from '../../../hubfile/place.ts';
 import type { Scope } from '../../../hubfile/scope.ts';
 import { headerName, statusClasses } from '../../../hubfile/values.ts';
 import type { ReverseProxyConfig } from '../data.ts';
@@ -13,6 +15,7 @@ const ANY: ResponseMatcher = { status: [], header: null };
 /** The `@name` matchers of a `reverse_proxy` block: they look at responses, not at requests. */
 export class ResponseMatchers {
   readonly #named = new Map<string, ResponseMatcher>();
+  readonly #places = new Map<string, Span>();
 
   /**
    *     @name status <status…>
@@ -24,9 +27,12 @@ export class ResponseMatchers {
     if (!name.startsWith('@')) return;
     const cursor = new Cursor(line, owner.problems, owner.origins);
     owner.problems.attempt(() => {
-      if (this.#named.has(name)) {
-        cursor.fail(cursor.span, 'duplicate-matcher', `the matcher ${name} is defined already`);
+      const first = this.#places.get(name);
+      if (first !== undefined) {
+        const message = `the matcher ${name} is defined already, at ${placeText(placeOf(first))}`;
+        cursor.fail(cursor.span, 'duplicate-matcher', message);
       }
+      this.#places.set(name, cursor.span);
       this.#named.set(name, ANY);
       this.#named.set(name, readMatcher(cursor));
     });

@@ -46,6 +46,10 @@ function originsOf(cursor: Cursor, word: Word, tls: boolean): readonly string[] 
   const [, written, hostText = '', portText, path] = match;
   if (path !== undefined) {
     const origin = word.text.slice(0, -path.length);
+    if (path.includes('*')) {
+      const message = `${cursor.quote(word)} is no upstream, and as a matcher its path must begin with /`;
+      cursor.fail(word.span, 'bad-upstream', message, `write ${cursor.name} /${word.text} …`);
+    }
     const hint =
       path === '/'
         ? `write ${origin}`
@@ -93,8 +97,12 @@ function portsOf(
 
 function bad(cursor: Cursor, word: Word): never {
   const message = `${cursor.quote(word)} is no upstream`;
-  const hint = word.text.includes('{')
-    ? 'upstreams are fixed: use {$VAR}, or several handle blocks for different upstreams'
-    : 'for example localhost:3000, https://app.internal or unix//run/app.sock';
+  const { source, start, end } = word.span;
+  // One that is empty leaves nothing of itself in the word.
+  const hint = source.raw.slice(start, end + 2).includes('{$')
+    ? 'part of it comes from a variable: is that set? A default is written {$NAME:value}'
+    : word.text.includes('{')
+      ? 'upstreams are fixed: use {$VAR}, or several handle blocks for different upstreams'
+      : 'for example localhost:3000, https://app.internal or unix//run/app.sock';
   return cursor.fail(word.span, 'bad-upstream', message, hint);
 }

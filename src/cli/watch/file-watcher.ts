@@ -1,0 +1,229 @@
+import { dirname, join } from 'node:path';
+import type { Clock } from '../../kernel/clock.ts';
+import { messageOf } from '../../kernel/error.ts';
+import type { Logger } from '../../kernel/log.ts';
+import { DirectoryHints } from './directory-hints.ts';
+import { systemDisk, type WatchDisk } from './disk.ts';
+import { Drives } from './drives.ts';
+import { type Interest, WatchedPath } from './watched-path.ts';
+
+/** What a configuration was read from. */
+export interface WatchedFiles {
+  /** Absolute paths, also of files that do not exist yet. */
+  readonly files: readonly string[];
+  /** Directories in which a new file may count. */
+  readonly directories: readonly string[];
+}
+
+/** Digests by path; that of a directory ends with `/`. */
+export type ReadDigests = ReadonlyMap<string, string>;
+
+export interface WatchOptions {
+  /**
+   * Called when the content has changed and been quiet for a moment; calls never overlap.
+   *
+   * @param unanswered files that do not answer: to read them would block. Once they do, there is
+   *   another call.
+   */
+  readonly onChange: (unanswered: readonly string[]) => Promise<void>;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** @default the system's */
+  readonly disk?: WatchDisk;
+}
+
+/** Writes that follow each other so quickly are one save. */
+const QUIET_MS = 100;
+/** A file that never comes to rest is read after this time all the same. */
+const PATIENCE_MS = 1_000;
+/** All paths are looked at in this time, or at one in each {@link PACE_MS}, whichever takes longer. */
+const POLL_MS = 500;
+const PACE_MS = 5;
+
+/**
+ * Watches the content of files, not their dates: a save by renaming, a swapped symlink (as
+ * Kubernetes does it) and a plain write are the same, and touching a file is nothing. The system's
+ * watches of the directories are hints; where it tells nothing (a bind-mounted file, a network drive)
+ * dates, size and identity are looked at from time to time. Only what differs in them is read.
+ */
+export class FileWatcher {
+  readonly #options: WatchOptions;
+  readonly #drives: Drives;
+  readonly #hints: DirectoryHints;
+  #watched: WatchedFiles = { files: [], directories: [] };
+  #paths: ReadonlyMap<string, WatchedPath> = new Map();
+  /** What is in each directory, itself included. */
+  #byDirectory: ReadonlyMap<string, readonly WatchedPath[]> = new Map();
+  /** To be looked at when it is quiet. */
+  readonly #hinted = new Set<WatchedPath>();
+  /** Seen to differ before the system told. */
+  readonly #untold = new Set<WatchedPath>();
+  #firstHintMs: number | null = null;
+  #cancelQuiet: () => void = () => {};
+  #cancelPoll: () => void = () => {};
+  #announcedPolling = false;
+  #announcedFailure = false;
+  /** A change was told while something did not answer. */
+  #owed = false;
+  #running: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  constructor(options: WatchOptions) {
+    const { clock, log, disk = systemDisk } = options;
+    this.#options = options;
+    this.#hints = new DirectoryHints(
+      disk,
+      (...event) => this.#hint(...event),
+      (error) => this.#announceFailure(error),
+    );
+    this.#drives = new Drives({
+      clock,
+      ask: async (path) => {
+        await path.look(disk, clock);
+        if (path.interest === 'content' || this.#closed) return;
+        this.#hints.open(path.path, path.identity, clock.monotonic());
+      },
+      onSilence: (path) => log.warn('A watched file does not answer', { file: path }),
+      onAnswer: (path) => {
+        log.info('A watched file answers again', { file: path });
+        if (this.#owed) this.#tell();
+      },
+    });
+  }
+
+  /**
+   * Watches these files from now on, instead of those before.
+   *
+   * @param read what was read of them: what differs from it is told
+   */
+  watch(watched: WatchedFiles, read: ReadDigests = new Map()): void {
+    // A reload that ends after the watch would keep the process alive for ever.
+    if (this.#closed) return;
+    if (JSON.stringify(watched) !== JSON.stringify(this.#watched)) this.#take(watched);
+    for (const [file, digest] of read) {
+      const key = file.endsWith('/') ? keyOf(file.slice(0, -1), 'names') : keyOf(file, 'content');
+      this.#paths.get(key)?.know(digest);
+    }
+  }
+
+  /** Stops, after a reload that is under way. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#cancelQuiet();
+    this.#cancelPoll();
+    this.#hints.keep(new Set());
+    await this.#running;
+  }
+
+  #take(watched: WatchedFiles): void {
+    this.#watched = watched;
+    const before = this.#paths;
+    const paths = new Map<string, WatchedPath>();
+    const add = (path: string, interest: Interest): void => {
+      const key = keyOf(path, interest);
+      // What is known of a file stays known: a change since it was read must still be told.
+      paths.set(key, before.get(key) ?? new WatchedPath(path, interest));
+    };
+    for (const file of watched.files) add(file, 'content');
+    for (const directory of watched.directories) add(directory, 'names');
+    // The directories, not the files: a file that is replaced would take its watch along.
+    for (const file of watched.files) {
+      const directory = dirname(file);
+      if (!paths.has(keyOf(directory, 'names'))) add(directory, 'identity');
+    }
+    this.#paths = paths;
+    this.#byDirectory = byDirectory(paths.values());
+    this.#hints.keep(new Set(this.#byDirectory.keys()));
+    this.#cancelPoll();
+    this.#poll(0);
+  }
+
+  #poll(delayMs: number): void {
+    const watched = this.#paths;
+    const paths = [...watched.values()];
+    this.#cancelPoll = this.#options.clock.after(delayMs, () => {
+      void this.#drives.ask(paths).then(() => {
+        // Another watch has its own.
+        if (this.#closed || watched !== this.#paths) return;
+        const different = paths.filter((path) => path.differs && !this.#hinted.has(path));
+        for (const path of different) this.#untold.add(path);
+        if (different.length > 0) this.#await(different);
+        this.#poll(Math.max(POLL_MS, PACE_MS * paths.length));
+      });
+    });
+  }
+
+  #hint(directory: string, kind: string, name: string | null): void {
+    const inside = this.#byDirectory.get(directory) ?? [];
+    // A file that is written beside them (a log) is no reason to look at all of them.
+    const meant =
+      kind === 'rename' || name === null
+        ? inside
+        : inside.filter(({ path }) => path === join(directory, name));
+    for (const path of meant) this.#untold.delete(path);
+    if (meant.length > 0) this.#await(meant);
+  }
+
+  /** Waits for quiet: editors and deployments write in several steps. */
+  #await(paths: readonly WatchedPath[]): void {
+    if (this.#closed) return;
+    const { clock } = this.#options;
+    for (const path of paths) this.#hinted.add(path);
+    const now = clock.monotonic();
+    this.#firstHintMs ??= now;
+    this.#cancelQuiet();
+    const patience = this.#firstHintMs + PATIENCE_MS - now;
+    this.#cancelQuiet = clock.after(Math.max(0, Math.min(QUIET_MS, patience)), () => {
+      this.#firstHintMs = null;
+      const due = [...this.#hinted];
+      this.#hinted.clear();
+      void this.#drives.ask(due).then(() => {
+        if (!this.#closed && due.some(({ differs }) => differs)) this.#tell();
+      });
+    });
+  }
+
+  #tell(): void {
+    const now = this.#options.clock.monotonic();
+    const silent = [...this.#untold].some(
+      ({ path }) => now - this.#hints.sinceMs(dirname(path)) > 2 * POLL_MS,
+    );
+    if (silent) this.#announcePolling();
+    this.#untold.clear();
+    for (const path of this.#paths.values()) path.tell();
+    const { unanswered } = this.#drives;
+    this.#owed = unanswered.length > 0;
+    this.#running = this.#running.then(() => this.#options.onChange(unanswered));
+  }
+
+  #announcePolling(): void {
+    if (this.#announcedPolling) return;
+    this.#announcedPolling = true;
+    this.#options.log.warn(
+      'The file system does not tell of changes here (a mounted file?); the content is compared instead',
+    );
+  }
+
+  #announceFailure(error: unknown): void {
+    if (this.#announcedFailure) return;
+    this.#announcedFailure = true;
+    this.#options.log.warn('Watching failed; the content is compared instead', {
+      error: messageOf(error),
+    });
+  }
+}
+
+function keyOf(path: string, interest: Interest): string {
+  return `${interest} ${path}`;
+}
+
+function byDirectory(paths: Iterable<WatchedPath>): ReadonlyMap<string, readonly WatchedPath[]> {
+  const found = new Map<string, WatchedPath[]>();
+  for (const path of paths) {
+    const directory = path.interest === 'content' ? dirname(path.path) : path.path;
+    const present = found.get(directory);
+    if (present === undefined) found.set(directory, [path]);
+    else present.push(path);
+  }
+  return found;
+}

@@ -1,0 +1,99 @@
+import { createHash } from 'node:crypto';
+import { dirname } from 'node:path';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Stats, WatchDisk } from './disk.ts';
+
+/** The coarsest dates of a file system (FAT): what was written within it may have the same date. */
+const DATE_MS = 2_000;
+
+/** Nothing is there, or nobody may read it; an editor may be replacing it. */
+const ABSENT = '';
+
+/** What is to be known of a path: what is in the file, what the directory lists, or which directory it is. */
+export type Interest = 'content' | 'names' | 'identity';
+
+/** A path of which changes are to be told. */
+export class WatchedPath {
+  readonly path: string;
+  readonly interest: Interest;
+  /** The drive it is on; a directory stands for it until that is known. */
+  drive: string;
+  /** Which file it is; null for none. */
+  identity: string | null = null;
+  /** The digest that was last told; null: none yet. */
+  #told: string | null = null;
+  #found: string | null = null;
+  #stamp: string | null = null;
+  #stampSeenMs = 0;
+  /** Whether another content would have another stamp. */
+  #settled = false;
+
+  constructor(path: string, interest: Interest) {
+    this.path = path;
+    this.interest = interest;
+    this.drive = dirname(path);
+  }
+
+  /** Whether it is another than was last told. */
+  get differs(): boolean {
+    return this.#found !== this.#told;
+  }
+
+  /** What it is now has been told. */
+  tell(): void {
+    this.#told = this.#found;
+  }
+
+  /** Somebody has read this, and knows it. */
+  know(digest: string): void {
+    this.#told = digest;
+    if (this.#found !== digest) this.#stamp = null;
+    this.#found = digest;
+  }
+
+  /** Reads it if its dates, size or identity have changed. What is seen first is taken as told. */
+  async look(disk: WatchDisk, clock: Clock): Promise<void> {
+    const stats = await disk.stat(this.path).catch(() => null);
+    if (stats !== null) this.drive = String(stats.dev);
+    this.identity = stats === null ? null : `${stats.dev}:${stats.ino}`;
+    if (this.interest === 'identity') return;
+    const now = clock.monotonic();
+    const stamp = stampOf(stats);
+    if (stamp !== this.#stamp) {
+      this.#stamp = stamp;
+      this.#stampSeenMs = now;
+    } else if (this.#settled) return;
+    const age = Math.max(
+      now - this.#stampSeenMs,
+      stats === null ? DATE_MS : clock.now() - Number(stats.mtimeMs),
+    );
+    this.#settled = age >= DATE_MS;
+    this.#found = stats === null ? ABSENT : await this.#read(disk);
+    this.#told ??= this.#found;
+  }
+
+  async #read(disk: WatchDisk): Promise<string> {
+    try {
+      if (this.interest === 'content') return digestOf(await disk.readFile(this.path));
+      return digestOfNames(await disk.readdir(this.path));
+    } catch {
+      return ABSENT;
+    }
+  }
+}
+
+/** @param content null for a file that is not there */
+export function digestOf(content: Uint8Array | null): string {
+  return content === null ? ABSENT : createHash('sha256').update(content).digest('hex');
+}
+
+/** @param names what a directory lists */
+export function digestOfNames(names: readonly string[]): string {
+  return digestOf(Buffer.from(names.toSorted().join('\0')));
+}
+
+function stampOf(stats: Stats | null): string {
+  if (stats === null) return ABSENT;
+  const { dev, ino, size, mtimeNs, ctimeNs } = stats;
+  return [dev, ino, size, mtimeNs, ctimeNs].join();
+}

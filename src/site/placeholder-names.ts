@@ -1,0 +1,163 @@
+import { nearestName } from '../config/nearest.ts';
+
+/** `\{`, or a brace pair with a name that could be a placeholder's. */
+export const PLACEHOLDER = /\\\{|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
+
+const REQUEST_NAMES = [
+  'host',
+  'hostport',
+  'port',
+  'method',
+  'scheme',
+  'proto',
+  'path',
+  'dir',
+  'file',
+  'uri',
+  'query',
+  '?query',
+  'orig_uri',
+  'orig_path',
+  'orig_query',
+  'orig_prefixed_query',
+  'remote',
+  'remote_host',
+  'remote_port',
+  'client_ip',
+  'uuid',
+  'upstream_hostport',
+  'err.status_code',
+  'err.status_text',
+  'err.message',
+  'err.id',
+  'file_match.relative',
+  'file_match.absolute',
+  'file_match.type',
+  'file_match.remainder',
+  'rp.status_code',
+  'auth.method',
+  'auth.uri',
+  'auth.user.id',
+] as const;
+
+export const TIME_NAMES = [
+  'time.now',
+  'time.now.http',
+  'time.now.common_log',
+  'time.now.year',
+  'time.now.unix',
+  'time.now.unix_ms',
+] as const;
+
+export const SYSTEM_NAMES = [
+  'system.hostname',
+  'system.os',
+  'system.arch',
+  'system.wd',
+  'system.slash',
+] as const;
+
+/** What begins so has a name of its own behind it. */
+const FAMILIES = [
+  'header.',
+  'query.',
+  'cookie.',
+  're.',
+  'vars.',
+  'rp.header.',
+  'http.response.header.',
+  // Replaced when the configuration is built.
+  'env.',
+  'file.',
+] as const;
+
+/** What begins so has a number behind it. */
+const NUMBERED = ['path.', 'labels.'] as const;
+
+/** The long names of Caddy, and what they are called here. */
+const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create(null), {
+  'http.request.host': 'host',
+  'http.request.hostport': 'hostport',
+  'http.request.port': 'port',
+  'http.request.method': 'method',
+  'http.request.orig_method': 'method',
+  'http.request.proto': 'proto',
+  'http.request.scheme': 'scheme',
+  'http.request.uri': 'uri',
+  'http.request.uri.path': 'path',
+  'http.request.uri.path.dir': 'dir',
+  'http.request.uri.path.file': 'file',
+  'http.request.uri.query': 'query',
+  'http.request.orig_uri': 'orig_uri',
+  'http.request.orig_uri.path': 'orig_path',
+  'http.request.orig_uri.query': 'orig_query',
+  'http.request.orig_uri.prefixed_query': 'orig_prefixed_query',
+  'http.request.remote': 'remote',
+  'http.request.remote.host': 'remote_host',
+  'http.request.remote.port': 'remote_port',
+  'http.request.uuid': 'uuid',
+  'http.vars.client_ip': 'client_ip',
+  'http.vars.root': 'vars.root',
+  'http.reverse_proxy.upstream.hostport': 'upstream_hostport',
+  'http.reverse_proxy.upstream.address': 'upstream_hostport',
+  'http.reverse_proxy.status_code': 'rp.status_code',
+  'http.auth.user.id': 'auth.user.id',
+  'http.error.status_code': 'err.status_code',
+  'http.error.status_text': 'err.status_text',
+  'http.error.message': 'err.message',
+  'http.error.id': 'err.id',
+});
+const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
+  ['http.request.header.', 'header.'],
+  ['http.request.cookie.', 'cookie.'],
+  ['http.request.host.labels.', 'labels.'],
+  ['http.request.uri.query.', 'query.'],
+  ['http.request.uri.path.', 'path.'],
+  ['http.reverse_proxy.header.', 'rp.header.'],
+  ['http.regexp.', 're.'],
+  ['http.vars.', 'vars.'],
+  ['http.matchers.file.', 'file_match.'],
+];
+
+/** What Caddy knows without a dot in its name, and this gateway has no data for. */
+const ELSEWHERE = /^tls_[a-z_0-9]+$/;
+
+const SHORT_NAMES: readonly string[] = [...REQUEST_NAMES, ...TIME_NAMES, ...SYSTEM_NAMES];
+
+/** The short name for a long one; any other is its own. */
+export function shortName(name: string): string {
+  if (name.startsWith('file.match.')) return `file_match.${name.slice('file.match.'.length)}`;
+  if (!name.startsWith('http.')) return name;
+  const short = LONG_NAMES[name];
+  if (short !== undefined) return short;
+  const family = LONG_FAMILIES.find(([long]) => name.startsWith(long));
+  return family === undefined ? name : family[1] + name.slice(family[0].length);
+}
+
+/** Whether requests give it a value, some of them at least. */
+export function isPlaceholder(name: string): boolean {
+  const short = shortName(name);
+  if (SHORT_NAMES.includes(short)) return true;
+  if (FAMILIES.some((family) => short.startsWith(family) && short.length > family.length)) {
+    return true;
+  }
+  const numbered = NUMBERED.find((family) => short.startsWith(family));
+  return numbered !== undefined && /^\d{1,3}$/.test(short.slice(numbered.length));
+}
+
+/** Whether whoever wrote it can only have meant a placeholder. */
+export function looksLikePlaceholder(name: string): boolean {
+  return name.includes('.') || ELSEWHERE.test(name);
+}
+
+/** Names that whoever wrote this one may have meant; those of a family end as it does. */
+export function placeholdersLike(name: string): readonly string[] {
+  const dot = name.lastIndexOf('.') + 1;
+  const [family, rest] = [name.slice(0, dot), name.slice(dot)];
+  const known = [...FAMILIES, ...NUMBERED, ...LONG_FAMILIES.map(([long]) => long)];
+  const meant = family === '' ? undefined : nearestName(family, known);
+  const whole = [...SHORT_NAMES, ...Object.keys(LONG_NAMES)];
+  if (meant === undefined) return whole;
+  const numbered = NUMBERED.some((one) => shortName(`${meant}0`).startsWith(one));
+  return [...whole, meant + (numbered && !/^\d{1,3}$/.test(rest) ? '0' : rest)];
+}

@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict';
+import { readdir, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { openStream, send, type Stream } from '../support/http.ts';
+import { signToken } from '../support/hub-server.ts';
+import { cli, runCommand, startProcess } from '../support/process.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+const KEY = 'the key of publishers and subscribers, long enough';
+const HUB = (lines: string): string =>
+  `	hub {
+		issuer https://issuer.example {
+			publisher {
+				jwt "${KEY}"
+			}
+			subscriber {
+				jwt "${KEY}"
+			}
+		}
+		transport lmdb
+		cookie_name hub_token
+		${lines}
+	}
+`;
+
+for (const workers of [1, 2]) {
+  describe(`hubgate reload --dry-run: ${workers} workers (hubfile.md §6)`, {
+    skip: workers > 1 && process.platform !== 'linux',
+  }, () => {
+    it('says which sites, listeners, streams, histories and certificates, and changes nothing', async (test) => {
+      const place = await start(test, workers);
+      const { port, gateway, open, anonymous, dryRun, state } = place;
+      const streams = [...(await open(3)), ...(await anonymous(2))];
+      const before = await state();
+      const said = gateway.output.length;
+      const [other, secure] = [await freePort(), await freePort()];
+
+      await place.write(`http://127.0.0.1:${port} {\n\tbind 127.0.0.1\n${HUB('')}\trespond new\n}
+http://localhost:${other} {\n\tbind 127.0.0.1\n${HUB('')}}
+https://new.example.com:${secure} {\n}
+https://b.localhost:${secure} {\n\ttls internal\n}
+`);
+      const first = await dryRun('--json');
+      assert.equal(first.code, 0, first.stdout);
+      const { warnings, listeners, ...rest } = JSON.parse(first.stdout);
+      assert.deepEqual(rest, {
+        sites: {
+          added: [
+            `http://localhost:${other}`,
+            `https://new.example.com:${secure}`,
+            `https://b.localhost:${secure}`,
+          ],
+          removed: [`http://127.0.0.1:${place.second}`],
+          changed: [`http://127.0.0.1:${port}`],
+        },
+        streams: [
+          {
+            hub: `http://127.0.0.1:${port}`,
+            count: 2,
+            why: 'anonymous access is no longer configured',
+          },
+        ],
+        certificates: [{ name: 'new.example.com', authorities: ['127.0.0.1:1'] }],
+        histories_left_behind: [],
+      });
+      assert.deepEqual(listeners, {
+        opened: [`http://127.0.0.1:${other}`, `https://*:${secure}`],
+        closed: [],
+        changed: [],
+        handed_over: [{ from: `http://127.0.0.1:${place.second}`, to: `http://*:${place.second}` }],
+      });
+      assert.ok(Array.isArray(warnings));
+
+      assert.deepEqual(await state(), before);
+      assert.ok(streams.every(({ ended }) => !ended));
+      await assert.rejects(send(`http://127.0.0.1:${other}/`), { code: 'ECONNREFUSED' });
+      assert.equal(gateway.output.slice(said), '', 'nothing is said of what is not done');
+      assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'old');
+    });
+
+    it('counts the streams of a hub that goes, and names its history', async (test) => {
+      const place = await start(test, workers);
+      const streams = [...(await place.open(3)), ...(await place.anonymous(1))];
+      await place.write(`http://127.0.0.1:${place.port} {\n\tbind 127.0.0.1\n\trespond old\n}\n`);
+      const { code, stdout, stderr } = await place.dryRun();
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /^streams end +4 of http:\/\/127\.0\.0\.1:\d+: their hub, /m);
+      assert.match(stdout, /^history left behind +http:\/\/127\.0\.0\.1:\d+$/m);
+      assert.match(stdout, /^listener closed +http:\/\/127\.0\.0\.1:\d+$/m);
+      assert.ok(streams.every(({ ended }) => !ended));
+    });
+
+    it('says so where nothing would change, and why it would be refused', async (test) => {
+      const place = await start(test, workers);
+      const same = await place.dryRun();
+      assert.equal(same.code, 0, same.stderr);
+      assert.match(same.stdout, /would change no site, listener, stream or certificate/);
+
+      const taken = createServer().listen(0, '127.0.0.1');
+      test.after(() => taken.close());
+      await new Promise((resolve) => taken.once('listening', resolve));
+      const address = taken.address();
+      assert.ok(address !== null && typeof address === 'object');
+      await place.write(`http://127.0.0.1:${address.port} {\n\tbind 127.0.0.1\n\trespond new\n}\n`);
+      const refused = await place.dryRun();
+      assert.equal(refused.code, 1);
+      assert.match(refused.stderr, new RegExp(`${address.port}`));
+      await place.write('http://127.0.0.1:1 {\n\trespnd new\n}\n');
+      assert.equal((await place.dryRun('--json')).code, 1);
+      const error = await send(`http://localhost:${place.admin}/config/last-error`);
+      assert.equal(error.status, 404, 'no load has failed');
+    });
+  });
+}
+
+async function start(test: TestContext, workers: number) {
+  const directory = await temporaryDirectory(test);
+  const file = join(directory, 'Hubfile');
+  const storage = join(directory, 'storage');
+  const [port, second, admin] = [await freePort(), await freePort(), await freePort()];
+  const options = `{
+	workers ${workers}
+	admin localhost:${admin}
+	storage ${storage}
+	auto_https disable_redirects
+	http_port ${second}
+	acme_ca https://127.0.0.1:1/directory
+	grace_period 1s
+}
+`;
+  const sites = `http://127.0.0.1:${port} {
+	bind 127.0.0.1
+${HUB('anonymous')}	respond old
+}
+http://127.0.0.1:${second} {
+	bind 127.0.0.1
+	respond second
+}
+`;
+  await writeFile(file, options + sites);
+  const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
+  await gateway.says('Admin API on');
+  const hub = `http://127.0.0.1:${port}/.well-known/hub`;
+  const stream = async (headers: readonly (readonly [string, string])[]): Promise<Stream> => {
+    const opened = await openStream(test, `${hub}?match=news`, { headers });
+    assert.equal(opened.status, 200, opened.text);
+    return opened;
+  };
+  const token = await signToken(KEY, {
+    ...{ iss: 'https://issuer.example', aud: hub, jti: 'a' },
+    authorization_details: [
+      {
+        type: 'urn:hub:authorization-detail',
+        actions: ['subscribe'],
+        topics: [{ match: 'news' }],
+      },
+    ],
+  });
+  const several = async (count: number, headers: readonly (readonly [string, string])[]) => {
+    const streams: Stream[] = [];
+    for (let i = 0; i < count; i += 1) streams.push(await stream(headers));
+    return streams;
+  };
+  return {
+    ...{ port, second, admin, gateway },
+    open: (count: number) => several(count, [['Authorization', `Bearer ${token}`]]),
+    anonymous: (count: number) => several(count, []),
+
+    write: (text: string) => writeFile(file, options + text),
+    dryRun: (...args: string[]) => runCommand(['reload', '--dry-run', '--config', file, ...args]),
+    /** What can be seen of the gateway from outside. */
+    async state() {
+      const api = `http://localhost:${admin}`;
+      const metrics = (await send(`${api}/metrics`)).body.split('\n');
+      return {
+        config: (await send(`${api}/config`)).body,
+        error: (await send(`${api}/config/last-error`)).status,
+        loads: metrics.filter((line) => /config|reload|subscribers/.test(line)),
+        storage: (await readdir(storage, { recursive: true })).sort(),
+      };
+    },
+  };
+}

@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict';
+import { dirname } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import type { Stats, WatchDisk } from '../../../src/cli/watch/disk.ts';
+import { FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
+import { digestOf } from '../../../src/cli/watch/watched-path.ts';
+import { RecordedLog } from '../../support/recorded-log.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+const FILES = 2_000;
+/** Longer than any round takes to begin. */
+const ROUND_MS = 11_000;
+
+describe('what watching costs (hubfile.md §4)', () => {
+  it('looks at 2,000 files at most once in ten seconds, and reads none that has not changed', async (test) => {
+    const { disk, pass } = start(test, pathsOf('/etc/hub', FILES));
+    await pass(ROUND_MS);
+    disk.forget();
+    await pass(3 * ROUND_MS);
+    assert.equal(disk.reads.length, 0);
+    assert.ok(disk.stats >= 3 * FILES, `${disk.stats}`);
+    assert.ok(disk.stats <= 5 * FILES, `${disk.stats}`);
+    assert.equal(disk.most, 1, 'one at a time of each drive');
+  });
+
+  it('reads only what has changed, whether the system tells of it or not', async (test) => {
+    const { disk, pass, told } = start(test, pathsOf('/etc/hub', 100));
+    await pass(ROUND_MS);
+    for (const tells of [true, false]) {
+      disk.forget();
+      told.length = 0;
+      disk.write('/etc/hub/7', `new, ${tells}`, tells);
+      await pass(ROUND_MS);
+      assert.deepEqual(told, [[]]);
+      assert.deepEqual([...new Set(disk.reads)], ['/etc/hub/7']);
+      assert.ok(disk.reads.length <= 6, `${disk.reads.length} while its date is young`);
+    }
+  });
+
+  it('does not look at all of a directory when another file in it is written', async (test) => {
+    const { disk, pass } = start(test, pathsOf('/etc/hub', 100));
+    await pass(ROUND_MS);
+    disk.forget();
+    for (let line = 0; line < 100; line += 1) disk.hint('/etc/hub', 'change', 'access.log');
+    await pass(200);
+    assert.equal(disk.stats, 0);
+  });
+
+  it('tells two contents of the same date and size apart', async (test) => {
+    const { disk, pass, told } = start(test, ['/etc/hub/a']);
+    await pass(ROUND_MS);
+    told.length = 0;
+    disk.write('/etc/hub/a', 'one', true);
+    await pass(200);
+    disk.write('/etc/hub/a', 'two', false, disk.dateOf('/etc/hub/a'));
+    await pass(ROUND_MS);
+    assert.deepEqual(told, [[], []]);
+  });
+
+  it('goes on when a drive hangs, says so, and tells of it again when it answers', async (test) => {
+    const { disk, pass, told, log } = start(test, ['/net/a', '/net/b', '/etc/hub/a']);
+    await pass(ROUND_MS);
+    const release = disk.hang('/net/');
+    await pass(ROUND_MS);
+    assert.deepEqual(log.of('A watched file does not answer').length, 1);
+    assert.equal(disk.waiting, 1, 'one thread for a drive');
+    disk.write('/etc/hub/a', 'new', false);
+    await pass(ROUND_MS);
+    assert.deepEqual(told, [['/net/a']]);
+    release();
+    await pass(ROUND_MS);
+    assert.deepEqual(told, [['/net/a'], []]);
+    disk.write('/net/b', 'new', false);
+    await pass(ROUND_MS);
+    assert.equal(told.length, 3);
+  });
+
+  it('lets hang at most three', async (test) => {
+    const drives = ['/n1/a', '/n2/a', '/n3/a', '/n4/a', '/n5/a'];
+    const { disk, pass } = start(test, drives);
+    await pass(ROUND_MS);
+    for (const drive of drives) disk.hang(drive);
+    await pass(5 * ROUND_MS);
+    assert.ok(disk.waiting <= 3, `${disk.waiting}`);
+  });
+});
+
+function pathsOf(directory: string, count: number): string[] {
+  return Array.from({ length: count }, (_, number) => `${directory}/${number}`);
+}
+
+/** A watch on a disk in memory, and a clock that is turned. */
+function start(test: TestContext, files: readonly string[]) {
+  const clock = new TestClock();
+  const disk = new MemoryDisk(clock);
+  for (const file of files) disk.write(file, 'old', false, clock.now() - 60_000);
+  const told: (readonly string[])[] = [];
+  const log = new RecordedLog();
+  const onChange = async (unanswered: readonly string[]) => void told.push(unanswered);
+  const watcher = new FileWatcher({ clock, log, disk, onChange });
+  test.after(() => watcher.close());
+  const old = digestOf(Buffer.from('old'));
+  watcher.watch({ files, directories: [] }, new Map(files.map((file) => [file, old])));
+  return {
+    ...{ disk, told, log },
+    /** Turns the clock, and lets the disk answer as time goes by. */
+    async pass(ms: number): Promise<void> {
+      for (let turned = 0; turned < ms; turned += 100) {
+        clock.advance(100);
+        do await setImmediate();
+        while (disk.busy);
+      }
+    },
+  };
+}
+
+interface MemoryFile {
+  readonly content: string;
+  readonly dateMs: number;
+  readonly ino: number;
+}
+
+class MemoryDisk implements WatchDisk {
+  stats = 0;
+  reads: string[] = [];
+  /** Answers that were owed at the same time. */
+  most = 0;
+  #owed = 0;
+  #hanging = 0;
+  readonly #clock: TestClock;
+  readonly #files = new Map<string, MemoryFile>();
+  readonly #watches = new Map<string, (kind: string, name: string | null) => void>();
+  readonly #hangs = new Map<string, Promise<void>>();
+
+  constructor(clock: TestClock) {
+    this.#clock = clock;
+  }
+
+  get waiting(): number {
+    return this.#hanging;
+  }
+
+  get busy(): boolean {
+    return this.#owed > this.#hanging;
+  }
+
+  forget(): void {
+    [this.stats, this.reads, this.most] = [0, [], 0];
+  }
+
+  dateOf(path: string): number {
+    return this.#files.get(path)?.dateMs ?? 0;
+  }
+
+  write(path: string, content: string, tells: boolean, dateMs = this.#clock.now()): void {
+    this.#files.set(path, { content, dateMs, ino: 1 });
+    if (tells) this.hint(dirname(path), 'change', path.slice(dirname(path).length + 1));
+  }
+
+  hint(directory: string, kind: string, name: string): void {
+    this.#watches.get(directory)?.(kind, name);
+  }
+
+  /** What is asked for below it is answered only after the returned function was called. */
+  hang(prefix: string): () => void {
+    let release = () => {};
+    this.#hangs.set(prefix, new Promise((resolve) => (release = resolve)));
+    return () => {
+      this.#hangs.delete(prefix);
+      release();
+    };
+  }
+
+  async stat(path: string): Promise<Stats> {
+    await this.#answer(path);
+    this.stats += path.endsWith('hub') ? 0 : 1;
+    const { content, dateMs, ino } = this.#files.get(path) ?? { content: '', dateMs: 0, ino: 0 };
+    const date = BigInt(dateMs);
+    const dev = BigInt(path.codePointAt(1) ?? 0) * 10n + BigInt(path.codePointAt(2) ?? 0);
+    const size = BigInt(content.length);
+    return { dev, ino: BigInt(ino), size, mtimeMs: date, mtimeNs: date, ctimeNs: date };
+  }
+
+  async readFile(path: string): Promise<Uint8Array> {
+    await this.#answer(path);
+    this.reads.push(path);
+    return Buffer.from(this.#files.get(path)?.content ?? '');
+  }
+
+  async readdir(): Promise<readonly string[]> {
+    return [];
+  }
+
+  watch(directory: string, onEvent: (kind: string, name: string | null) => void): () => void {
+    this.#watches.set(directory, onEvent);
+    return () => this.#watches.delete(directory);
+  }
+
+  async #answer(path: string): Promise<void> {
+    this.#owed += 1;
+    const hang = [...this.#hangs].find(([prefix]) => path.startsWith(prefix))?.[1];
+    if (hang === undefined) this.most = Math.max(this.most, this.#owed - this.#hanging);
+    else {
+      this.#hanging += 1;
+      await hang;
+      this.#hanging -= 1;
+    }
+    await Promise.resolve();
+    this.#owed -= 1;
+  }
+}

@@ -1,0 +1,20 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { coversHost } from '../../../src/tls/file-certificates.ts';
+import { LocalAuthority } from '../../../src/tls/local-authority.ts';
+import { temporaryDirectory } from '../../support/temporary-directory.ts';
+
+describe('what a certificate is for (RFC 9525 §6)', () => {
+  it('names, wildcards of one label, and addresses', async (test) => {
+    const authority = new LocalAuthority(await temporaryDirectory(test), systemClock);
+    await authority.prepare();
+    const { chain } = await authority.issue(['example.com', '*.wild.example', '192.0.2.1']);
+    for (const host of ['example.com', 'a.wild.example', '*.wild.example', '192.0.2.1']) {
+      assert.ok(coversHost(chain, host), host);
+    }
+    for (const host of ['www.example.com', 'wild.example', 'a.b.wild.example', '192.0.2.2']) {
+      assert.ok(!coversHost(chain, host), host);
+    }
+  });
+});
