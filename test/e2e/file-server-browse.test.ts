@@ -159,14 +159,19 @@ describe('file_server', () => {
     assert.equal(none.headers['content-encoding'], undefined);
     const response = await fetch(`${own}${url}`, { headers: { 'Accept-Encoding': 'br' } });
     assert.match(await response.text(), /^body\{color:red\}/);
+    // Of one length and one moment.
+    for (const name of ['one.txt', 'one.txt.br', 'one.txt.gz']) {
+      await writeFile(join(root, name), 'abc');
+      await utimes(join(root, name), 1_700_000_000, 1_700_000_000);
+    }
     const tags = await Promise.all(
       ['br', 'gzip', 'identity'].map(
         async (one) =>
-          (await send(`${own}${url}`, { headers: [['Accept-Encoding', one]] })).headers.etag,
+          (await send(`${own}/one.txt`, { headers: [['Accept-Encoding', one]] })).headers.etag,
       ),
     );
     assert.equal(new Set(tags).size, 3);
-    const again = await send(`${own}${url}`, {
+    const again = await send(`${own}/one.txt`, {
       headers: [
         ['Accept-Encoding', 'br'],
         ['If-None-Match', String(tags[0])],

@@ -24,12 +24,12 @@ describe('handle_errors', () => {
 	error /broken "inside" 500
 	error /bad 502
 	file_server
-	handle_errors {
-		respond "all {err.status_code}"
-	}
 	handle_errors 404 410 {
 		rewrite * /missing.html
 		file_server
+	}
+	handle_errors {
+		respond "all {err.status_code}"
 	}
 	handle_errors 4xx {
 		@denied error_status 403
