@@ -8,6 +8,7 @@ import { forwardAuth } from './forward-auth/data.ts';
 import { handle } from './handle/data.ts';
 import { header } from './header/data.ts';
 import { hub } from './hub/data.ts';
+import { map } from './map/data.ts';
 import { rateLimit } from './rate-limit/data.ts';
 import { redir } from './redir/data.ts';
 import { requestBody } from './request-body/data.ts';
@@ -32,6 +33,7 @@ export const handlerData = {
   handle,
   header,
   hub,
+  map,
   rate_limit: rateLimit,
   redir,
   request_body: requestBody,

@@ -3,7 +3,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   acme_server: 'hubgate issues certificates only to itself; run a certificate authority beside it',
   invoke: 'use a snippet and import',
   log_skip: 'log is said per site: leave it out where nothing is to be logged',
-  map: 'use several handle blocks with matchers',
   method: 'let the app treat the request',
   metrics: 'metrics are on the admin API, at /metrics',
   push: 'browsers no longer support pushes; send Link: rel=preload with header',

@@ -2,6 +2,7 @@ import type { ConditionData } from '../config/condition-data.ts';
 import { errorStatus } from './error-status/data.ts';
 import { file } from './file/data.ts';
 import * as request from './request/data.ts';
+import { varsRegexp } from './vars-regexp/data.ts';
 import { vars } from './vars/data.ts';
 
 /** What the configuration of every condition is, by its `kind`. */
@@ -20,6 +21,7 @@ export const conditionData = {
   query: request.query,
   remote_ip: request.remoteIp,
   vars,
+  vars_regexp: varsRegexp,
 };
 
 type Registry = typeof conditionData;

@@ -4,6 +4,7 @@ import type { ConditionKind } from './data.ts';
 import { errorStatus } from './error-status/predicate.ts';
 import { file } from './file/predicate.ts';
 import * as request from './request/predicate.ts';
+import { varsRegexp } from './vars-regexp/predicate.ts';
 import { vars } from './vars/predicate.ts';
 
 /** What every condition tests: one that is forgotten here does not compile. */
@@ -24,4 +25,5 @@ export const predicates: {
   query: request.query,
   remote_ip: request.remoteIp,
   vars,
+  vars_regexp: varsRegexp,
 };

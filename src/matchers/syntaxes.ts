@@ -4,6 +4,7 @@ import type { ConditionKind } from './data.ts';
 import { errorStatus } from './error-status/syntax.ts';
 import { file } from './file/syntax.ts';
 import * as request from './request/syntax.ts';
+import { varsRegexp } from './vars-regexp/syntax.ts';
 import { vars } from './vars/syntax.ts';
 
 /** How every condition is written: one that is forgotten here does not compile. */
@@ -24,4 +25,5 @@ export const conditions: {
   query: request.query,
   remote_ip: request.remoteIp,
   vars,
+  vars_regexp: varsRegexp,
 };
