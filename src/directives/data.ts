@@ -8,6 +8,7 @@ import { forwardAuth } from './forward-auth/data.ts';
 import { handle } from './handle/data.ts';
 import { header } from './header/data.ts';
 import { hub } from './hub/data.ts';
+import { logSkip } from './log-skip/data.ts';
 import { map } from './map/data.ts';
 import { rateLimit } from './rate-limit/data.ts';
 import { redir } from './redir/data.ts';
@@ -33,6 +34,7 @@ export const handlerData = {
   handle,
   header,
   hub,
+  log_skip: logSkip,
   map,
   rate_limit: rateLimit,
   redir,

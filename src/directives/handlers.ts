@@ -7,6 +7,7 @@ import { forwardAuth } from './forward-auth/handler.ts';
 import { handle } from './handle/handler.ts';
 import { header } from './header/handler.ts';
 import { hub } from './hub/handler.ts';
+import { logSkip } from './log-skip/handler.ts';
 import { map } from './map/handler.ts';
 import { rateLimit } from './rate-limit/handler.ts';
 import { redir } from './redir/handler.ts';
@@ -36,6 +37,7 @@ export const handlers: {
   handle,
   header,
   hub,
+  log_skip: logSkip,
   map,
   rate_limit: rateLimit,
   redir,

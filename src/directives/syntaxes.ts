@@ -15,6 +15,7 @@ import { header } from './header/syntax.ts';
 import { hub } from './hub/syntax.ts';
 import { log } from './log/syntax.ts';
 import { mercure } from './mercure/syntax.ts';
+import { logSkip } from './log-skip/syntax.ts';
 import { map } from './map/syntax.ts';
 import { phpFastcgi } from './php-fastcgi/syntax.ts';
 import { rateLimit } from './rate-limit/syntax.ts';
@@ -49,6 +50,7 @@ export const directives: Readonly<Record<string, Directive>> &
   hub,
   log,
   mercure,
+  log_skip: logSkip,
   map,
   php_fastcgi: phpFastcgi,
   rate_limit: rateLimit,
