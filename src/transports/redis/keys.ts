@@ -24,6 +24,8 @@ export interface HubKeys {
   readonly claims: string;
   /** Stream: what is told to all nodes. */
   readonly signals: string;
+  /** Prefix of hashes: what has been counted of a key of `rate_limit`. */
+  readonly counts: string;
   /** Written to before it is waited for replicas, and to prove that writing works. */
   readonly probe: string;
 }
@@ -43,6 +45,7 @@ export function hubKeys(stream: string): HubKeys {
     departed: key('departed'),
     claims: key('claims'),
     signals: key('signals'),
+    counts: key('counts'),
     probe: key('probe'),
   };
 }

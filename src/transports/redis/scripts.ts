@@ -193,7 +193,40 @@ if #members < tonumber(ARGV[2]) then redis.call('ZREM', KEYS[5], ARGV[1]) end
 return #members
 `);
 
-export const SCRIPTS: readonly Script[] = [APPEND, READ, ENTER, LEAVE, BEAT, ANNOUNCED, QUIT];
+/*
+ * Counts an event in a sliding window. KEYS: the key's hash. ARGV: milliseconds of a window, most
+ * events within its length. Returns what the window that runs and the one before it held, and how
+ * many milliseconds ago the former began; the event is counted where it is allowed.
+ */
+export const COUNT = script(`
+local window, events = tonumber(ARGV[1]), tonumber(ARGV[2])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local index = math.floor(now / window)
+local state = redis.call('HMGET', KEYS[1], 'w', 'c', 'p')
+local known, current, previous = tonumber(state[1] or index), tonumber(state[2] or 0), tonumber(state[3] or 0)
+if index > known then
+  previous = index == known + 1 and current or 0
+  current = 0
+end
+local elapsed = now - index * window
+if previous * (1 - elapsed / window) + current + 1 <= events then
+  redis.call('HSET', KEYS[1], 'w', index, 'c', current + 1, 'p', previous)
+  redis.call('PEXPIRE', KEYS[1], window * 2)
+end
+return {current, previous, elapsed}
+`);
+
+export const SCRIPTS: readonly Script[] = [
+  APPEND,
+  READ,
+  ENTER,
+  LEAVE,
+  BEAT,
+  ANNOUNCED,
+  QUIT,
+  COUNT,
+];
 
 function script(text: string): Script {
   return { text, sha: createHash('sha1').update(text).digest('hex') };
