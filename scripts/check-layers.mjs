@@ -70,6 +70,7 @@ const LIBRARY_PLACE = {
   commander: ['cli/'],
   'hash-wasm': ['directives/basic-auth/handler/password-thread.ts', 'cli/password-hash.ts'],
   idiomorph: ['client/live/page-morph.ts'],
+  'mime-types': ['directives/file-server/handler/'],
   tldts: ['http/registrable-domain.ts'],
 };
 

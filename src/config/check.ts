@@ -5,7 +5,7 @@ import { checkOwnUpstreams } from './check-own-upstreams.ts';
 import { checkPorts } from './check-ports.ts';
 import { checkTransport } from './check-transport.ts';
 import type { Report } from './problem.ts';
-import { dataOf, everyRoute } from './routes.ts';
+import { asksFiles, dataOf, everyRoute } from './routes.ts';
 import { isShared, storeOf, type TransportConfig } from './transports.ts';
 
 /**
@@ -27,6 +27,14 @@ export function checkConfig(config: Config, report: Report): void {
     }
     checkOwnUpstreams(site, config, report);
     const { discovery } = site;
+    if (discovery?.matcher?.some(asksFiles) === true) {
+      report(discovery, {
+        severity: 'error',
+        code: 'file-matcher',
+        message: 'discovery cannot wait for files to be looked for',
+        hint: 'match by path, host, header or query instead of file',
+      });
+    }
     if (discovery !== null && site.hub === null && discovery.hub === null) {
       report(discovery, {
         severity: 'error',

@@ -8,6 +8,8 @@ import type { Shape } from './shape.ts';
 export interface ConditionData<Condition extends { readonly kind: string }> {
   /** Its members but `kind`, for YAML, JSON and workers; `inner` is the shape of matchers in it. */
   shape(inner: Shape<RequestMatcher>): Shape<Omit<Condition, 'kind'>>;
+  /** It asks files, so that its answer comes later. */
+  readonly asksFiles?: true;
   /** Matchers inside of it. */
   nested?(condition: Condition): readonly RequestMatcher[];
 }

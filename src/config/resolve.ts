@@ -27,7 +27,9 @@ export interface ResolvedConfig {
   readonly report: Report;
 }
 
-const PLACEHOLDER = /(?<!\\)\{(env|file)\.([^{}]+)\}/g;
+/** `{file.match.relative}` is what the matcher `file` found, and no file of that name. */
+const PLACEHOLDER =
+  /(?<!\\)\{(env|file)\.(?!match\.(?:relative|absolute|type|remainder)\})([^{}]+)\}/g;
 const LONE_ENV = /^\{env\.([^{}]+)\}$/;
 const LONE_FILE = /^\{file\.([^{}]+)\}$/;
 /** Largest file that stands for a value, in bytes. */

@@ -8,6 +8,9 @@ import { forwardAuth } from './forward-auth/data.ts';
 import { handle } from './handle/data.ts';
 import { header } from './header/data.ts';
 import { hub } from './hub/data.ts';
+import { logSkip } from './log-skip/data.ts';
+import { map } from './map/data.ts';
+import { rateLimit } from './rate-limit/data.ts';
 import { redir } from './redir/data.ts';
 import { requestBody } from './request-body/data.ts';
 import { requestHeader } from './request-header/data.ts';
@@ -16,6 +19,7 @@ import { reverseProxy } from './reverse-proxy/data.ts';
 import { rewrite } from './rewrite/data.ts';
 import { root } from './root/data.ts';
 import { route } from './route/data.ts';
+import { tryFiles } from './try-files/data.ts';
 import { uri } from './uri/data.ts';
 import { vars } from './vars/data.ts';
 
@@ -30,6 +34,9 @@ export const handlerData = {
   handle,
   header,
   hub,
+  log_skip: logSkip,
+  map,
+  rate_limit: rateLimit,
   redir,
   request_body: requestBody,
   request_header: requestHeader,
@@ -38,6 +45,7 @@ export const handlerData = {
   rewrite,
   root,
   route,
+  try_files: tryFiles,
   uri,
   vars,
 };

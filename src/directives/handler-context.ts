@@ -1,6 +1,7 @@
 import type { RouteConfig } from '../config/config.ts';
 import type { Expand, Handler } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
+import type { RateLimits, SharedCounts } from '../http/rate-limits.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
@@ -14,6 +15,10 @@ export interface SiteContext {
   readonly random: () => number;
   /** Upstreams outlive the configurations that name them. */
   readonly upstreams: UpstreamRegistry;
+  /** What `rate_limit` has counted, which outlives configurations too. */
+  readonly rateLimits: RateLimits;
+  /** Counts that all nodes of the site's hub share; null where its transport has none. */
+  readonly sharedCounts: SharedCounts | null;
   /** Peers whose forwarded fields are believed. */
   readonly trusted: AddressSet;
   /** The hub of the site; passes on what is not the hub's. */

@@ -7,6 +7,9 @@ import { forwardAuth } from './forward-auth/handler.ts';
 import { handle } from './handle/handler.ts';
 import { header } from './header/handler.ts';
 import { hub } from './hub/handler.ts';
+import { logSkip } from './log-skip/handler.ts';
+import { map } from './map/handler.ts';
+import { rateLimit } from './rate-limit/handler.ts';
 import { redir } from './redir/handler.ts';
 import { requestBody } from './request-body/handler.ts';
 import { requestHeader } from './request-header/handler.ts';
@@ -15,6 +18,7 @@ import { reverseProxy } from './reverse-proxy/handler.ts';
 import { rewrite } from './rewrite/handler.ts';
 import { root } from './root/handler.ts';
 import { route } from './route/handler.ts';
+import { tryFiles } from './try-files/handler.ts';
 import { uri } from './uri/handler.ts';
 import { vars } from './vars/handler.ts';
 import type { HandlerConfig, HandlerKind } from './data.ts';
@@ -33,6 +37,9 @@ export const handlers: {
   handle,
   header,
   hub,
+  log_skip: logSkip,
+  map,
+  rate_limit: rateLimit,
   redir,
   request_body: requestBody,
   request_header: requestHeader,
@@ -41,6 +48,7 @@ export const handlers: {
   rewrite,
   root,
   route,
+  try_files: tryFiles,
   uri,
   vars,
 };

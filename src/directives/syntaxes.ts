@@ -15,6 +15,10 @@ import { header } from './header/syntax.ts';
 import { hub } from './hub/syntax.ts';
 import { log } from './log/syntax.ts';
 import { mercure } from './mercure/syntax.ts';
+import { logSkip } from './log-skip/syntax.ts';
+import { map } from './map/syntax.ts';
+import { phpFastcgi } from './php-fastcgi/syntax.ts';
+import { rateLimit } from './rate-limit/syntax.ts';
 import { redir } from './redir/syntax.ts';
 import { requestBody } from './request-body/syntax.ts';
 import { requestHeader } from './request-header/syntax.ts';
@@ -24,6 +28,7 @@ import { rewrite } from './rewrite/syntax.ts';
 import { root } from './root/syntax.ts';
 import { route } from './route/syntax.ts';
 import { tls } from './tls/syntax.ts';
+import { tryFiles } from './try-files/syntax.ts';
 import { uri } from './uri/syntax.ts';
 import { vars } from './vars/syntax.ts';
 
@@ -45,6 +50,10 @@ export const directives: Readonly<Record<string, Directive>> &
   hub,
   log,
   mercure,
+  log_skip: logSkip,
+  map,
+  php_fastcgi: phpFastcgi,
+  rate_limit: rateLimit,
   redir,
   request_body: requestBody,
   request_header: requestHeader,
@@ -54,6 +63,7 @@ export const directives: Readonly<Record<string, Directive>> &
   root,
   route,
   tls,
+  try_files: tryFiles,
   uri,
   vars,
 };

@@ -2,14 +2,9 @@
 export const unsupportedDirectives: Readonly<Record<string, string>> = {
   acme_server: 'hubgate issues certificates only to itself; run a certificate authority beside it',
   invoke: 'use a snippet and import',
-  log_skip: 'log is said per site: leave it out where nothing is to be logged',
-  map: 'use several handle blocks with matchers',
   method: 'let the app treat the request',
   metrics: 'metrics are on the admin API, at /metrics',
-  php_fastcgi: 'run the app behind an HTTP server and use reverse_proxy',
   push: 'browsers no longer support pushes; send Link: rel=preload with header',
-  skip_log: 'log is said per site: leave it out where nothing is to be logged',
   templates: 'let the app render its pages',
   tracing: 'trace in the app',
-  try_files: 'use handle with path matchers, rewrite and file_server',
 };

@@ -49,6 +49,8 @@ export interface Transport {
   readonly presence: PresenceBoard;
   /** A way to tell the hubs on other machines that share the log; absent where there are none. */
   readonly signals?: TransportSignals;
+  /** Counts beside the log that all nodes share, where the store can. */
+  readonly counts?: TransportCounts;
   /** Looks at once for what other processes have added, instead of at the next time by itself. */
   wake(): void;
   /**
@@ -76,3 +78,18 @@ export interface TransportSignals {
 
 /** Characters of data that a page of the log should not exceed by more than one update. */
 export const PAGE_BYTES = 1024 * 1024;
+
+/** Events of keys in windows, counted for all nodes at once. */
+export interface TransportCounts {
+  /**
+   * Counts one event of a key unless there are as many as `events` within a window's length; says
+   * what there was before. The window that runs began `elapsedMs` ago.
+   *
+   * @throws HubgateError `transport-failed` when the store is away
+   */
+  count(
+    key: string,
+    events: number,
+    windowMs: number,
+  ): Promise<{ readonly current: number; readonly previous: number; readonly elapsedMs: number }>;
+}

@@ -1,10 +1,15 @@
 import type { ConditionData } from '../config/condition-data.ts';
+import { errorStatus } from './error-status/data.ts';
+import { file } from './file/data.ts';
 import * as request from './request/data.ts';
+import { varsRegexp } from './vars-regexp/data.ts';
 import { vars } from './vars/data.ts';
 
 /** What the configuration of every condition is, by its `kind`. */
 export const conditionData = {
   client_ip: request.clientIp,
+  error_status: errorStatus,
+  file,
   header: request.header,
   header_regexp: request.headerRegexp,
   host: request.host,
@@ -16,6 +21,7 @@ export const conditionData = {
   query: request.query,
   remote_ip: request.remoteIp,
   vars,
+  vars_regexp: varsRegexp,
 };
 
 type Registry = typeof conditionData;

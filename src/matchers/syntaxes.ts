@@ -1,7 +1,10 @@
 import type { MatchCondition } from '../config/config.ts';
 import type { ConditionSyntax } from '../hubfile/condition-syntax.ts';
 import type { ConditionKind } from './data.ts';
+import { errorStatus } from './error-status/syntax.ts';
+import { file } from './file/syntax.ts';
 import * as request from './request/syntax.ts';
+import { varsRegexp } from './vars-regexp/syntax.ts';
 import { vars } from './vars/syntax.ts';
 
 /** How every condition is written: one that is forgotten here does not compile. */
@@ -9,6 +12,8 @@ export const conditions: {
   readonly [Kind in ConditionKind]: ConditionSyntax<Extract<MatchCondition, { kind: Kind }>>;
 } = {
   client_ip: request.clientIp,
+  error_status: errorStatus,
+  file,
   header: request.header,
   header_regexp: request.headerRegexp,
   host: request.host,
@@ -20,4 +25,5 @@ export const conditions: {
   query: request.query,
   remote_ip: request.remoteIp,
   vars,
+  vars_regexp: varsRegexp,
 };

@@ -1,7 +1,5 @@
 /** Conditions of a Caddyfile that hubgate lacks, each with what to do instead. */
 export const unsupportedConditions: Readonly<Record<string, string>> = {
   expression: 'combine path, method, header, query and not instead',
-  file: 'match by path instead',
-  vars_regexp: 'match by path_regexp or header_regexp instead',
   tls: 'use protocol https instead',
 };

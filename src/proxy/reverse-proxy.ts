@@ -7,12 +7,15 @@ import type { HeaderList } from '../http/header-list.ts';
 import { about } from '../http/about.ts';
 import { type AddressSet, addressSet } from '../http/forwarded.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
+import type { Claim } from '../kernel/claims.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
 import { type ConnectionPool, isUnaskedContinue } from './forward.ts';
 import { ForwardError } from './forward-error.ts';
+import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
+import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
 import { forwardAlone } from './forward-alone.ts';
 import { upstreamRequestFields } from './header-fields.ts';
 import {
@@ -28,8 +31,8 @@ import { RequestBody } from './request-body.ts';
 import { isSafe, mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
-import type { Claim, Upstream, UpstreamRegistry } from './upstreams.ts';
-import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+import type { Upstream, UpstreamRegistry } from './upstreams.ts';
+import type { FastcgiConfig, ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
 export interface ReverseProxyOptions {
   readonly registry: UpstreamRegistry;
@@ -206,6 +209,14 @@ export class ReverseProxy {
     const expand = (template: string): string => this.#expand(template, exchange);
     this.#headerUp(headers, expand);
     const target = { address, settings: this.#config.transport, trustPool: this.#trustPool };
+    const { fastcgi } = this.#config;
+    if (fastcgi !== null) {
+      return forwardByFastcgi(
+        target,
+        this.#scriptRequest(fastcgi, exchange, headers, body),
+        response,
+      );
+    }
     if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
       return this.#tunnels.open(exchange, exchange.upgrade, { ...target, headers }, response);
     }
@@ -240,6 +251,27 @@ export class ReverseProxy {
       if (body !== null || !isSafe(method) || !isUnaskedContinue(error)) throw error;
       await forwardAlone(target, alone, response);
     }
+  }
+
+  #scriptRequest(
+    { root, splitPath, env }: FastcgiConfig,
+    exchange: Exchange,
+    headers: HeaderList,
+    body: RequestBody | null,
+  ): FastcgiRequest {
+    const path = decodedPath(exchange.target);
+    const { scriptName, pathInfo } = scriptOf(path, splitPath);
+    const { variables } = exchange;
+    const directory = root === null ? (variables.get('root') ?? '.') : this.#expand(root, exchange);
+    const parameters = scriptParameters(exchange, headers, {
+      root: directory,
+      scriptName,
+      pathInfo: pathInfo === '' ? (variables.get('file_match.remainder') ?? '') : pathInfo,
+      env: new Map(env.map(({ name, value }) => [name, this.#expand(value, exchange)])),
+    });
+    const contentLength = exchange.headers.get('content-length') ?? null;
+    const { method, log } = exchange;
+    return { method, parameters, body, contentLength, client: exchange, clock: this.#clock, log };
   }
 
   #requestBody(exchange: Exchange): RequestBody {
@@ -298,6 +330,15 @@ export class ReverseProxy {
   #releaseWhenIdle(): void {
     if (!this.#closed || this.#active > 0) return;
     for (const claim of this.#claims) claim.release();
+  }
+}
+
+/** @throws HttpError 400 for one that is no UTF-8 */
+function decodedPath(target: string): string {
+  try {
+    return decodeURIComponent(target.split('?', 1)[0] ?? '');
+  } catch (cause) {
+    throw new HttpError(400, 'the path is no UTF-8', { cause });
   }
 }
 

@@ -1,3 +1,4 @@
+import { type Claim, Claims } from '../kernel/claims.ts';
 import { type UpstreamAddress, parseUpstream } from './address.ts';
 import { UpstreamMeasures } from './upstream-measures.ts';
 import { ConnectionPool, type TransportSettings } from './forward.ts';
@@ -44,12 +45,6 @@ export class Upstream {
   }
 }
 
-/** A counted claim; the last release lets the resource go. */
-export interface Claim<T> {
-  readonly value: T;
-  release(): void;
-}
-
 /**
  * What outlives a reload: the state of upstreams by address, and their connections by address and
  * transport settings. A new generation claims before the old one releases, so that neither health
@@ -88,35 +83,4 @@ export class UpstreamRegistry {
 
 function originOf(address: UpstreamAddress): string {
   return `${address.protocol}//${address.hostport}`;
-}
-
-class Claims<T> {
-  readonly #held = new Map<string, { readonly value: T; count: number }>();
-  readonly #close: (value: T) => void;
-
-  constructor(close: (value: T) => void) {
-    this.#close = close;
-  }
-
-  claim(key: string, open: () => T): Claim<T> {
-    const held = this.#held.get(key) ?? { value: open(), count: 0 };
-    this.#held.set(key, held);
-    held.count += 1;
-    let released = false;
-    return {
-      value: held.value,
-      release: () => {
-        if (released) return;
-        released = true;
-        held.count -= 1;
-        if (held.count > 0) return;
-        this.#held.delete(key);
-        this.#close(held.value);
-      },
-    };
-  }
-
-  values(): T[] {
-    return [...this.#held.values()].map((held) => held.value);
-  }
 }

@@ -20,7 +20,7 @@ import { hubBase } from '../hub/topic.ts';
 import { originList } from '../hub-http/origins.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { compileMatcher } from '../site/matchers.ts';
+import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
@@ -58,7 +58,7 @@ export async function discoveryHandlers(
 
   const { paths } = discovery.expire;
   const hubRequest = own === undefined ? () => false : isBelow(own.path);
-  const matches = compileMatcher(discovery.matcher);
+  const matches = compileRequestMatcher(discovery.matcher);
   const { hub } = announcement;
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
   if (discovery.live !== null) {
@@ -71,7 +71,7 @@ export async function discoveryHandlers(
       config: discovery,
       hub,
       matches,
-      logsOut: paths.length === 0 ? () => false : compileMatcher([{ kind: 'path', paths }]),
+      logsOut: paths.length === 0 ? () => false : compileRequestMatcher([{ kind: 'path', paths }]),
       isHubRequest: hubRequest,
       tokens: await tokenSource(discovery, announcement, resources, scope),
       clock,
@@ -130,7 +130,7 @@ export function livePagesHandler(
     const message = 'The script of live pages has not been built: run npm run build';
     throw new HubgateError('no-live-script', message);
   }
-  const matches = compileMatcher(discovery.matcher);
+  const matches = compileRequestMatcher(discovery.matcher);
   const { version } = hub.liveScript;
   return createLivePages({ hub: announcement.hub, concerns: matches, version });
 }

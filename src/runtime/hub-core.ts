@@ -110,7 +110,7 @@ export async function openHubCore(
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
     detach: signals.join(core, (signal) => {
       if (signal.kind === 'appended') transport.wake();
-      else obey(signal);
+      else if (signal.kind !== 'counted') obey(signal);
     }),
   };
 }

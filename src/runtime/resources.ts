@@ -9,6 +9,7 @@ import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Slices } from '../kernel/slices.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
+import { RateLimits } from '../http/rate-limits.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
 import { shareByAddress } from '../server/node-internals.ts';
@@ -24,7 +25,7 @@ import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import { PlaygroundSalts, type Salts } from './playground-salts.ts';
 import { ProcessMeasures } from './process-measures.ts';
-import { HubSignals, type Siblings } from './siblings.ts';
+import { countSiblings, HubSignals, type Siblings } from './siblings.ts';
 
 export interface GatewayOptions {
   /** @default a logger that says nothing */
@@ -63,6 +64,7 @@ export interface Resources {
   readonly wheel: TimerWheel;
   readonly slices: Slices;
   readonly upstreams: UpstreamRegistry;
+  readonly rateLimits: RateLimits;
   readonly measures: GatewayMeasures;
   readonly process: ProcessMeasures;
   /** The listener is bound, and ready to speak what is planned as soon as it has a service. */
@@ -90,6 +92,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);
   const store = new CertificateStore(storage);
+  const signals = new HubSignals(options.siblings ?? null);
   const resources: Resources = {
     log,
     openLog,
@@ -111,10 +114,14 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     tokenCaches: new LeasePool(() => {}),
     playgrounds: new PlaygroundSalts(),
     saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),
-    signals: new HubSignals(options.siblings ?? null),
+    signals,
     wheel: new TimerWheel(clock),
     slices: new Slices(),
     upstreams: new UpstreamRegistry(),
+    rateLimits: new RateLimits(
+      clock,
+      options.siblings === undefined ? null : countSiblings(signals),
+    ),
     measures: new GatewayMeasures(),
     process: new ProcessMeasures(clock),
     async leaseListener(planned) {

@@ -1,10 +1,17 @@
+import type { Counted, CountSiblings } from '../http/rate-limits.ts';
+
 /** What ends streams of a hub, wherever they are. */
 export type StreamSignal =
   | { readonly kind: 'revoked'; readonly tokenId: string }
   | { readonly kind: 'signed-out'; readonly session: string };
 
 /** What one process tells the others about a hub that they share; `core` is the hub's name. */
-export type Signal = { readonly core: string } & ({ readonly kind: 'appended' } | StreamSignal);
+export type Signal = { readonly core: string } & (
+  | { readonly kind: 'appended' }
+  | StreamSignal
+  /** Of a zone of `rate_limit`, whose name stands for the hub's. */
+  | { readonly kind: 'counted'; readonly counted: Counted }
+);
 
 /** What another machine has sent; null for what this version does not know. */
 export function parseStreamSignal(message: string): StreamSignal | null {
@@ -49,4 +56,16 @@ export class HubSignals {
       if (this.#hubs.get(core) === listener) this.#hubs.delete(core);
     };
   }
+}
+
+/** The same for zones of `rate_limit`. */
+export function countSiblings(signals: HubSignals): CountSiblings {
+  const core = (zone: string): string => `rate_limit ${zone}`;
+  return {
+    tell: (zone, counted) => signals.send({ core: core(zone), kind: 'counted', counted }),
+    join: (zone, listener) =>
+      signals.join(core(zone), (signal) => {
+        if (signal.kind === 'counted') listener(signal.counted);
+      }),
+  };
 }

@@ -22,7 +22,7 @@ export async function setUpSite(
   resources: Resources,
   scope: Scope,
 ): Promise<SiteHandler> {
-  const { log, clock, random, upstreams, measures } = resources;
+  const { log, clock, random, upstreams, rateLimits, measures } = resources;
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
     expand: expandPlaceholders,
@@ -30,6 +30,8 @@ export async function setUpSite(
     clock,
     random,
     upstreams,
+    rateLimits,
+    sharedCounts: hubs.get(site)?.core.transport.counts ?? null,
     trusted: addressSet(config.options.servers.trustedProxies),
     hubHandler: hubs.get(site)?.handle ?? passOn,
     besidePages: (pages) =>

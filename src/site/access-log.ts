@@ -4,6 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
 import type { SiteHandler } from './site.ts';
+import { isLogSkipped } from './skipped-log.ts';
 
 const HIDDEN = 'REDACTED';
 /** Longest target or value that a line repeats, in characters. */
@@ -21,6 +22,7 @@ export function logAccess(inner: SiteHandler, log: Logger, clock: Clock): SiteHa
     const began = clock.monotonic();
     let isLong = false;
     const over = (more: LogFields): void => {
+      if (isLogSkipped(exchange)) return;
       const line = {
         ...requestFields(exchange),
         ...responseFields(exchange),
@@ -31,7 +33,7 @@ export function logAccess(inner: SiteHandler, log: Logger, clock: Clock): SiteHa
       else log.info(isLong ? 'stream ended' : 'handled request', line);
     };
     exchange.onHead(({ status, headers }) => {
-      if (!staysOpen(exchange, status, headers)) return undefined;
+      if (isLogSkipped(exchange) || !staysOpen(exchange, status, headers)) return undefined;
       isLong = true;
       log.info('stream began', {
         ...requestFields(exchange),

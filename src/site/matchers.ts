@@ -1,6 +1,7 @@
 import type { MatchCondition, RequestMatcher } from '../config/config.ts';
+import type { Exchange } from '../http/exchange.ts';
 import { predicates } from '../matchers/predicates.ts';
-import type { CompileCondition, Predicate } from './predicate.ts';
+import { allHold, type CompileCondition, type Predicate } from './predicate.ts';
 
 /**
  * The predicate of a matcher; null matches every request. Captures of regular expressions become
@@ -11,7 +12,18 @@ import type { CompileCondition, Predicate } from './predicate.ts';
 export function compileMatcher(matcher: RequestMatcher | null): Predicate {
   if (matcher === null) return () => true;
   const conditions = matcher.map(compileCondition);
-  return (exchange) => conditions.every((holds) => holds(exchange));
+  return (exchange) => allHold(conditions, exchange);
+}
+
+/**
+ * The same for who cannot wait. A condition that asks files does not hold here; a configuration
+ * that has one in such a place is refused before (`file-matcher`).
+ */
+export function compileRequestMatcher(
+  matcher: RequestMatcher | null,
+): (exchange: Exchange) => boolean {
+  const matches = compileMatcher(matcher);
+  return (exchange) => matches(exchange) === true;
 }
 
 function compileCondition(condition: MatchCondition): Predicate {

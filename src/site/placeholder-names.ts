@@ -19,6 +19,7 @@ const REQUEST_NAMES = [
   'orig_uri',
   'orig_path',
   'orig_query',
+  'orig_prefixed_query',
   'remote',
   'remote_host',
   'remote_port',
@@ -27,6 +28,12 @@ const REQUEST_NAMES = [
   'upstream_hostport',
   'err.status_code',
   'err.status_text',
+  'err.message',
+  'err.id',
+  'file_match.relative',
+  'file_match.absolute',
+  'file_match.type',
+  'file_match.remainder',
   'rp.status_code',
   'auth.method',
   'auth.uri',
@@ -84,6 +91,7 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.request.orig_uri': 'orig_uri',
   'http.request.orig_uri.path': 'orig_path',
   'http.request.orig_uri.query': 'orig_query',
+  'http.request.orig_uri.prefixed_query': 'orig_prefixed_query',
   'http.request.remote': 'remote',
   'http.request.remote.host': 'remote_host',
   'http.request.remote.port': 'remote_port',
@@ -96,6 +104,8 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.auth.user.id': 'auth.user.id',
   'http.error.status_code': 'err.status_code',
   'http.error.status_text': 'err.status_text',
+  'http.error.message': 'err.message',
+  'http.error.id': 'err.id',
 });
 const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
   ['http.request.header.', 'header.'],
@@ -106,6 +116,7 @@ const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
   ['http.reverse_proxy.header.', 'rp.header.'],
   ['http.regexp.', 're.'],
   ['http.vars.', 'vars.'],
+  ['http.matchers.file.', 'file_match.'],
 ];
 
 /** What Caddy knows without a dot in its name, and this gateway has no data for. */
@@ -115,6 +126,7 @@ const SHORT_NAMES: readonly string[] = [...REQUEST_NAMES, ...TIME_NAMES, ...SYST
 
 /** The short name for a long one; any other is its own. */
 export function shortName(name: string): string {
+  if (name.startsWith('file.match.')) return `file_match.${name.slice('file.match.'.length)}`;
   if (!name.startsWith('http.')) return name;
   const short = LONG_NAMES[name];
   if (short !== undefined) return short;

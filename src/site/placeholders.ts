@@ -60,6 +60,7 @@ function lookUp(
     case 'rp':
       return exchange.variables.get(name.toLowerCase());
     case 'auth':
+    case 'file_match':
     case 're':
       return exchange.variables.get(name) ?? '';
     default:
@@ -93,6 +94,8 @@ function simple(name: string, exchange: Exchange): string | undefined {
       return exchange.originalTarget;
     case 'orig_path':
       return pathOf({ target: exchange.originalTarget });
+    case 'orig_prefixed_query':
+      return exchange.originalTarget.replace(/^[^?]*/, '');
     case 'orig_query':
       return queryText({ target: exchange.originalTarget });
     case 'query':

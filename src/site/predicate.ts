@@ -1,8 +1,15 @@
 import type { RequestMatcher } from '../config/config.ts';
 import type { Exchange } from '../http/exchange.ts';
 
-/** Whether a condition holds for a request, as far as it has come. */
-export type Predicate = (exchange: Exchange) => boolean;
+/** Whether something holds: at once where the request alone tells, later where files must be asked. */
+export type Held = boolean | Promise<boolean>;
+
+/**
+ * Whether a condition holds for a request, as far as it has come.
+ *
+ * @throws HttpError where a condition refuses the request (`file` with `=404`)
+ */
+export type Predicate = (exchange: Exchange) => Held;
 
 /** Compiles a matcher inside of a condition. */
 export type CompileMatcher = (matcher: RequestMatcher) => Predicate;
@@ -12,3 +19,23 @@ export type CompileCondition<Condition> = (
   condition: Condition,
   compileMatcher: CompileMatcher,
 ) => Predicate;
+
+/** Whether all of them hold; asked in their order, and at once as long as each answers at once. */
+export function allHold(predicates: readonly Predicate[], exchange: Exchange, from = 0): Held {
+  for (const [index, predicate] of predicates.entries()) {
+    if (index < from) continue;
+    const held = predicate(exchange);
+    if (held === false) return false;
+    if (held !== true) {
+      return held.then((later) => later && allHold(predicates, exchange, index + 1));
+    }
+  }
+  return true;
+}
+
+export function negated(predicate: Predicate): Predicate {
+  return (exchange) => {
+    const held = predicate(exchange);
+    return typeof held === 'boolean' ? !held : held.then((later) => !later);
+  };
+}

@@ -42,7 +42,8 @@ async function runFrom(
     const step = steps[i];
     if (step === undefined) break;
     if (step.group !== null && takenGroups.has(step.group)) continue;
-    if (!step.matches(exchange)) continue;
+    const held = step.matches(exchange);
+    if (held === false || (held !== true && !(await held))) continue;
     if (step.group !== null) takenGroups.add(step.group);
     await step.handler(exchange, () => runFrom(steps, i + 1, takenGroups, exchange, next));
     return;

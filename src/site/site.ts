@@ -5,7 +5,7 @@ import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
 import type { Exchange, Handler, Next } from '../http/exchange.ts';
 import { messageOf } from '../kernel/error.ts';
-import { setErrorStatus } from './error-status.ts';
+import { describeError, setErrorStatus } from './error-status.ts';
 import { compileRoutes } from './route.ts';
 import { SubExchange } from './sub-exchange.ts';
 
@@ -65,7 +65,7 @@ async function runErrorRoutes(exchange: Exchange, status: number, routes: Handle
   const { method, target } = exchange;
   const sub = new SubExchange(exchange, { method, target, source: null, intercept: null });
   setErrorStatus(sub, status);
-  sub.variables.set('err.status_text', reasonPhrase(status));
+  describeError(sub, reasonPhrase(status));
   await routes(sub, () => Promise.resolve());
 }
 

@@ -14,7 +14,7 @@ describe('access log', () => {
     const [file, hubfile] = [join(directory, 'access.log'), join(directory, 'Hubfile')];
     await writeFile(
       hubfile,
-      `{\n\tstorage ${directory}\n\tadmin off\n}\nhttp://localhost:${port} {\n\tlog {\n\t\toutput file ${file}\n\t\tformat json\n\t}\n\terror /broken 503\n\trespond ok\n}\n`,
+      `{\n\tstorage ${directory}\n\tadmin off\n}\nhttp://localhost:${port} {\n\tlog {\n\t\toutput file ${file}\n\t\tformat json\n\t}\n\tlog_skip /skipped/*\n\terror /skipped/broken 503\n\terror /broken 503\n\trespond ok\n}\n`,
     );
     const gateway = startProcess(test, [cli, 'run', '--config', hubfile]);
     await gateway.says(`:${port}`);
@@ -27,6 +27,8 @@ describe('access log', () => {
       },
     });
     await fetch(`${url}/b?%61uthorization=top-secret&Token=top-secret&=&a&b+c=d?e`);
+    await fetch(`${url}/skipped/x`);
+    await fetch(`${url}/skipped/broken`);
     await fetch(`${url}/broken`);
     assert.equal(await gateway.end('SIGTERM'), 0);
     const text = await readFile(file, 'utf8');

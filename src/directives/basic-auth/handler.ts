@@ -1,6 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { HttpError } from '../../http/errors.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
+import { clientNetwork } from '../../http/client-network.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { BasicAuthConfig } from './data.ts';
 import { Attempts } from './handler/attempts.ts';
@@ -48,7 +49,7 @@ export function basicAuth(
     const pair = `${given.user}:${given.password}`;
     const digest = createHmac('sha256', key).update(pair).digest('base64');
     if (right.has(digest)) return true;
-    const client = clientOf(exchange.clientAddress);
+    const client = clientNetwork(exchange.clientAddress);
     // The connections of a browser send the same at once; they wait for one check.
     const shared = running.get(`${client} ${digest}`);
     if (shared !== undefined) return shared;
@@ -91,14 +92,4 @@ function tooMany(exchange: Exchange, waitMs: number): HttpError {
     return undefined;
   });
   return new HttpError(429, 'too many wrong passwords from this client');
-}
-
-/** An IPv6 client has a whole /64 of addresses. */
-function clientOf(address: string): string {
-  if (!address.includes(':') || address.startsWith('::ffff:')) return address;
-  const [head = '', tail] = address.split('::');
-  const front = head.split(':').filter((part) => part !== '');
-  const back = (tail ?? '').split(':').filter((part) => part !== '');
-  const zeros = tail === undefined ? 0 : Math.max(0, 8 - front.length - back.length);
-  return [...front, ...Array.from({ length: zeros }, () => '0'), ...back].slice(0, 4).join(':');
 }

@@ -2,6 +2,7 @@ import { Writable } from 'node:stream';
 import zlib from 'node:zlib';
 import type { Handler, ResponseHead } from '../../http/exchange.ts';
 import type { HeaderList } from '../../http/header-list.ts';
+import { negotiatedEncoding } from '../../http/negotiated-encoding.ts';
 import type { EncodeConfig, Encoding } from './data.ts';
 
 type Encoder = zlib.Gzip | zlib.BrotliCompress;
@@ -21,7 +22,10 @@ export function encode({ encodings, minimumLength }: EncodeConfig): Handler {
       // RFC 9110 §15.4.5: a 304 carries the Vary that the 200 has, and so does the answer to HEAD.
       appendVary(head.headers);
       if (exchange.method === 'HEAD' || head.status === 304) return undefined;
-      const encoding = negotiate(exchange.headers.combined('accept-encoding') ?? '', offered);
+      const encoding = negotiatedEncoding(
+        exchange.headers.combined('accept-encoding') ?? '',
+        offered,
+      );
       if (encoding === null) return undefined;
       changeHead(head.headers, encoding);
       return (body) => compressed(body, createEncoder(encoding));
@@ -41,17 +45,6 @@ function isEligible({ status, headers }: ResponseHead, minimumLength: number): b
   if (/no-transform/i.test(headers.combined('cache-control') ?? '')) return false;
   const length = headers.get('content-length');
   return length === undefined || Number(length) >= minimumLength;
-}
-
-/** The first offered encoding that the client takes (RFC 9110 §12.5.3). */
-function negotiate(accepted: string, offered: readonly Encoding[]): Encoding | null {
-  const weights = new Map<string, number>();
-  for (const item of accepted.toLowerCase().split(',')) {
-    const [name = '', ...parameters] = item.split(';');
-    const weight = parameters.map((one) => /^\s*q=([\d.]+)\s*$/.exec(one)?.[1]).find(Boolean);
-    weights.set(name.trim(), Number(weight ?? 1));
-  }
-  return offered.find((one) => (weights.get(one) ?? weights.get('*') ?? 0) > 0) ?? null;
 }
 
 function changeHead(headers: HeaderList, encoding: Encoding): void {

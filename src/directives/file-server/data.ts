@@ -1,6 +1,6 @@
 import type { HandlerData } from '../../config/handler-data.ts';
 import { list, nullable, object } from '../../config/shape.ts';
-import { name } from '../../config/shape-values.ts';
+import { count, flag, name, oneOf } from '../../config/shape-values.ts';
 
 export interface FileServerConfig {
   readonly kind: 'file_server';
@@ -8,7 +8,32 @@ export interface FileServerConfig {
   readonly root: string | null;
   readonly index: readonly string[];
   readonly hide: readonly string[];
+  /** Whether a directory without an index is listed. */
+  readonly browse: boolean;
+  /** Encodings whose files lie beside the plain ones, in the order of preference. */
+  readonly precompressed: readonly Precompressed[];
+  /** Of every answer with a file; null: what the request asks for. */
+  readonly status: number | null;
+  /** Whether a request for what is not there goes on instead of failing. */
+  readonly passThru: boolean;
 }
+
+export const PRECOMPRESSED = ['br', 'zstd', 'gzip'] as const;
+
+export type Precompressed = (typeof PRECOMPRESSED)[number];
+
+export const defaultFileServer: FileServerConfig = {
+  kind: 'file_server',
+  root: null,
+  index: ['index.html'],
+  hide: [],
+  browse: false,
+  precompressed: [],
+  status: null,
+  passThru: false,
+};
+
+const { kind: _kind, ...defaults } = defaultFileServer;
 
 export const fileServer: HandlerData<FileServerConfig> = {
   shape: () =>
@@ -17,8 +42,12 @@ export const fileServer: HandlerData<FileServerConfig> = {
         root: nullable(name('a directory')),
         index: list(name('a file name')),
         hide: list(name('a file name or path')),
+        browse: flag,
+        precompressed: list(oneOf(...PRECOMPRESSED)),
+        status: nullable(count({ min: 200, max: 599 })),
+        passThru: flag,
       },
-      { root: null, index: ['index.html'], hide: [] },
+      defaults,
     ),
   answersPages: true,
 };

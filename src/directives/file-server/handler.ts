@@ -1,71 +1,84 @@
-import { constants } from 'node:fs';
-import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
-import { extname, join, resolve, sep } from 'node:path';
-import { pipeline } from 'node:stream/promises';
 import { answer } from '../../http/answer.ts';
 import { HttpError } from '../../http/errors.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
-import { HeaderList } from '../../http/header-list.ts';
-import { codeOf, messageOf } from '../../kernel/error.ts';
-import { errorStatus } from '../../site/error-status.ts';
 import { pathOf } from '../../site/placeholders.ts';
+import { noSuchFile, realRoot, type SiteFile, siteFile, siteNames } from '../../site/site-files.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { FileServerConfig } from './data.ts';
-import { evaluateConditions, type Representation, requestedRange } from './handler/conditions.ts';
-import { mediaType } from './handler/media-types.ts';
+import { answerListing } from './handler/listing.ts';
+import { type Representations, serveFile } from './handler/serve-file.ts';
 
-/** A FIFO must not hold the opening up; what is behind the last link has been resolved already. */
-const OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+/** Whether a file or directory of these names, from the root on, is not to be seen. */
+export type IsHidden = (names: readonly string[]) => boolean;
 
 /**
- * `file_server [<matcher>] [{ root <directory>; index <file…>; hide <file…> }]`: files below the
- * root, with ranges and conditional requests. What begins with a dot (but for `.well-known`), what
- * is hidden and what a symlink leads to outside of the root does not exist.
+ * Files below the root, with ranges and conditional requests. What begins with a dot (but for
+ * `.well-known`), what is hidden and what a symlink leads to outside of the root does not exist.
  */
 export function fileServer(
   config: FileServerConfig,
   { expand, besidePages }: HandlerContext,
 ): Handler {
   const isHidden = hiddenBy(config.hide);
-  return besidePages(async (exchange) => {
-    if (exchange.method !== 'GET' && exchange.method !== 'HEAD') {
-      answer(exchange, 405, { allow: 'GET, HEAD' });
-      return;
-    }
+  const { status, precompressed } = config;
+
+  const serve = async (exchange: Exchange): Promise<void> => {
+    const names = namesOf(exchange);
     const root = await realRoot(
       config.root === null
         ? (exchange.variables.get('root') ?? '.')
         : expand(config.root, exchange),
     );
-    const names = namesOf(exchange);
-    if (names === null || isHidden(names)) throw notFound();
-    const path = await within(root, join(root, ...names));
+    if (names === null || isHidden(names)) throw noSuchFile();
+    const found = await siteFile(root, names);
     const wantsDirectory = pathOf(exchange).endsWith('/');
-    if (!(await isDirectory(path))) {
-      if (wantsDirectory) throw notFound();
-      return serve(exchange, path);
+    const representations = (of: readonly string[]): Representations => ({
+      root,
+      names: of,
+      isHidden,
+      precompressed,
+    });
+    if (!found.stats.isDirectory()) {
+      if (wantsDirectory) throw noSuchFile();
+      return serveFile(exchange, found.path, representations(names), status);
     }
     if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
-    return serveIndex(exchange, root, path, config.index);
+    const index = await indexOf(root, names, config.index, isHidden);
+    if (index !== null) {
+      return serveFile(exchange, index.file.path, representations(index.names), status);
+    }
+    // Its links are relative, so they need the slash.
+    if (!config.browse || !wantsDirectory) throw noSuchFile();
+    return answerListing(exchange, { root, names, isHidden, status });
+  };
+
+  return besidePages(async (exchange, next) => {
+    if (exchange.method !== 'GET' && exchange.method !== 'HEAD') {
+      if (config.passThru) return next();
+      answer(exchange, 405, { allow: 'GET, HEAD' });
+      return;
+    }
+    try {
+      await serve(exchange);
+    } catch (error) {
+      const isPassed = config.passThru && error instanceof HttpError && error.status === 404;
+      if (!isPassed) throw error;
+      await next();
+    }
   });
 }
 
 /** The decoded names of the path; null for one that no file can have. */
 function namesOf(exchange: Exchange): string[] | null {
-  let path: string;
   try {
-    path = decodeURIComponent(pathOf(exchange));
+    return siteNames(decodeURIComponent(pathOf(exchange)));
   } catch (cause) {
     throw new HttpError(400, 'the path is no UTF-8', { cause });
   }
-  if (path.includes('\0')) return null;
-  const names = path.split('/').filter((name) => name !== '' && name !== '.');
-  const isAllowed = (name: string): boolean => !name.startsWith('.') || name === '.well-known';
-  return names.every(isAllowed) ? names : null;
 }
 
 /** Patterns without a slash hide every file or directory of that name, others a path below the root. */
-function hiddenBy(patterns: readonly string[]): (names: readonly string[]) => boolean {
+function hiddenBy(patterns: readonly string[]): IsHidden {
   const byName = patterns.filter((pattern) => !pattern.includes('/')).map(glob);
   const byPath = patterns
     .filter((pattern) => pattern.includes('/'))
@@ -82,28 +95,6 @@ function glob(pattern: string): RegExp {
   return new RegExp(`^${escaped.replaceAll('*', '[^/]*').replaceAll('?', '[^/]')}$`, 'su');
 }
 
-async function realRoot(directory: string): Promise<string> {
-  try {
-    return await realpath(resolve(directory));
-  } catch (cause) {
-    throw new HttpError(404, `the root ${directory} cannot be read: ${messageOf(cause)}`, {
-      cause,
-    });
-  }
-}
-
-/** The real path, which no symlink may lead out of the root. */
-async function within(root: string, path: string): Promise<string> {
-  const real = await realpath(path).catch(asNotFound);
-  const inside = real === root || real.startsWith(root.endsWith(sep) ? root : root + sep);
-  if (!inside) throw notFound();
-  return real;
-}
-
-async function isDirectory(path: string): Promise<boolean> {
-  return (await stat(path).catch(asNotFound)).isDirectory();
-}
-
 /**
  * Relative links of an index need the slash. The answer is relative too, because a prefix may have
  * been stripped; where the name was rewritten it would lead astray, so there is none.
@@ -116,97 +107,17 @@ function redirected(exchange: Exchange, name: string | undefined): boolean {
   return true;
 }
 
-async function serveIndex(
-  exchange: Exchange,
+async function indexOf(
   root: string,
-  directory: string,
+  names: readonly string[],
   index: readonly string[],
-): Promise<void> {
+  isHidden: IsHidden,
+): Promise<{ readonly names: readonly string[]; readonly file: SiteFile } | null> {
   for (const name of index) {
-    const path = await within(root, join(directory, name)).catch(() => null);
-    if (path === null || (await isDirectory(path))) continue;
-    return serve(exchange, path);
+    const all = [...names, ...name.split('/')];
+    if (isHidden(all)) continue;
+    const file = await siteFile(root, all).catch(() => null);
+    if (file !== null && !file.stats.isDirectory()) return { names: all, file };
   }
-  throw notFound();
-}
-
-async function serve(exchange: Exchange, path: string): Promise<void> {
-  const file = await open(path, OPEN_FLAGS).catch(asNotFound);
-  try {
-    const status = await file.stat();
-    if (!status.isFile()) throw notFound();
-    const { size, mtimeMs } = status;
-    const etag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}"`;
-    await send(exchange, file, path, { size, etag, modifiedMs: mtimeMs });
-  } finally {
-    await file.close();
-  }
-}
-
-async function send(
-  exchange: Exchange,
-  file: FileHandle,
-  path: string,
-  representation: Representation,
-): Promise<void> {
-  const { size, etag, modifiedMs } = representation;
-  const validators = { etag, 'last-modified': new Date(modifiedMs).toUTCString() };
-  // As the page of an error the file has the error's status, and nothing of it is conditional.
-  const failed = errorStatus(exchange);
-  const refused = failed === 0 ? evaluateConditions(exchange, representation) : null;
-  if (refused !== null) {
-    answer(exchange, refused, validators);
-    return;
-  }
-  const range = failed === 0 ? requestedRange(exchange, representation) : null;
-  if (range === 'unsatisfiable') {
-    answer(exchange, 416, { 'content-range': `bytes */${size}` });
-    return;
-  }
-  const { start, end } = range ?? { start: 0, end: size - 1 };
-  const length = end - start + 1;
-  const headers = HeaderList.of({
-    'content-type': mediaType(extname(path)),
-    'content-length': String(length),
-    'accept-ranges': 'bytes',
-    ...validators,
-    ...(range === null ? {} : { 'content-range': `bytes ${start}-${end}/${size}` }),
-  });
-  const status = failed || (range === null ? 200 : 206);
-  const body = exchange.begin({ status, headers, source: 'upstream' });
-  if (exchange.method === 'HEAD' || length === 0) {
-    body.end();
-    return;
-  }
-  try {
-    await pipeline(contentOf(file, start, length), body);
-  } catch (error) {
-    // A client that left needs no answer any more; a file that shrank must not look complete.
-    exchange.log.debug('A file was not sent to its end', { error: messageOf(error) });
-    exchange.abort();
-  }
-}
-
-async function* contentOf(file: FileHandle, start: number, length: number): AsyncGenerator<Buffer> {
-  let left = length;
-  const stream = file.createReadStream({ start, end: start + length - 1, autoClose: false });
-  for await (const chunk of stream) {
-    // A stream without an encoding gives buffers.
-    const bytes = chunk as Buffer;
-    left -= bytes.length;
-    yield bytes;
-  }
-  if (left > 0) throw new Error('the file became shorter while it was read');
-}
-
-function asNotFound(cause: unknown): never {
-  const code = codeOf(cause);
-  if (code === 'EACCES' || code === 'EPERM') {
-    throw new HttpError(403, 'the file may not be read', { cause });
-  }
-  throw new HttpError(404, messageOf(cause), { cause });
-}
-
-function notFound(): HttpError {
-  return new HttpError(404, 'no such file');
+  return null;
 }

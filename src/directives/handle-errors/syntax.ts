@@ -1,25 +1,37 @@
-import type { Directive } from '../../hubfile/scope.ts';
+import type { RequestMatcher } from '../../config/config.ts';
+import { type Directive, step } from '../../hubfile/scope.ts';
+import { statusClasses } from '../../hubfile/values.ts';
 
 export const handleErrors: Directive = {
-  usage: 'handle_errors { … }',
+  usage: 'handle_errors [<status…>] { … }',
   summary: 'answers in place of the plain text of an error',
   holdsDirectives: true,
   siteOnly: true,
-  once: true,
   read(cursor, scope) {
-    const status = cursor.peek();
-    if (status !== undefined && /^[1-5](?:\d\d|xx)$/.test(status.text)) {
-      const message = 'handle_errors for single statuses is not supported by hubgate';
-      cursor.fail(
-        status.span,
-        'unsupported-option',
-        message,
-        'write handle_errors { … } for all errors',
-      );
-    }
+    const statuses = cursor.left > 0 ? statusClasses(cursor) : [];
     const routes = scope.routes(cursor.block(), 'documented');
     cursor.end();
-    scope.site.errorRoutes = routes;
+    const matcher: RequestMatcher | null =
+      statuses.length === 0 ? null : [{ kind: 'error_status', statuses }];
+    const { errorRoutes } = scope.site;
+    const isForAll = (route: { readonly matcher: RequestMatcher | null }): boolean =>
+      route.matcher === null;
+    if (matcher === null && errorRoutes.some(isForAll)) {
+      const message = 'handle_errors for all errors is given twice';
+      cursor.fail(
+        cursor.span,
+        'duplicate-directive',
+        message,
+        'name statuses: handle_errors 404 5xx',
+      );
+    }
+    // Only the first that is for the error runs, so the one for all comes last.
+    const added = step(cursor, matcher, { kind: 'handle', group: scope.group, routes });
+    const named = errorRoutes.filter((route) => !isForAll(route));
+    scope.site.errorRoutes =
+      matcher === null
+        ? [...errorRoutes, added]
+        : [...named, added, ...errorRoutes.filter(isForAll)];
     return [];
   },
 };

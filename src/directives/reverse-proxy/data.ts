@@ -64,12 +64,30 @@ export interface ReverseProxyConfig {
     readonly tlsServerName: string | null;
     readonly tlsTrustPoolFile: string | null;
   };
+  /** How a server of scripts is spoken to; null: by HTTP. */
+  readonly fastcgi: FastcgiConfig | null;
   readonly handleResponse: readonly {
     /** Statuses or classes; empty means any. */
     readonly status: readonly string[];
     readonly header: { readonly name: string; readonly value: string } | null;
     readonly routes: readonly RouteConfig[];
   }[];
+}
+
+export interface FastcgiConfig {
+  /** The site's files as the server of scripts sees them; null: the `root` of the site. */
+  readonly root: string | null;
+  /** Ends of the names of scripts; what follows one in a path is `PATH_INFO`. */
+  readonly splitPath: readonly string[];
+  /** Further parameters, with placeholders. */
+  readonly env: readonly { readonly name: string; readonly value: string }[];
+}
+
+export const defaultFastcgi: FastcgiConfig = { root: null, splitPath: [], env: [] };
+
+/** What a parameter of a script may be called. */
+export function isParameterName(name: string): boolean {
+  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name);
 }
 
 export type BalancingPolicy =
@@ -108,6 +126,7 @@ export const defaultReverseProxy: ReverseProxyConfig = {
     tlsServerName: null,
     tlsTrustPoolFile: null,
   },
+  fastcgi: null,
   handleResponse: [],
 };
 
@@ -165,6 +184,17 @@ const transport = object<ReverseProxyConfig['transport']>(
   defaultReverseProxy.transport,
 );
 
+const fastcgi = object<FastcgiConfig>(
+  {
+    root: nullable(name('a directory')),
+    splitPath: list(name('the end of a name such as .php')),
+    env: list(
+      object({ name: text('the name of a parameter', isParameterName), value: text('a value') }),
+    ),
+  },
+  defaultFastcgi,
+);
+
 export const reverseProxy: HandlerData<ReverseProxyConfig> = {
   shape: reverseProxyShape,
   answering: ({ handleResponse }) => handleResponse.flatMap(({ routes }) => routes),
@@ -208,6 +238,7 @@ function reverseProxyShape(
       streamCloseDelayMs: duration(),
       trustedProxies: list(addressRange),
       transport,
+      fastcgi: nullable(fastcgi),
       handleResponse: list(
         object<ReverseProxyConfig['handleResponse'][number]>(
           { status: statuses, header: nullable(field), routes },
@@ -227,11 +258,25 @@ function withoutUpstreams(): Partial<Omit<ReverseProxyConfig, 'kind'>> {
 
 /** What a placeholder brought into an upstream must still be an origin. */
 function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
+  if (proxy.fastcgi !== null) checkFastcgi(proxy, report);
   for (const upstream of proxy.upstreams) {
     if (isUpstream(upstream)) continue;
     const message = `the upstream "${upstream.slice(0, 80)}" is not http://host:port`;
     const hint = 'a placeholder stands for host or host:port; use {$VAR} for a whole URL';
     report(proxy, { severity: 'error', code: 'bad-upstream', message, hint });
+  }
+}
+
+/** What is spoken by HTTP only. */
+function checkFastcgi({ upstreams, activeHealth }: ReverseProxyConfig, report: Report): void {
+  const about = upstreams;
+  const found = (message: string, hint: string): void =>
+    report(about, { severity: 'error', code: 'not-by-fastcgi', message, hint });
+  if (activeHealth !== null) {
+    found('health checks are made by HTTP only', 'use fail_duration and max_fails instead');
+  }
+  if (upstreams.some((upstream) => upstream.startsWith('https:'))) {
+    found('FastCGI is not spoken over TLS', 'use a socket, or a port of this host');
   }
 }
 

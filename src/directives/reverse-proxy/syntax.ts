@@ -60,6 +60,15 @@ reverse_proxy [<matcher>] [<upstream…>] {
         tls_server_name <name>
         tls_trust_pool <pem file>
     }
+    transport fastcgi {
+        root <directory>
+        split <end…>
+        env <name> <value>
+        dial_timeout <duration>
+        response_header_timeout <duration>
+        read_timeout <duration>
+        write_timeout <duration>
+    }
     @name status <status…>
     @name header <field> [<value>]
     handle_response [@name] { <directives…> }
@@ -156,7 +165,7 @@ const OPTIONS: OptionTable<Draft> = {
   stream_timeout: (cursor) => ({ streamTimeoutMs: duration(cursor) }),
   stream_close_delay: (cursor) => ({ streamCloseDelayMs: duration(cursor) }),
   trusted_proxies: (cursor) => ({ trustedProxies: ranges(cursor) }),
-  transport: (cursor, sofar) => proxyTransport(cursor, sofar.transport),
+  transport: (cursor, sofar) => proxyTransport(cursor, sofar),
 };
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {

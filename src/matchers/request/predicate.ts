@@ -4,7 +4,7 @@ import { fieldUtf8 } from '../../http/header-list.ts';
 import { compilePattern } from '../../http/linear-regexp.ts';
 import { capturing } from '../../site/capture.ts';
 import { hostname, queryOf } from '../../site/placeholders.ts';
-import type { CompileMatcher, Predicate } from '../../site/predicate.ts';
+import { allHold, type CompileMatcher, negated, type Predicate } from '../../site/predicate.ts';
 import { decodePath, matchedPath } from '../../site/request-path.ts';
 import type {
   PathCondition,
@@ -77,8 +77,8 @@ export function clientIp(condition: ClientIpCondition): Predicate {
 }
 
 export function not(condition: NotCondition, compileMatcher: CompileMatcher): Predicate {
-  const excluded = condition.matchers.map(compileMatcher);
-  return (exchange) => !excluded.some((matches) => matches(exchange));
+  const absent = condition.matchers.map((matcher) => negated(compileMatcher(matcher)));
+  return (exchange) => allHold(absent, exchange);
 }
 
 /** Without values the field must be there; a value may begin or end with `*`. */

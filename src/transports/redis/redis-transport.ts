@@ -1,5 +1,5 @@
-import { randomBytes, randomUUID } from 'node:crypto';
-import type { LogEntry, Transport } from '../../hub/transport.ts';
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import type { LogEntry, Transport, TransportCounts } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
@@ -11,7 +11,7 @@ import type { RedisPlace } from './primary.ts';
 import { RecentEntries } from './recent-entries.ts';
 import { RedisPresence } from './redis-presence.ts';
 import { RedisSignals } from './redis-signals.ts';
-import { APPEND, FORMAT, READ } from './scripts.ts';
+import { APPEND, COUNT, FORMAT, READ } from './scripts.ts';
 import { Session } from './session.ts';
 import { decodeEntry, encodeRest, placeOf, type StoredEntry } from './stored-entry.ts';
 
@@ -162,6 +162,17 @@ class RedisTransport implements Transport {
     const entries = listOf(reply).map(decodeEntry);
     return entries.map((entry) => this.#seen(entry));
   }
+
+  readonly counts: TransportCounts = {
+    count: async (key, events, windowMs) => {
+      const digest = createHash('sha256').update(key).digest('base64url');
+      const place = `${this.#keys.counts}:${digest}`;
+      const args = [String(windowMs), String(events)];
+      const reply = await this.#asked(this.#live().run(COUNT, [place], args));
+      const [current = 0, previous = 0, elapsedMs = 0] = listOf(reply).map(Number);
+      return { current, previous, elapsedMs };
+    },
+  };
 
   wake(): void {
     // Nobody has to: the reader is told by the server.

@@ -32,6 +32,7 @@ export function proxyConfig(
     streamTimeoutMs: 0,
     streamCloseDelayMs: 0,
     trustedProxies: [],
+    fastcgi: null,
     handleResponse: [],
     ...overrides,
     passiveHealth: {

@@ -3,11 +3,11 @@ import { describe, it } from 'node:test';
 import type { MatchCondition } from '../../../src/config/config.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
-import { compileMatcher } from '../../../src/site/matchers.ts';
+import { compileRequestMatcher } from '../../../src/site/matchers.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 const matches = (condition: MatchCondition, request: Partial<Exchange>): boolean =>
-  compileMatcher([condition])(fakeExchange(request));
+  compileRequestMatcher([condition])(fakeExchange(request));
 const path = (pattern: string, target: string): boolean =>
   matches({ kind: 'path', paths: [pattern] }, { target });
 
@@ -138,6 +138,6 @@ describe('matchers (hubfile.md §3)', () => {
     const not: MatchCondition = { kind: 'not', matchers: [[a, get]] };
     assert.equal(matches(not, { target: '/a', method: 'GET' }), false);
     assert.equal(matches(not, { target: '/a', method: 'POST' }), true);
-    assert.equal(compileMatcher(null)(fakeExchange({})), true);
+    assert.equal(compileRequestMatcher(null)(fakeExchange({})), true);
   });
 });

@@ -1,3 +1,4 @@
+import { RateLimits } from '../../../src/http/rate-limits.ts';
 import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/config/config.ts';
 import type { Handler } from '../../../src/http/exchange.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -44,6 +45,8 @@ export async function serveSite(
       trusted: () => false,
       hubHandler: more.hub ?? ((_, next) => next()),
       besidePages: (handler) => handler,
+      rateLimits: new RateLimits(systemClock, null),
+      sharedCounts: null,
       defer: (close) => closing.push(close),
     },
   );

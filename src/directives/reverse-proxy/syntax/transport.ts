@@ -1,17 +1,39 @@
-import type { Cursor } from '../../../hubfile/cursor.ts';
-import { badValue, count, duration, flag, name } from '../../../hubfile/values.ts';
+import type { Cursor, OptionTable } from '../../../hubfile/cursor.ts';
+import {
+  badValue,
+  count,
+  duration,
+  flag,
+  list,
+  name,
+  oneOf,
+  text,
+} from '../../../hubfile/values.ts';
 import { trustPool } from '../../tls/syntax.ts';
-import type { ReverseProxyConfig } from '../data.ts';
+import {
+  defaultFastcgi,
+  type FastcgiConfig,
+  isParameterName,
+  type ReverseProxyConfig,
+} from '../data.ts';
 
 type Transport = ReverseProxyConfig['transport'];
 
-/** `transport http { … }`; what concerns TLS means that upstreams speak it. */
+/** `transport http { … }` or `transport fastcgi { … }`. */
 export function proxyTransport(
+  cursor: Cursor,
+  sofar: Pick<ReverseProxyConfig, 'transport' | 'fastcgi'>,
+): Partial<Pick<ReverseProxyConfig, 'transport' | 'fastcgi'>> & { readonly tls?: boolean } {
+  return oneOf(cursor, ['http', 'fastcgi']) === 'http'
+    ? httpTransport(cursor, sofar.transport)
+    : fastcgiTransport(cursor, sofar.transport);
+}
+
+/** What concerns TLS means that upstreams speak it. */
+function httpTransport(
   cursor: Cursor,
   known: Transport,
 ): { readonly transport: Transport; readonly tls: boolean } {
-  const word = cursor.argument('http');
-  if (word.text !== 'http') badValue(cursor, word, 'http, the only transport to upstreams');
   const read = cursor.options(
     { ...known, tls: false },
     {
@@ -38,6 +60,53 @@ export function proxyTransport(
   const { tls, ...settings } = read;
   cursor.origins.follow(settings, read);
   return { transport: settings, tls };
+}
+
+interface FastcgiDraft extends FastcgiConfig {
+  readonly transport: Transport;
+}
+
+function fastcgiTransport(
+  cursor: Cursor,
+  transport: Transport,
+): Pick<ReverseProxyConfig, 'transport' | 'fastcgi'> {
+  const read = cursor.options<FastcgiDraft>({ ...defaultFastcgi, transport }, FASTCGI_OPTIONS, {
+    repeatable: ['env'],
+    unsupported: FASTCGI_UNSUPPORTED,
+  });
+  const { transport: settings, ...fastcgi } = read;
+  return { transport: settings, fastcgi };
+}
+
+/** The options of FastCGI, which `php_fastcgi` has too. */
+export const FASTCGI_OPTIONS: OptionTable<FastcgiDraft> = {
+  root: (option) => ({ root: name(option, 'a directory') }),
+  split: (option) => ({ splitPath: list(option, 'the end of a name such as .php') }),
+  env: (option, { env }) => ({ env: [...env, parameter(option)] }),
+  dial_timeout: (option, { transport }) => ({
+    transport: { ...transport, dialTimeoutMs: positiveDuration(option) },
+  }),
+  response_header_timeout: (option, { transport }) => ({
+    transport: { ...transport, responseHeaderTimeoutMs: duration(option) },
+  }),
+  read_timeout: (option, { transport }) => ({
+    transport: { ...transport, readTimeoutMs: duration(option) },
+  }),
+  write_timeout: (option, { transport }) => ({
+    transport: { ...transport, writeTimeoutMs: duration(option) },
+  }),
+};
+
+export const FASTCGI_UNSUPPORTED: Readonly<Record<string, string>> = {
+  capture_stderr: 'what scripts complain about goes to the log always',
+  resolve_root_symlink: 'write the root as the server of scripts sees it',
+};
+
+function parameter(option: Cursor): FastcgiConfig['env'][number] {
+  const word = option.argument('a name and a value');
+  if (!isParameterName(word.text))
+    badValue(option, word, 'the name of a parameter such as APP_ENV');
+  return { name: word.text, value: text(option, 'a value') };
 }
 
 function keepAlive(cursor: Cursor): number {

@@ -1,0 +1,132 @@
+import { opendir, lstat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { answer } from '../../../http/answer.ts';
+import type { Exchange } from '../../../http/exchange.ts';
+import { errorStatus } from '../../../site/error-status.ts';
+import { queryOf } from '../../../site/placeholders.ts';
+import { siteFile, siteNames, unreadable } from '../../../site/site-files.ts';
+import { type Entry, entryUrl, type Sort, SORTS } from './entry.ts';
+import { listingPage, LISTING_POLICY } from './listing-page.ts';
+
+/** Entries of a directory that are listed; what is beyond is only counted as being there. */
+const MAX_ENTRIES = 10_000;
+/** Entries that are looked at at once. */
+const AT_ONCE = 32;
+
+export interface ListedDirectory {
+  readonly root: string;
+  readonly names: readonly string[];
+  readonly isHidden: (names: readonly string[]) => boolean;
+  readonly status: number | null;
+}
+
+/** Lists a directory, as a page or as JSON (RFC 9110 §12.5.1), in the order that the query asks for. */
+export async function answerListing(exchange: Exchange, directory: ListedDirectory): Promise<void> {
+  const query = queryOf(exchange);
+  const sort = SORTS.find((one) => one === query.get('sort')) ?? 'namedirfirst';
+  const order = query.get('order') === 'desc' ? 'desc' : 'asc';
+  const { entries, isComplete } = await entriesOf(directory);
+  const sorted = entries.sort(comparison(sort));
+  if (order === 'desc') sorted.reverse();
+  const offset = whole(query.get('offset')) ?? 0;
+  const shown = sorted.slice(offset, offset + (whole(query.get('limit')) ?? MAX_ENTRIES));
+  const listing = { names: directory.names, entries: shown, isComplete, sort, order } as const;
+  const status = directory.status ?? (errorStatus(exchange) || 200);
+  const fields = {
+    vary: 'Accept',
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-cache',
+  };
+  if (/\bapplication\/json\b/i.test(exchange.headers.combined('accept') ?? '')) {
+    const body = JSON.stringify(shown.map(asJson));
+    answer(exchange, status, { ...fields, 'content-type': 'application/json' }, body);
+    return;
+  }
+  const type = {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': LISTING_POLICY,
+  };
+  answer(exchange, status, { ...fields, ...type }, listingPage(listing));
+}
+
+async function entriesOf({
+  root,
+  names,
+  isHidden,
+}: ListedDirectory): Promise<{ entries: Entry[]; isComplete: boolean }> {
+  const found: string[] = [];
+  const directory = await opendir(join(root, ...names)).catch((cause: unknown) => {
+    throw unreadable(cause);
+  });
+  let isComplete = true;
+  for await (const { name } of directory) {
+    if (siteNames(name) === null || isHidden([...names, name])) continue;
+    isComplete = found.length < MAX_ENTRIES;
+    if (!isComplete) break;
+    found.push(name);
+  }
+  const entries: Entry[] = [];
+  for (let at = 0; at < found.length; at += AT_ONCE) {
+    const some = found.slice(at, at + AT_ONCE).map(async (name) => entryOf(root, [...names, name]));
+    entries.push(...(await Promise.all(some)).filter((entry) => entry !== null));
+  }
+  return { entries, isComplete };
+}
+
+/** null for what has gone, cannot be read, or leads out of the root. */
+async function entryOf(root: string, names: readonly string[]): Promise<Entry | null> {
+  try {
+    const { stats } = await siteFile(root, names);
+    const isSymlink = (await lstat(join(root, ...names))).isSymbolicLink();
+    const isDirectory = stats.isDirectory();
+    return {
+      name: `${names.at(-1) ?? ''}${isDirectory ? '/' : ''}`,
+      size: stats.size,
+      modified: stats.mtime,
+      mode: stats.mode,
+      isDirectory,
+      isSymlink,
+    };
+  } catch {
+    // What the client could not fetch is not shown to him.
+    return null;
+  }
+}
+
+function comparison(sort: Sort): (a: Entry, b: Entry) => number {
+  const byName = (a: Entry, b: Entry): number =>
+    compare(a.name.toLowerCase(), b.name.toLowerCase()) || compare(a.name, b.name);
+  switch (sort) {
+    case 'name':
+      return byName;
+    case 'namedirfirst':
+      return (a, b) => Number(b.isDirectory) - Number(a.isDirectory) || byName(a, b);
+    case 'size':
+      return (a, b) =>
+        Number(b.isDirectory) - Number(a.isDirectory) || a.size - b.size || byName(a, b);
+    case 'time':
+      return (a, b) => a.modified.getTime() - b.modified.getTime() || byName(a, b);
+  }
+}
+
+function compare(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
+
+function whole(text: string | null): number | null {
+  return text !== null && /^\d{1,6}$/.test(text) ? Number(text) : null;
+}
+
+/** The members that Caddy's listing has. */
+function asJson({ name, size, modified, mode, isDirectory, isSymlink }: Entry): object {
+  return {
+    name,
+    size,
+    url: entryUrl(name),
+    mod_time: modified.toISOString(),
+    mode: mode & 0o777,
+    is_dir: isDirectory,
+    is_symlink: isSymlink,
+  };
+}

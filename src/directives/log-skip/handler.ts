@@ -1,0 +1,10 @@
+import type { Handler } from '../../http/exchange.ts';
+import { skipLog } from '../../site/skipped-log.ts';
+
+/** Leaves the request out of the access log, whatever comes of it. */
+export function logSkip(): Handler {
+  return (exchange, next) => {
+    skipLog(exchange);
+    return next();
+  };
+}

@@ -1,0 +1,147 @@
+import { createHmac, randomBytes } from 'node:crypto';
+import { type Claim, Claims } from '../kernel/claims.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { WindowCounts } from './sliding-window.ts';
+
+/** Keys that are counted one by one in a window; those beyond share {@link SHARED_COUNTS}. */
+const MAX_KEYS = 100_000;
+const SHARED_COUNTS = 1_024;
+/** Keys of which siblings are told at once; what is beyond they do not hear of. */
+const MAX_TOLD = 10_000;
+/** How long a sibling may not know what was counted here. */
+const TELL_MS = 100;
+
+/** What was counted of a zone in one window since the last time. */
+export interface Counted {
+  readonly window: number;
+  readonly counts: readonly (readonly [key: string, events: number])[];
+}
+
+/** How the processes that serve the same configuration tell each other what they have counted. */
+export interface CountSiblings {
+  tell(zone: string, counted: Counted): void;
+  join(zone: string, listener: (counted: Counted) => void): () => void;
+}
+
+/**
+ * Counts of one zone by key, in windows that begin at the same moments everywhere. No count is
+ * given up before its window is over: who brings ever new keys shares the counts of others who do.
+ */
+export class RateZone {
+  readonly #name: string;
+  readonly #windowMs: number;
+  readonly #clock: Clock;
+  readonly #siblings: CountSiblings | null;
+  readonly #leave: () => void;
+  readonly #secret = randomBytes(16);
+  #window = 0;
+  #current = new Map<string, number>();
+  #previous = new Map<string, number>();
+  #untold = new Map<string, number>();
+  #stopTelling: (() => void) | null = null;
+
+  constructor(name: string, windowMs: number, clock: Clock, siblings: CountSiblings | null) {
+    this.#name = name;
+    this.#windowMs = windowMs;
+    this.#clock = clock;
+    this.#siblings = siblings;
+    this.#leave =
+      siblings?.join(name, (counted) => {
+        this.#turn();
+        for (const [key, events] of counted.counts) this.#heard(counted.window, key, events);
+      }) ?? (() => {});
+  }
+
+  counts(key: string): WindowCounts {
+    const elapsedMs = this.#turn();
+    return {
+      current: this.#current.get(this.#placeIn(this.#current, key)) ?? 0,
+      previous: this.#previous.get(this.#placeIn(this.#previous, key)) ?? 0,
+      elapsedMs,
+    };
+  }
+
+  count(key: string): void {
+    this.#turn();
+    this.#add(this.#current, key, 1);
+    if (this.#siblings === null) return;
+    if (this.#untold.size < MAX_TOLD || this.#untold.has(key)) {
+      this.#untold.set(key, (this.#untold.get(key) ?? 0) + 1);
+    }
+    this.#stopTelling ??= this.#clock.after(TELL_MS, () => this.#tell());
+  }
+
+  close(): void {
+    this.#stopTelling?.();
+    this.#leave();
+  }
+
+  /** Begins the window of this moment, and says how far it is. A clock that was set back changes nothing. */
+  #turn(): number {
+    const now = this.#clock.now();
+    const window = Math.floor(now / this.#windowMs);
+    if (window > this.#window) {
+      this.#tell();
+      this.#previous = window === this.#window + 1 ? this.#current : new Map();
+      this.#current = new Map();
+      this.#window = window;
+    }
+    return Math.min(this.#windowMs, Math.max(0, now - this.#window * this.#windowMs));
+  }
+
+  #placeIn(counts: ReadonlyMap<string, number>, key: string): string {
+    if (counts.size < MAX_KEYS || counts.has(key)) return key;
+    const digest = createHmac('sha256', this.#secret).update(key).digest();
+    return `\0${digest.readUInt32BE() % SHARED_COUNTS}`;
+  }
+
+  #heard(window: number, key: string, events: number): void {
+    if (window === this.#window) this.#add(this.#current, key, events);
+    else if (window === this.#window - 1) this.#add(this.#previous, key, events);
+  }
+
+  #add(counts: Map<string, number>, key: string, events: number): void {
+    const place = this.#placeIn(counts, key);
+    counts.set(place, (counts.get(place) ?? 0) + events);
+  }
+
+  #tell(): void {
+    this.#stopTelling?.();
+    this.#stopTelling = null;
+    if (this.#untold.size === 0) return;
+    const counts = [...this.#untold];
+    this.#untold = new Map();
+    this.#siblings?.tell(this.#name, { window: this.#window, counts });
+  }
+}
+
+/** The zones of a gateway, which outlive the configurations that name them. */
+export class RateLimits {
+  readonly #zones = new Claims<RateZone>((zone) => zone.close());
+  readonly #clock: Clock;
+  readonly #siblings: CountSiblings | null;
+
+  /** @param siblings null for a process that serves alone */
+  constructor(clock: Clock, siblings: CountSiblings | null) {
+    this.#clock = clock;
+    this.#siblings = siblings;
+  }
+
+  /** Zones of one name and one length of window are one, whichever sites name them. */
+  claim(zone: string, windowMs: number): Claim<RateZone> {
+    const name = `${zone} ${windowMs}`;
+    const open = (): RateZone => new RateZone(name, windowMs, this.#clock, this.#siblings);
+    return this.#zones.claim(name, open);
+  }
+}
+
+/** Counts that all nodes share. */
+export interface SharedCounts {
+  /**
+   * Counts one event of a key unless there are as many as `events` within a window's length; says
+   * what there was before.
+   *
+   * @throws when the store is away
+   */
+  count(key: string, events: number, windowMs: number): Promise<WindowCounts>;
+}

@@ -1,0 +1,86 @@
+import { HubgateError } from '../../kernel/error.ts';
+
+/** Records of the FastCGI protocol, version 1 (FastCGI specification §3.3, §8). */
+export const RECORD = {
+  beginRequest: 1,
+  endRequest: 3,
+  params: 4,
+  stdin: 5,
+  stdout: 6,
+  stderr: 7,
+} as const;
+
+/** One request per connection, so one number is enough. */
+const REQUEST_ID = 1;
+const HEADER_BYTES = 8;
+/** Content of one record; its length has 16 bits. */
+const MAX_CONTENT = 65_528;
+
+export interface FastcgiRecord {
+  readonly type: number;
+  readonly content: Buffer;
+}
+
+/** The beginning of a request in the role of a responder, after which the server closes the connection. */
+export function beginRequest(): Buffer {
+  return record(RECORD.beginRequest, Buffer.from([0, 1, 0, 0, 0, 0, 0, 0]));
+}
+
+/** Bytes of a stream in as many records as they need. */
+export function streamRecords(type: number, content: Buffer): Buffer {
+  const parts: Buffer[] = [];
+  for (let at = 0; at < content.length; at += MAX_CONTENT) {
+    parts.push(record(type, content.subarray(at, at + MAX_CONTENT)));
+  }
+  return Buffer.concat(parts);
+}
+
+/** The empty record with which a stream ends. */
+export function endOfStream(type: number): Buffer {
+  return record(type, Buffer.alloc(0));
+}
+
+function record(type: number, content: Buffer): Buffer {
+  const header = Buffer.from([1, type, 0, REQUEST_ID, 0, 0, 0, 0]);
+  header.writeUInt16BE(content.length, 4);
+  return Buffer.concat([header, content]);
+}
+
+/** Parameters as pairs of lengths, names and values (§3.4); all are byte strings. */
+export function encodedPairs(pairs: ReadonlyMap<string, string>): Buffer {
+  const parts: Buffer[] = [];
+  for (const [name, value] of pairs) {
+    const [key, text] = [Buffer.from(name, 'latin1'), Buffer.from(value, 'latin1')];
+    parts.push(length(key.length), length(text.length), key, text);
+  }
+  return Buffer.concat(parts);
+}
+
+function length(bytes: number): Buffer {
+  if (bytes < 0x80) return Buffer.from([bytes]);
+  const long = Buffer.alloc(4);
+  long.writeUInt32BE((bytes | 0x80_00_00_00) >>> 0);
+  return long;
+}
+
+/** Reads records out of the chunks of a connection; holds at most one that is not complete. */
+export class RecordReader {
+  #rest: Buffer = Buffer.alloc(0);
+
+  /** @throws HubgateError `upstream-broken` for what is no record of our request */
+  *read(chunk: Buffer): Generator<FastcgiRecord> {
+    let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    while (bytes.length >= HEADER_BYTES) {
+      const [version, type = 0] = bytes;
+      if (version !== 1 || bytes.readUInt16BE(2) !== REQUEST_ID) {
+        throw new HubgateError('upstream-broken', 'The upstream does not speak FastCGI');
+      }
+      const end = HEADER_BYTES + bytes.readUInt16BE(4);
+      const next = end + (bytes[6] ?? 0);
+      if (bytes.length < next) break;
+      yield { type, content: bytes.subarray(HEADER_BYTES, end) };
+      bytes = bytes.subarray(next);
+    }
+    this.#rest = bytes;
+  }
+}

@@ -1,0 +1,54 @@
+import type { Stats } from 'node:fs';
+import { realpath, stat } from 'node:fs/promises';
+import { join, resolve, sep } from 'node:path';
+import { HttpError } from '../http/errors.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
+
+/** A file or directory below a root, whose real path no symlink leads out of it. */
+export interface SiteFile {
+  readonly path: string;
+  readonly stats: Stats;
+}
+
+/** The names of a decoded path; null for one that no file of a site can have: dotfiles and `..`. */
+export function siteNames(path: string): string[] | null {
+  if (path.includes('\0')) return null;
+  const names = path.split('/').filter((name) => name !== '' && name !== '.');
+  const isAllowed = (name: string): boolean => !name.startsWith('.') || name === '.well-known';
+  return names.every(isAllowed) ? names : null;
+}
+
+/** @throws HttpError 404 where it cannot be read */
+export async function realRoot(directory: string): Promise<string> {
+  try {
+    return await realpath(resolve(directory));
+  } catch (cause) {
+    const message = `the root ${directory} cannot be read: ${messageOf(cause)}`;
+    throw new HttpError(404, message, { cause });
+  }
+}
+
+/** @throws HttpError 404 for what is not there or lies outside of the root, 403 for what may not be read */
+export async function siteFile(root: string, names: readonly string[]): Promise<SiteFile> {
+  try {
+    const path = await realpath(join(root, ...names));
+    const inside = path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
+    if (!inside) throw noSuchFile();
+    return { path, stats: await stat(path) };
+  } catch (cause) {
+    throw cause instanceof HttpError ? cause : unreadable(cause);
+  }
+}
+
+/** What the client is told of a file that cannot be opened. */
+export function unreadable(cause: unknown): HttpError {
+  const code = codeOf(cause);
+  if (code === 'EACCES' || code === 'EPERM') {
+    return new HttpError(403, 'the file may not be read', { cause });
+  }
+  return new HttpError(404, messageOf(cause), { cause });
+}
+
+export function noSuchFile(): HttpError {
+  return new HttpError(404, 'no such file');
+}

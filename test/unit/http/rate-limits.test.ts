@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import {
+  type Counted,
+  type CountSiblings,
+  RateLimits,
+  type RateZone,
+} from '../../../src/http/rate-limits.ts';
+import { verdictOf } from '../../../src/http/sliding-window.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+const WINDOW = 60_000;
+
+function pass(zone: RateZone, key: string, events: number): boolean {
+  const { allowed } = verdictOf(zone.counts(key), { events, windowMs: WINDOW });
+  if (allowed) zone.count(key);
+  return allowed;
+}
+
+/** How many of so many requests pass. */
+function passing(zone: RateZone, key: string, events: number, requests: number): number {
+  return Array.from({ length: requests }, () => pass(zone, key, events)).filter(Boolean).length;
+}
+
+describe('rate limits', () => {
+  it('slide: what lies half a window back counts for half', () => {
+    const clock = new TestClock(WINDOW * 1000);
+    const { value: zone } = new RateLimits(clock, null).claim('z', WINDOW);
+    assert.equal(passing(zone, 'a', 10, 30), 10);
+    assert.equal(passing(zone, 'b', 10, 1), 1);
+    clock.advance(WINDOW);
+    assert.equal(passing(zone, 'a', 10, 30), 0);
+    clock.advance(WINDOW / 2);
+    assert.equal(passing(zone, 'a', 10, 30), 5);
+    clock.advance(WINDOW * 2);
+    assert.equal(passing(zone, 'a', 10, 30), 10);
+  });
+
+  it('say how long to wait, and whoever waits so long is let in', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 50 }),
+        fc.array(fc.integer({ min: 0, max: WINDOW }), { minLength: 1, maxLength: 60 }),
+        (events, pauses) => {
+          const clock = new TestClock(WINDOW * 1000);
+          const { value: zone } = new RateLimits(clock, null).claim('z', WINDOW);
+          const quota = { events, windowMs: WINDOW };
+          for (const pauseMs of pauses) {
+            clock.advance(Math.round(pauseMs / events));
+            pass(zone, 'a', events);
+            const { allowed, waitMs } = verdictOf(zone.counts('a'), quota);
+            if (allowed) continue;
+            clock.advance(Math.ceil(waitMs) + 1);
+            assert.equal(verdictOf(zone.counts('a'), quota).allowed, true);
+          }
+        },
+      ),
+    );
+  });
+
+  it('lose nobody’s count to those who bring ever new keys', () => {
+    const clock = new TestClock(WINDOW * 1000);
+    const { value: zone } = new RateLimits(clock, null).claim('z', WINDOW);
+    assert.equal(passing(zone, 'a', 3, 3), 3);
+    for (let i = 0; i < 100_000; i += 1) zone.count(`key ${i}`);
+    assert.equal(pass(zone, 'a', 3), false);
+    // The new ones share counts: 1,024 groups have room for 3,072 more events.
+    let passed = 0;
+    for (let i = 0; i < 10_000; i += 1) if (pass(zone, `new ${i}`, 3)) passed += 1;
+    assert.ok(passed <= 3 * 1024, String(passed));
+    assert.ok(passed > 0);
+    clock.advance(WINDOW);
+    assert.equal(pass(zone, 'a', 3), false);
+    clock.advance(WINDOW * 2);
+    assert.equal(pass(zone, 'new 1', 3), true);
+  });
+
+  it('are told to siblings every 100 ms, the last of a window too', () => {
+    const clock = new TestClock(WINDOW * 1000);
+    const [one, two] = siblings();
+    const { value: here } = new RateLimits(clock, one).claim('z', WINDOW);
+    const { value: there } = new RateLimits(clock, two).claim('z', WINDOW);
+    assert.equal(passing(here, 'a', 10, 6), 6);
+    assert.equal(passing(there, 'a', 10, 2), 2);
+    clock.advance(100);
+    assert.equal(passing(there, 'a', 10, 6), 2);
+    assert.equal(one.told.length, 1);
+    clock.advance(WINDOW - 100);
+    there.count('b');
+    here.counts('b');
+    clock.advance(WINDOW);
+    assert.equal(here.counts('b').previous, there.counts('b').previous);
+  });
+
+  it('are kept as long as somebody claims them', () => {
+    const clock = new TestClock(WINDOW * 1000);
+    const limits = new RateLimits(clock, null);
+    const old = limits.claim('z', WINDOW);
+    old.value.count('a');
+    const next = limits.claim('z', WINDOW);
+    old.release();
+    assert.equal(next.value.counts('a').current, 1);
+    next.release();
+    assert.equal(limits.claim('z', WINDOW).value.counts('a').current, 0);
+  });
+});
+
+interface Told extends CountSiblings {
+  readonly told: Counted[];
+}
+
+function siblings(): [Told, Told] {
+  const listeners: ((counted: Counted) => void)[] = [];
+  const sibling = (other: number): Told => {
+    const told: Counted[] = [];
+    return {
+      told,
+      tell: (_, counted) => {
+        told.push(counted);
+        listeners[other]?.(counted);
+      },
+      join: (_, listener) => {
+        listeners[1 - other] = listener;
+        return () => {};
+      },
+    };
+  };
+  return [sibling(1), sibling(0)];
+}

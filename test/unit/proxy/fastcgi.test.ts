@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { scriptOf, scriptParameters } from '../../../src/proxy/fastcgi/parameters.ts';
+import { RECORD, RecordReader, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
+import { HeadReader } from '../../../src/proxy/fastcgi/response-head.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+
+const SCRIPT = { root: '/srv', scriptName: '/a.php', pathInfo: '', env: new Map<string, string>() };
+
+describe('parameters of a script (RFC 3875 §4.1)', () => {
+  it('have no field Proxy, and none whose name would be another’s', () => {
+    const headers = HeaderList.of({
+      Proxy: 'http://evil.example',
+      X_Real_IP: '1.2.3.4',
+      'X.Real.IP': '1.2.3.4',
+      'X-Real-IP': '5.6.7.8',
+      'Content-Length': '9',
+    });
+    const parameters = scriptParameters(fakeExchange({}), headers, SCRIPT);
+    const names = [...parameters.keys()].filter((name) => name.startsWith('HTTP_'));
+    assert.deepEqual(names, ['HTTP_X_REAL_IP']);
+    assert.equal(parameters.get('HTTP_X_REAL_IP'), '5.6.7.8');
+  });
+
+  it('are bounded', () => {
+    const headers = HeaderList.of({ 'X-Long': 'x'.repeat(300_000) });
+    assert.throws(() => scriptParameters(fakeExchange({}), headers, SCRIPT), {
+      code: 'unsendable-request',
+    });
+  });
+
+  it('divide a path behind the first script', () => {
+    for (const [path, scriptName, pathInfo] of [
+      ['/a.php', '/a.php', ''],
+      ['/a.PHP/b/c', '/a.PHP', '/b/c'],
+      ['/a.phpx/b.php/c', '/a.phpx/b.php', '/c'],
+      ['//x/./a.php', '/x/a.php', ''],
+      ['/plain/', '/plain/', ''],
+    ] as const) {
+      assert.deepEqual(scriptOf(path, ['.php']), { scriptName, pathInfo }, path);
+    }
+    assert.throws(() => scriptOf('/../a.php', ['.php']), { status: 404 });
+    assert.throws(() => scriptOf('/a.php/\0', ['.php']), { status: 404 });
+  });
+});
+
+describe('FastCGI records (§3.3)', () => {
+  it('are read whole whatever the chunks they come in', () => {
+    const content = Buffer.alloc(150_000, 'abc');
+    const bytes = streamRecords(RECORD.stdout, content);
+    for (const size of [1, 7, 8, 65_536, bytes.length]) {
+      const reader = new RecordReader();
+      const parts: Buffer[] = [];
+      for (let at = 0; at < bytes.length; at += size) {
+        for (const record of reader.read(bytes.subarray(at, at + size))) parts.push(record.content);
+        if (size === 1 && at > 20) break;
+      }
+      if (size > 1) assert.equal(Buffer.concat(parts).equals(content), true, String(size));
+    }
+  });
+
+  it('of another version or request are none', () => {
+    const bytes = streamRecords(RECORD.stdout, Buffer.from('x'));
+    bytes[3] = 2;
+    assert.throws(() => [...new RecordReader().read(bytes)], { code: 'upstream-broken' });
+  });
+});
+
+describe('the head of a script’s response (RFC 3875 §6.2)', () => {
+  it('is read over chunks; a Location without Status redirects', () => {
+    const reader = new HeadReader();
+    assert.equal(reader.read(Buffer.from('Location: /x\r\nX-A: 1\r')), null);
+    assert.equal(reader.read(Buffer.from('\n\r')), null);
+    const head = reader.read(Buffer.from('\nbody'));
+    assert.equal(head?.status, 302);
+    assert.equal(head?.headers.get('x-a'), '1');
+    assert.equal(head?.rest.toString(), 'body');
+  });
+
+  it('refuses lines that are no fields, and statuses that are none', () => {
+    for (const text of [
+      'no field\n\n',
+      'A: \x01\n\n',
+      ': x\n\n',
+      'Status: 99\n\n',
+      'Status: 103 x\n\n',
+    ]) {
+      assert.throws(() => new HeadReader().read(Buffer.from(text)), { code: 'upstream-broken' });
+    }
+    const endless = Buffer.from(`X: ${'x'.repeat(100_000)}`);
+    assert.throws(() => new HeadReader().read(endless), { code: 'upstream-broken' });
+  });
+});
