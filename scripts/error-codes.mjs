@@ -11,7 +11,8 @@ const PAGE = 'docs/errors.md';
 const THROWING = new Set(['HubgateError']);
 
 const found = new Map();
-for (const name of readdirSync(join(root, 'src'), { recursive: true }).sort()) {
+const names = readdirSync(join(root, 'src'), { recursive: true });
+for (const name of names.sort((a, b) => (a < b ? -1 : 1))) {
   if (!name.endsWith('.ts')) continue;
   const file = join('src', name);
   const text = readFileSync(join(root, file), 'utf8');
