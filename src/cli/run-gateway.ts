@@ -1,6 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, Logs } from './log-output.ts';
+import { announceLegacy } from './legacy-notice.ts';
 import { obeyUserSignals } from './user-signals.ts';
 import { EXIT } from './output.ts';
 import { readText } from './read-config.ts';
@@ -61,6 +62,7 @@ export async function runGateway({
   }
   started();
   announce(log, supervisor.gateway);
+  announceLegacy(log, first.config);
   const { adminAddress } = supervisor;
   if (adminAddress !== null) {
     log.info(`Admin API on http://${adminAddress.host}:${adminAddress.port}`);

@@ -69,6 +69,12 @@ function hubMetrics(hubs: readonly RunningHub[]): Metric[] {
       samples: samples('updates'),
     },
     {
+      name: 'hub_legacy_tokens_total',
+      kind: 'counter',
+      help: 'Requests with a token that only 0.x compatibility accepts.',
+      samples: samples('legacyTokens'),
+    },
+    {
       name: 'hub_announced_updates_total',
       kind: 'counter',
       help: 'Updates that the gateway made of answers of the app.',
