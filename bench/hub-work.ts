@@ -4,6 +4,7 @@ import { type Hub, type HubSettings, peerHub, startHubgate, startNchan } from '.
 import { makeRequests, Subscribers } from './load/generators.ts';
 import { cpuOf, residentOf } from './processes.ts';
 import { Publisher } from './publisher.ts';
+import { withRedis } from './redis.ts';
 
 const TOPIC = 'https://example.com/books/1';
 const SUBSCRIBERS = 4000;
@@ -126,24 +127,31 @@ export async function publish(context: BenchContext): Promise<void> {
     context.note(`${work}: p99`, hub.name, 'ms', percentile(delaysUs, 0.99) / 1000);
   };
   await eachHub(context, (hub) => measure(hub, 'publish'));
-  const durable = await startHubgate(context, { transport: 'transport lmdb' });
-  try {
-    await measure(durable, 'publish, on disk when acknowledged');
-  } finally {
-    await durable.stop();
-  }
+  const stored = async (transport: string, work: string): Promise<void> => {
+    const hub = await startHubgate(context, { transport });
+    try {
+      await measure(hub, work);
+    } finally {
+      await hub.stop();
+    }
+  };
+  await stored('transport lmdb', 'publish, on disk when acknowledged');
+  await withRedis(context, (transport) => stored(transport('publish'), 'publish, in Redis'));
 }
 
 /** `replay`: a long history to one client, while another listens. */
 export async function replay(context: BenchContext): Promise<void> {
-  for (const transport of ['transport memory', 'transport lmdb']) {
+  const measure = async (transport: string, log: string): Promise<void> => {
     const hub = await startHubgate(context, { transport });
     try {
-      await replayOf(context, hub, transport.slice('transport '.length));
+      await replayOf(context, hub, log);
     } finally {
       await hub.stop();
     }
-  }
+  };
+  await measure('transport memory', 'memory');
+  await measure('transport lmdb', 'lmdb');
+  await withRedis(context, (transport) => measure(transport('replay'), 'redis'));
 }
 
 async function replayOf(context: BenchContext, hub: Hub, log: string): Promise<void> {

@@ -7,6 +7,7 @@ import { BenchContext, type Figure, rounded } from './context.ts';
 import { download, proxy, throughput } from './gateway-work.ts';
 import { burst, fanout, memory, publish, replay, subscribe } from './hub-work.ts';
 import { match } from './match.ts';
+import { nodes } from './nodes.ts';
 import { reload, start } from './start-work.ts';
 
 const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> = {
@@ -20,6 +21,7 @@ const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> 
   throughput,
   replay,
   memory,
+  nodes,
   start,
   reload,
 };

@@ -66,6 +66,7 @@ const LIBRARY_PLACE = {
   yaml: ['hubfile/', 'cli/'],
   '@peculiar/x509': ['tls/make-certificate.ts'],
   'reflect-metadata': ['tls/make-certificate.ts'],
+  'prom-client': ['runtime/metrics.ts'],
   pino: ['cli/', 'runtime/'],
   commander: ['cli/'],
   'hash-wasm': ['directives/basic-auth/handler/password-thread.ts', 'cli/password-hash.ts'],

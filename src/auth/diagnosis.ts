@@ -31,7 +31,7 @@ const MAX_SHOWN = 200;
 
 /** A value of a token as a log shows it. */
 export function show(value: unknown): string {
-  if (value === undefined) return 'nothing';
+  if (value === undefined) return 'no such member';
   const text = JSON.stringify(value);
   return text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…`;
 }

@@ -95,7 +95,7 @@ function checkGrant(
       check: 'grant',
       passed,
       expected: `a ${action} grant that covers ${show(topic)}`,
-      found: passed ? 'one' : 'none',
+      found: passed ? 'a grant that covers it' : 'no grant that covers it',
       cure: `add an authorization detail with the action "${action}" and a matcher for the topic`,
     },
   ];
@@ -115,7 +115,7 @@ function attempt<T>(
 ): { readonly value: T | null; readonly check: Check } {
   try {
     const value = run();
-    return { value, check: { check, passed: true, expected, found: 'so', cure: '' } };
+    return { value, check: { check, passed: true, expected, found: expected, cure: '' } };
   } catch (error) {
     if (!(error instanceof InvalidTokenError)) throw error;
     return { value: null, check: { ...error.diagnosis, passed: false } };

@@ -50,7 +50,9 @@ export function findIssuer(
   const check: Check = {
     check: 'iss',
     passed: issuer !== null,
-    expected: issuers.flatMap(({ id }) => (id === null ? [] : [show(id)])).join(' or ') || 'none',
+    expected:
+      issuers.flatMap(({ id }) => (id === null ? [] : [show(id)])).join(' or ') ||
+      'an issuer of the hub, which has none',
     found: show(iss),
     cure: 'declare the issuer in the Hubfile exactly as the token spells it, or correct "iss"',
   };
@@ -104,10 +106,11 @@ export async function checkSignature(token: UnverifiedToken, { keys }: Voucher):
 }
 
 function describeSignature(passed: boolean, candidates: number, kid: unknown): string {
-  if (passed) return 'one';
+  const named = kid === undefined ? 'none by "kid"' : `the "kid" ${show(kid)}`;
+  if (passed) return 'a signature by its key';
   return candidates > 0
-    ? `another signature (keys tried: ${candidates}, kid ${show(kid)})`
-    : `no key for kid ${show(kid)}`;
+    ? `a signature that none of ${candidates} keys has made; the token names ${named}`
+    : `no key of the issuer; the token names ${named}`;
 }
 
 async function isSignedByOne(

@@ -1,5 +1,5 @@
 import type { JsonValue } from '../hub/grants.ts';
-import { type Check, InvalidTokenError } from './diagnosis.ts';
+import { type Check, InvalidTokenError, show } from './diagnosis.ts';
 import { isJsonObject, type JsonObject, parseStrictJson } from './strict-json.ts';
 
 /** Longest token in bytes, however it is sent. */
@@ -45,7 +45,7 @@ export function checkCritical({ header }: UnverifiedToken): Check {
     check: 'crit',
     passed: header['crit'] === undefined,
     expected: 'no critical header',
-    found: header['crit'] === undefined ? 'none' : 'one',
+    found: header['crit'] === undefined ? 'no critical header' : `"crit" ${show(header['crit'])}`,
     cure: 'issue the token without "crit"',
   };
 }
@@ -61,7 +61,7 @@ function readPart(part: string, name: string): JsonObject {
   if (isJsonObject(value)) return value;
   throw misshapen(
     `a ${name} part that is one JSON object in UTF-8, no member of it twice`,
-    'something else',
+    'something that is none',
     'correct the library that issues the token',
   );
 }

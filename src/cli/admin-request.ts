@@ -42,6 +42,29 @@ export function postToAdmin(
   body: Uint8Array = Buffer.alloc(0),
   type = 'application/octet-stream',
 ): Promise<AdminAnswer> {
+  return askAdmin(address, path, { method: 'POST', body, type });
+}
+
+/**
+ * Asks the admin API of a running gateway.
+ *
+ * @throws as {@link postToAdmin}
+ */
+export function getFromAdmin(address: string, path: string): Promise<AdminAnswer> {
+  return askAdmin(address, path, { method: 'GET', body: null, type: '' });
+}
+
+interface Question {
+  readonly method: 'GET' | 'POST';
+  readonly body: Uint8Array | null;
+  readonly type: string;
+}
+
+function askAdmin(
+  address: string,
+  path: string,
+  { method, body, type }: Question,
+): Promise<AdminAnswer> {
   const url = parseUrl(`http://${address}${path}`);
   if (url === null || /[/?#@]/.test(address)) {
     const message = `--address is host:port, not ${JSON.stringify(address)}`;
@@ -53,8 +76,8 @@ export function postToAdmin(
       const message = `No gateway answers on ${address}: ${why}; name its admin address with --address`;
       reject(new HubgateError('no-gateway', message, { cause }));
     };
-    const headers = { 'content-type': type, 'content-length': body.length };
-    const post = request(url, { method: 'POST', headers, agent: false }, (response) => {
+    const headers = body === null ? {} : { 'content-type': type, 'content-length': body.length };
+    const asked = request(url, { method, headers, agent: false }, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
       response.on('error', fail);
@@ -63,8 +86,8 @@ export function postToAdmin(
         resolve({ status: response.statusCode ?? 0, body: parse(text) });
       });
     });
-    post.on('error', fail);
-    post.end(body);
+    asked.on('error', fail);
+    asked.end(body ?? undefined);
   });
 }
 

@@ -12,6 +12,7 @@ export const COMMANDS = {
   fmt: async (output) => (await import('./commands/fmt.ts')).fmtCommand(output),
   reload: async (output) => (await import('./commands/reload.ts')).reloadCommand(output),
   stop: async (output) => (await import('./commands/stop.ts')).stopCommand(output),
+  top: async (output) => (await import('./commands/top.ts')).topCommand(output),
   'reverse-proxy': async (output) =>
     (await import('./commands/reverse-proxy.ts')).reverseProxyCommand(output),
   token: async (output) => (await import('./commands/token.ts')).tokenCommand(output),

@@ -2,6 +2,7 @@ import { pino, type Logger as PinoLogger } from 'pino';
 import type { LogOptions } from '../config/config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
+import { consoleLine } from './console-line.ts';
 import { LogFile } from './log-file.ts';
 
 /** A logger whose level and target a reload can change. */
@@ -89,9 +90,10 @@ export class Logs {
     const isFile = output !== 'stdout' && output !== 'stderr';
     const terminal = output === 'stdout' ? process.stdout : process.stderr;
     const asText = format === 'console' || (format === 'auto' && !isFile && terminal.isTTY);
+    const coloured = !isFile && terminal.isTTY && (process.env['NO_COLOR'] ?? '') === '';
     const { write, close } = isFile ? this.#openFile(options) : openStandard(output);
     const log = pino(settings, {
-      write: asText ? (line) => write(asConsoleLine(line)) : write,
+      write: asText ? (line) => write(consoleLine(line, coloured)) : write,
     });
     return { pino: log, close };
   }
@@ -139,12 +141,4 @@ function openStandard(output: 'stdout' | 'stderr'): { write(line: string): void;
   // A reader that has gone, or a disk that is full behind it: what cannot be written is dropped.
   stream.on('error', () => {});
   return { write: (line) => void stream.write(line), close: () => {} };
-}
-
-/** `12:00:00.000 WARN message key=value`. */
-function asConsoleLine(line: string): string {
-  const { time, level, msg, ...fields }: Record<string, unknown> = JSON.parse(line);
-  const clock = String(time).slice(11, 23);
-  const rest = Object.entries(fields).map(([name, value]) => ` ${name}=${JSON.stringify(value)}`);
-  return `${clock} ${String(level).toUpperCase().padEnd(5)} ${String(msg)}${rest.join('')}\n`;
 }

@@ -1,9 +1,15 @@
 import { rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import type { Config, GlobalOptions } from '../config/config.ts';
+import { siteLabel } from '../runtime/gateway-measures.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, Logs } from './log-output.ts';
 import { announceLegacy } from './legacy-notice.ts';
+import { ServiceManager } from './service-manager.ts';
+import { workerCount } from './workers/worker-pool.ts';
 import { obeyUserSignals } from './user-signals.ts';
 import { EXIT } from './output.ts';
+import { packageVersion } from './package-version.ts';
 import { readText } from './read-config.ts';
 import { type ReadConfig, type Served, Supervisor } from './supervisor.ts';
 
@@ -16,6 +22,12 @@ export interface RunOptions {
   readonly pidfile?: string | undefined;
 }
 
+/** What `systemctl status` shows. */
+const SERVING = 'Serving';
+/** How often a stop says what it waits for. */
+const PROGRESS_MS = 2_000;
+/** Sites that the line at the start names. */
+const MAX_SITES = 50;
 /** How long a start that was told to stop may take to come to its end, which is then in good order. */
 const START_PATIENCE_MS = 1_000;
 
@@ -33,6 +45,7 @@ export async function runGateway({
   const first = read((path, digest) => seen.set(path, digest));
   const log = logs.createLogger(first.config.options.log);
   signals.obey(log, logs);
+  const manager = new ServiceManager(process.env, log);
   let stop: (reason: string) => void = () => {};
   const stopped = new Promise<string>((resolve) => {
     stop = resolve;
@@ -46,6 +59,7 @@ export async function runGateway({
     readPosted: ({ text, file, language }) =>
       readText(text, file ?? '(posted)', language, environment),
     watch,
+    onLoad: (phase) => (phase === 'begins' ? manager.reloading() : manager.ready(SERVING)),
     onStop: () => stop('admin API'),
   });
   // Before anything is open: a signal during the start is obeyed after it.
@@ -61,8 +75,8 @@ export async function runGateway({
     process.exit(EXIT.ok);
   }
   started();
-  announce(log, supervisor.gateway);
-  announceLegacy(log, first.config);
+  announce(log, supervisor.gateway, supervisor.config, source);
+  announceLegacy(log, supervisor.config);
   const { adminAddress } = supervisor;
   if (adminAddress !== null) {
     log.info(`Admin API on http://${adminAddress.host}:${adminAddress.port}`);
@@ -70,15 +84,23 @@ export async function runGateway({
   if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
   // The timers of the gateway keep no process alive; this one does until it is told to stop.
   const alive = setInterval(() => {}, 60_000);
+  manager.ready(SERVING);
   const reason = await stopped;
   for (const name of ends) {
     process.on(name, () => {
+      log.warn('A second signal: what is in flight is cut off', {
+        signal: name,
+        exit: EXIT.forced,
+      });
       if (pidfile !== undefined) rmSync(pidfile, { force: true });
       process.exit(EXIT.forced);
     });
   }
-  log.info('Stopping', { reason });
+  log.info('Stopping', { reason, atMostMs: supervisor.config.options.gracePeriodMs });
+  await manager.stopping();
+  const progress = setInterval(() => void tellProgress(log, supervisor.gateway), PROGRESS_MS);
   await supervisor.stop();
+  clearInterval(progress);
   clearInterval(alive);
   if (pidfile !== undefined) rmSync(pidfile, { force: true });
   log.info('Stopped');
@@ -94,10 +116,53 @@ async function isOver(start: Promise<void>, stopped: Promise<string>): Promise<b
   return Promise.race([start.then(() => true), overtaken]);
 }
 
-function announce(log: ConfigurableLogger, gateway: Served): void {
+/** What runs, of what, and where: the first that is asked when something is wrong. */
+function announce(
+  log: ConfigurableLogger,
+  gateway: Served,
+  { sites, options }: Config,
+  source: string | null,
+): void {
+  log.info(`hubgate ${packageVersion()} serves ${count(sites.length, 'site')}`, {
+    node: process.versions.node,
+    configuration: source ?? 'not a file',
+    sites: sites.slice(0, MAX_SITES).map(siteLabel),
+  });
+  log.info(workersLine(options));
   for (const { host, port, socket, secure } of gateway.listeners) {
     const name = host.includes(':') ? `[${host}]` : host || '*';
     const where = socket === null ? `://${name}:${port}` : ` on ${socket}`;
     log.info(`Listening on ${secure ? 'https' : 'http'}${where}`);
   }
+}
+
+/** What a stop still waits for. */
+async function tellProgress(log: ConfigurableLogger, gateway: Served): Promise<void> {
+  const [{ hubs }, families] = await Promise.all([gateway.status(), gateway.families()]);
+  const streams = hubs.reduce((sum, { counts }) => sum + counts.connected, 0);
+  const sumOf = (name: string): number =>
+    families
+      .filter((family) => family.name === name)
+      .flatMap(({ values }) => values)
+      .reduce((sum, { value }) => sum + value, 0);
+  log.info('Still stopping', {
+    streams,
+    requests: sumOf('hubgate_http_requests_in_flight'),
+    connections: sumOf('hubgate_connections_open'),
+  });
+}
+
+/** How many processes serve, and why so many. */
+function workersLine(options: GlobalOptions): string {
+  const { workers } = options;
+  const processors = count(availableParallelism(), 'processor');
+  const processes = count(workerCount(options), 'process');
+  if (workers === 'auto') return `${processes} for ${processors}: workers auto`;
+  if (workers > 1) return `${processes} for ${processors}: workers ${workers}`;
+  return `1 process for ${processors}: the default; workers auto has one for each processor`;
+}
+
+function count(number: number, noun: string): string {
+  const plural = noun.endsWith('s') ? `${noun}es` : `${noun}s`;
+  return `${number} ${number === 1 ? noun : plural}`;
 }

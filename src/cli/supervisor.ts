@@ -7,7 +7,17 @@ import { codeOf, messageOf } from '../kernel/error.ts';
 import type { AdminControls, PostedConfig, Rehearsal } from '../runtime/admin.ts';
 import { createGateway, type Gateway } from '../runtime/gateway.ts';
 import type { LoadPreview } from '../runtime/load-preview.ts';
-import type { LoadCounts } from '../runtime/metrics.ts';
+import {
+  addedUp,
+  buildFamily,
+  certificateFamily,
+  type LoadCounts,
+  loadFamilies,
+} from '../runtime/metrics.ts';
+import { healthFault } from '../runtime/health.ts';
+import type { StatusReport } from '../runtime/report.ts';
+import { packageVersion } from './package-version.ts';
+import type { Family } from '../kernel/measures.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
 import { AdminPorts } from './admin-ports.ts';
 import { fingerprint } from '../load-config.ts';
@@ -33,6 +43,8 @@ export interface SupervisorOptions {
   readonly seen: ReadDigests;
   /** Follow changes of the files. */
   readonly watch: boolean;
+  /** Called before and after each load that follows the first. */
+  readonly onLoad: (phase: 'begins' | 'is over') => void;
   /** Called when the admin API is told to stop. */
   readonly onStop: () => void;
 }
@@ -49,8 +61,10 @@ export class Supervisor {
   /** Of the configuration that runs, with the files that it was built from. */
   #fingerprint: string;
   readonly #admin: AdminPorts;
+  readonly #version = packageVersion();
   #lastError: readonly Problem[] | null = null;
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
+  #draining = false;
   #watched: WatchedFiles = { files: [], directories: [] };
   #queue: Promise<unknown> = Promise.resolve();
 
@@ -83,11 +97,18 @@ export class Supervisor {
     this.#follow(watchedFiles(this.#current), this.#options.seen);
   }
 
+  /** From now on it is not ready; the admin API answers until the last stream has ended. */
   async stop(): Promise<void> {
+    this.#draining = true;
     await this.#watcher.close();
     await this.#queue;
-    await this.#admin.close();
     await this.gateway.stop();
+    await this.#admin.close();
+  }
+
+  /** The configuration in force. */
+  get config(): Config {
+    return this.#current.config;
   }
 
   /** Where the admin API listens; null when it is off. */
@@ -136,7 +157,13 @@ export class Supervisor {
   }
 
   #enqueue(read: ReadConfig, followed = true): Promise<readonly Problem[] | null> {
-    const loaded = this.#queue.then(() => this.#try(read, followed));
+    const { onLoad } = this.#options;
+    const loaded = this.#queue.then(async () => {
+      onLoad('begins');
+      const problems = await this.#try(read, followed);
+      onLoad('is over');
+      return problems;
+    });
     this.#queue = loaded;
     return loaded;
   }
@@ -242,12 +269,44 @@ export class Supervisor {
         fromEnvironment: this.#current.fromEnvironment,
       }),
     status: () => this.gateway.status(),
-    loads: () => this.#loads,
+    draining: () => this.#draining,
+    families: () => this.#families(),
+    report: () => this.#report(),
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),
     rehearse: (posted) => this.#rehearse(posted),
     stop: () => this.#options.onStop(),
   };
+
+  async #families(): Promise<readonly Family[]> {
+    const { gateway } = this;
+    const [{ certificates }, families] = await Promise.all([gateway.status(), gateway.families()]);
+    return [
+      buildFamily(this.#version),
+      ...loadFamilies(this.#loads),
+      certificateFamily(certificates),
+      ...families,
+    ];
+  }
+
+  async #report(): Promise<StatusReport> {
+    const { gateway } = this;
+    const [status, slowest, families] = await Promise.all([
+      gateway.status(),
+      gateway.slowest(),
+      this.#families(),
+    ]);
+    const fault = await healthFault('ready', { ...status, draining: this.#draining });
+    return {
+      version: this.#version,
+      time: systemClock.now(),
+      ready: fault === null,
+      fault,
+      loads: this.#loads,
+      metrics: await addedUp(families),
+      slowest,
+    };
+  }
 
   #succeeded(): void {
     this.#lastError = null;

@@ -1,4 +1,6 @@
 import { type Check, inspectToken } from '../auth/inspect.ts';
+import { describeGranted } from '../auth/granted.ts';
+import { readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, SiteAddress } from '../config/config.ts';
 import { profiles } from '../hub/profile.ts';
 import { systemClock } from '../kernel/clock.ts';
@@ -16,6 +18,12 @@ export interface InspectFlags extends ConfigSource {
   readonly topic?: string;
 }
 
+export interface Inspection {
+  readonly checks: readonly Check[];
+  /** Lines that say what the token grants, verified or not. */
+  readonly granted: readonly string[];
+}
+
 interface ConfiguredHub {
   readonly config: HubConfig;
   /** The URLs by which its site can be contacted. */
@@ -23,11 +31,11 @@ interface ConfiguredHub {
 }
 
 /**
- * What the hub of a configuration makes of a token, check by check.
+ * What the hub of a configuration makes of a token, check by check, and what the token grants.
  *
  * @throws HubgateError `invalid-argument` when it is not clear which hub is meant; ConfigError
  */
-export async function inspect(token: string, flags: InspectFlags): Promise<readonly Check[]> {
+export async function inspect(token: string, flags: InspectFlags): Promise<Inspection> {
   const { config } = readConfig(flags, environmentOf(flags));
   const hub = chooseHub(configuredHubs(config), flags.url);
   const scope = new Scope();
@@ -41,11 +49,18 @@ export async function inspect(token: string, flags: InspectFlags): Promise<reado
       playgroundSalt: null,
     };
     const verification = await openVerification(hub.config, around, scope);
-    return await inspectToken(token, verification, {
+    const checks = await inspectToken(token, verification, {
       action: flags.action,
       audience: hub.config.resourceIdentifier ?? flags.url ?? hub.urls[0] ?? '',
       topic: flags.topic ?? null,
     });
+    const granted = describeGranted(token, {
+      detailType: verification.detailType,
+      legacyClaim: profiles[hub.config.profile].legacyClaim,
+      compatible: hub.config.protocolVersionCompatibility !== null,
+      readsLegacy: readsLegacyTokens,
+    });
+    return { checks, granted };
   } finally {
     await scope.close();
   }

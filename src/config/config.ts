@@ -34,6 +34,7 @@ export interface GlobalOptions {
   /** Processes that share the listeners; `auto`: one for each processor. */
   readonly workers: number | 'auto';
   readonly log: LogOptions;
+  readonly trace: TraceOptions;
   readonly servers: ServerOptions;
 }
 
@@ -68,6 +69,14 @@ export interface LogOptions {
   readonly output: string;
   /** When a file is begun anew; null: never. */
   readonly roll: RollOptions | null;
+}
+
+/** What becomes of the trace that a request is part of (W3C Trace Context). */
+export interface TraceOptions {
+  /** Whether requests go on to the app with a `traceparent`, and spans are made. */
+  readonly enabled: boolean;
+  /** URL of a collector that gets a span of each request, by OTLP; null: none does. */
+  readonly otlp: string | null;
 }
 
 /** When a log file is moved aside, and how long those that were are kept. */

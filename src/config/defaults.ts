@@ -54,6 +54,7 @@ export const defaultOptions: GlobalOptions = {
   gracePeriodMs: 30 * SECOND,
   workers: 1,
   log: { level: 'info', format: 'auto', output: 'stderr', roll: defaultRoll },
+  trace: { enabled: true, otlp: null },
   servers: {
     trustedProxies: [],
     clientIpHeaders: ['x-forwarded-for'],

@@ -2,7 +2,7 @@ import type { AdminOptions, GlobalOptions, ListenAddress, RollOptions } from './
 import { defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
-import { isAddressRange, isAdminOrigin, isHeaderName } from './well-formed.ts';
+import { isAddressRange, isAdminOrigin, isHeaderName, isCollectorUrl } from './well-formed.ts';
 
 const PORT = { min: 1, max: 65_535 };
 
@@ -88,6 +88,10 @@ export const optionsShape: Shape<GlobalOptions> = object(
         roll: nullable(rollShape),
       },
       defaultOptions.log,
+    ),
+    trace: object<GlobalOptions['trace']>(
+      { enabled: flag, otlp: nullable(text('an http or https URL', isCollectorUrl)) },
+      defaultOptions.trace,
     ),
     servers,
   },

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { parseUrl } from '../kernel/parse-url.ts';
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'+\-.^_`|~]+$/;
 
@@ -29,4 +30,9 @@ export function isAddressRange(text: string): boolean {
 /** `gateway` or `gateway:2029`, lower case: what a client may say as its `Host`. */
 export function isAdminOrigin(text: string): boolean {
   return /^(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/.test(text);
+}
+
+/** An address of a web server, or one that a placeholder stands for. */
+export function isCollectorUrl(text: string): boolean {
+  return text.startsWith('{') || /^https?:$/.test(parseUrl(text)?.protocol ?? '');
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Logger } from '../kernel/log.ts';
+import type { TraceContext } from './trace-context.ts';
 import type { HeaderList } from './header-list.ts';
 
 /**
@@ -57,6 +58,15 @@ export interface Exchange {
    */
   takeOver(head: ResponseHead): void;
 
+  /** Bytes of the response's body that have been handed over, or that its head announced. */
+  readonly responseBytes: number;
+  /** `TLSv1.3`, say; null without TLS. */
+  readonly tlsVersion: string | null;
+  /** The upstream that answered, or was asked last; null before. Handlers set it for the log. */
+  upstream: UpstreamVisit | null;
+  /** Where it stands in a trace; null where none is kept. */
+  trace: TraceContext | null;
+
   /** True once the head of the response is on its way. */
   readonly begun: boolean;
   /** Status sent; 0 before. */
@@ -90,6 +100,13 @@ export interface Exchange {
   abort(): void;
 }
 
+/** How an upstream was asked for an answer. */
+export interface UpstreamVisit {
+  readonly hostport: string;
+  /** Until the head of its answer, or until it failed. */
+  readonly latencyMs: number;
+}
+
 /** Where a response goes that is written piece by piece over a long time. */
 export interface ResponseStream {
   /** How the caller frames what it writes: HTTP/1.1 chunks (RFC 9112 §7.1), or nothing. */
@@ -111,6 +128,8 @@ export interface ResponseStream {
 }
 
 export interface StreamListener {
+  /** Events that have been written, for the log. */
+  readonly events: number;
   /** What `write` had refused to take more of is gone. */
   drained(): void;
   /** Nothing more is taken: exactly once, however it ended, never before `listen` has returned. */

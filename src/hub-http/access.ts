@@ -60,7 +60,7 @@ export function createAccess(settings: AccessSettings): Access {
       found: origin ?? 'none',
       cure: 'add the origin to publish_origins, or publish with an Authorization header',
     });
-    throw new Refusal(400, { challenge: 'invalid_request' });
+    throw new Refusal(400, { challenge: 'invalid_request', check: 'publish_origins' });
   };
 
   return {
@@ -87,7 +87,7 @@ export function createAccess(settings: AccessSettings): Access {
         found: 'no token',
         cure: 'have the app send the token header of discovery, or the client an Authorization header; a cookie reaches the hub only on its own path and domain',
       });
-      return new Refusal(401, { challenge: null });
+      return new Refusal(401, { challenge: null, check: 'presence' });
     },
   };
 }
@@ -100,7 +100,7 @@ export function grantMissing(exchange: Exchange, expected: string, found: string
     found,
     cure: 'give the token an authorization detail with that action and a matcher for the topic',
   });
-  return new Refusal(403, { challenge: 'insufficient_scope' });
+  return new Refusal(403, { challenge: 'insufficient_scope', check: 'authorization_details' });
 }
 
 /** A token that was valid until a moment ago. */
@@ -111,24 +111,24 @@ export function accessRevoked(exchange: Exchange): Refusal {
     found: 'its issuer or key was removed, it was revoked, or its user logged out meanwhile',
     cure: 'connect again',
   });
-  return new Refusal(401, { challenge: 'invalid_token' });
+  return new Refusal(401, { challenge: 'invalid_token', check: 'revocation' });
 }
 
 function malformedPresentation(exchange: Exchange): Refusal {
   logRefusal(exchange, {
     check: 'presentation',
     expected: 'one "Authorization: Bearer <token>"',
-    found: 'something else',
+    found: 'another scheme, several fields, or no token',
     cure: 'send one Authorization field with the scheme Bearer and a token after one space',
   });
-  return new Refusal(400, { challenge: 'invalid_request' });
+  return new Refusal(400, { challenge: 'invalid_request', check: 'presentation' });
 }
 
 /** What a token that is not accepted is answered with; any other error stays what it is. */
 function refused(error: unknown, tell: (diagnosis: Diagnosis) => void): unknown {
   if (!(error instanceof InvalidTokenError)) return error;
   tell(error.diagnosis);
-  return new Refusal(401, { challenge: 'invalid_token' });
+  return new Refusal(401, { challenge: 'invalid_token', check: error.diagnosis.check });
 }
 
 function refererOrigin(exchange: Exchange): string | undefined {

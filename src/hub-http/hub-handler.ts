@@ -5,6 +5,8 @@ import { createCors } from './cors.ts';
 import { createDebugger } from './debugger.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import { createIdentity, type Identity, metadataPath } from './identity.ts';
+import { createForeignOrigin } from './foreign-origin.ts';
+import { RefusalLog } from './refusal-log.ts';
 import { createReadMatchers } from './matcher-parameters.ts';
 import { createLiveScript, noLiveScript } from './live-script.ts';
 import { createMetadata } from './metadata.ts';
@@ -31,7 +33,9 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
   const below = `${path}/`;
   const cors = createCors(corsOrigins, profile.cursorHeader);
   const identityOf = createIdentity(path, endpoint.resourceIdentifier);
-  const isContactedByName = publicName(endpoint.publicOrigins);
+  const { publicOrigins, hub } = endpoint;
+  const isForeign = createForeignOrigin(corsOrigins, publicOrigins, new RefusalLog());
+  const isContactedByName = publicName(publicOrigins);
   const answerPlayground = createPlayground(endpoint);
   const route = createRoute(endpoint);
 
@@ -52,10 +56,12 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
     }
     try {
       if (!isContactedByName(exchange)) throw new Refusal(421);
+      if (isForeign(exchange)) hub.measures.refused('cors_origins');
       if (cors?.answerPreflight(exchange) === true) return;
       await route(exchange, identity, requested);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
+      hub.measures.refused(error.check);
       answerRefusal(exchange, error, identity);
     }
   };

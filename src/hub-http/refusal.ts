@@ -14,6 +14,8 @@ export class Refusal extends Error {
   /** undefined: no challenge. */
   readonly challenge: ChallengeCode | undefined;
   readonly fields: Readonly<Record<string, string>>;
+  /** What was found wanting, for the operator. */
+  readonly check: string;
 
   constructor(
     status: number,
@@ -21,6 +23,7 @@ export class Refusal extends Error {
       text?: string;
       challenge?: ChallengeCode;
       fields?: Readonly<Record<string, string>>;
+      check?: string;
     } = {},
   ) {
     super(options.text ?? reasonPhrase(status));
@@ -29,6 +32,7 @@ export class Refusal extends Error {
     this.text = options.text ?? reasonPhrase(status);
     this.challenge = options.challenge;
     this.fields = options.fields ?? {};
+    this.check = options.check ?? `status_${status}`;
   }
 }
 

@@ -6,7 +6,8 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { Admission, type KeepsStream } from './admission.ts';
 import { Announcer } from './announcer.ts';
 import { Delivery } from './delivery.ts';
-import { HEARTBEAT } from './event-stream.ts';
+import { comeBackLater, HEARTBEAT } from './event-stream.ts';
+import { HubMeasures, type SlowReason, type StreamBacklog } from './hub-measures.ts';
 import { LogReader } from './log-reader.ts';
 import type { EventSink } from './outlet.ts';
 import type { PresenceNames, SubscriptionRecord } from './presence.ts';
@@ -19,6 +20,7 @@ import {
   type SubscriberKeeper,
   type SubscriberOptions,
 } from './subscriber.ts';
+import { streamBacklog } from './stream-backlog.ts';
 import { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
 import type { Transport } from './transport.ts';
@@ -26,6 +28,11 @@ import { EARLIEST, isPossibleId, type Update } from './update.ts';
 
 /** What ending a stream costs, in steps. */
 const END_STEPS = 500;
+/** As the log says it. */
+const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
+  buffer: 'more waits for it than max_subscriber_buffer',
+  timeout: 'it has taken nothing for dispatch_timeout',
+};
 /** What arming a timer costs, in steps. */
 const TIMER_STEPS = 30;
 /** Subscribers whose subscriptions are read at once. */
@@ -76,6 +83,7 @@ export interface HubCounts {
  */
 export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0, legacyTokens: 0 };
+  readonly measures = new HubMeasures();
   readonly #transport: Transport;
   readonly #clock: Clock;
   readonly #wheel: TimerWheel;
@@ -89,6 +97,7 @@ export class Hub {
   readonly #replay: Replay;
   #emptied: () => void = () => {};
   /** Draining or closed: nobody may come any more. */
+  readonly #reader: LogReader;
   #leaving = false;
 
   constructor({ transport, names, clock, wheel, slices, log }: HubOptions) {
@@ -103,6 +112,7 @@ export class Hub {
       flushed: (subscriber) => this.#flushed(subscriber),
     });
     const reader = new LogReader(transport, names.base);
+    this.#reader = reader;
     this.#replay = new Replay(reader, this.#catchingUp, slices, log);
     transport.tail((entries) => this.#delivery.dispatch(entries));
   }
@@ -125,10 +135,23 @@ export class Hub {
    */
   async publish(update: Update, topics?: readonly Topic[]): Promise<void> {
     if (topics !== undefined) this.#delivery.know(update, topics);
-    await this.#transport.append(update);
+    await this.#append(update);
     this.counts.updates += 1;
     const room = this.#delivery.room();
     if (room !== null) await room;
+  }
+
+  async #append(update: Update): Promise<void> {
+    const { measures } = this;
+    const began = this.#clock.monotonic();
+    try {
+      await this.#transport.append(update);
+    } catch (error) {
+      measures.failedAppends += 1;
+      throw error;
+    }
+    measures.store.observe((this.#clock.monotonic() - began) / 1000);
+    measures.updateSize.observe(update.data.length);
   }
 
   /**
@@ -243,6 +266,16 @@ export class Hub {
     return this.#endThose(this.#roll.ofSession(session));
   }
 
+  /** The position of the log that has been given out; this process's own count. */
+  get logPosition(): number {
+    return this.#transport.position;
+  }
+
+  /** How far behind its streams are. */
+  backlog(): Promise<StreamBacklog> {
+    return streamBacklog(this.#roll.all(), () => this.#clock.monotonic(), this.#slices);
+  }
+
   /** @throws HubgateError when the transport does not work */
   check(): Promise<void> {
     return this.#transport.check();
@@ -272,7 +305,7 @@ export class Hub {
   async #locate(lastEventId: string | null): Promise<number | null> {
     if (lastEventId === null || knowsNothing(lastEventId)) return null;
     if (lastEventId === EARLIEST) return 0;
-    return this.#transport.find(lastEventId);
+    return this.#reader.find(lastEventId);
   }
 
   #refusedBy(keep: KeepsStream) {
@@ -302,11 +335,18 @@ export class Hub {
     // What waited before counts: an event of any size reaches whoever has kept up.
     if (outlet.waitingBytes > subscriber.options.settings.maxBufferBytes) {
       // Ended, not lost: the client resumes by the cursor of the last event it received.
-      this.#endSlow(subscriber, 'more waits for it than max_subscriber_buffer');
+      this.#endSlow(subscriber, 'buffer');
       return;
     }
+    this.#countDelivery(subscriber, event);
     outlet.push(event, this.#delivery.flusher.empty);
     this.#delivery.flush(subscriber);
+  }
+
+  #countDelivery(subscriber: Subscriber, event: Buffer): void {
+    subscriber.events += 1;
+    this.measures.deliveries += 1;
+    this.measures.deliveredBytes += event.length;
   }
 
   #flushed(subscriber: Subscriber): void {
@@ -334,10 +374,14 @@ export class Hub {
   readonly #catchingUp = {
     tail: (): number => this.#transport.position,
     deliver: (subscriber: Subscriber, event: Buffer): void => {
+      this.#countDelivery(subscriber, event);
       subscriber.outlet.push(event, this.#delivery.flusher.empty);
       this.#delivery.flush(subscriber);
     },
-    caughtUp: (subscriber: Subscriber): void => this.#index.add(subscriber),
+    caughtUp: (subscriber: Subscriber, delivered: number): void => {
+      this.measures.replays.observe(delivered);
+      this.#index.add(subscriber);
+    },
     failed: (subscriber: Subscriber): void => this.#end(subscriber, 'failed'),
   };
 
@@ -374,7 +418,7 @@ export class Hub {
       return;
     }
     if (outlet.isStalled(now, dispatchTimeoutMs)) {
-      this.#endSlow(subscriber, 'it has taken nothing for dispatch_timeout');
+      this.#endSlow(subscriber, 'timeout');
       outlet.destroy();
       return;
     }
@@ -391,10 +435,11 @@ export class Hub {
     return ending.length;
   }
 
-  #endSlow(subscriber: Subscriber, why: string): void {
+  #endSlow(subscriber: Subscriber, reason: SlowReason): void {
+    this.measures.slow[reason] += 1;
     this.#log.warn('A slow subscriber was disconnected', {
       subscriber: subscriber.id,
-      why,
+      why: WHY_SLOW[reason],
       bufferedBytes: subscriber.outlet.bufferedBytes,
     });
     this.#end(subscriber, 'slow');
@@ -403,6 +448,7 @@ export class Hub {
   #end(subscriber: Subscriber, reason: EndReason): void {
     if (subscriber.ended !== null) return;
     subscriber.ended = reason;
+    this.measures.ended[reason] += 1;
     this.#roll.delete(subscriber);
     this.#index.delete(subscriber);
     this.#replay.delete(subscriber);
@@ -411,6 +457,9 @@ export class Hub {
     if (reason !== 'client') {
       this.#log.debug('A stream ends', { subscriber: subscriber.id, reason });
       // Who may no longer read gets no more than what has been begun.
+      if (this.#leaving && reason !== 'slow') {
+        subscriber.outlet.push(comeBackLater(), this.#delivery.flusher.empty);
+      }
       subscriber.outlet.end(reason === 'revoked');
       this.#delivery.flusher.flush(subscriber, this.#clock.monotonic(), unmetered());
       this.#arm(subscriber);

@@ -71,6 +71,8 @@ interface Reading {
 export class LogReader {
   readonly #transport: Transport;
   readonly #base: string;
+  /** What is being looked for, by id: as many as there are clients that wait, at most. */
+  readonly #finding = new Map<string, Promise<number | null>>();
   #readings: Reading[] = [];
   /** The oldest first. */
   #kept: LogPage[] = [];
@@ -82,6 +84,28 @@ export class LogReader {
   constructor(transport: Transport, base: string) {
     this.#transport = transport;
     this.#base = base;
+  }
+
+  /**
+   * The position of an update, as {@link Transport.find}. Clients that lost the same node ask for the
+   * same few at once, and share the answer: one that was found, or one that was asked for after they
+   * came, for what was not there before may be there by then.
+   */
+  async find(eventId: string): Promise<number | null> {
+    const before = this.#finding.get(eventId);
+    if (before !== undefined) {
+      const shared = await before.catch(() => null);
+      if (shared !== null) return shared;
+      const since = this.#finding.get(eventId);
+      if (since !== undefined && since !== before) return since;
+    }
+    const found = this.#transport.find(eventId);
+    this.#finding.set(eventId, found);
+    const over = (): void => {
+      if (this.#finding.get(eventId) === found) this.#finding.delete(eventId);
+    };
+    found.then(over, over);
+    return found;
   }
 
   /** Some of the log after a position; without entries where all up to its end have been evicted. */

@@ -19,6 +19,8 @@ export interface EventSink {
 }
 
 export interface SinkListener {
+  /** Events that it has been given. */
+  readonly events: number;
   /** What the sink had refused to take more of is gone. */
   drained(): void;
   /** Nothing more is taken: once, however it ended. */

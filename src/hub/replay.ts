@@ -21,6 +21,8 @@ interface CatchingUp {
   page: LogPage | 'reading' | null;
   /** The entry of the page that is next, and what is known of it. */
   index: number;
+  /** Updates that it has been given. */
+  delivered: number;
   /** Whether its matchers select the entry; null while that is being asked. */
   wanted: true | null;
   readonly progress: Progress;
@@ -33,7 +35,7 @@ export interface ReplayKeeper {
   tail(): number;
   deliver(subscriber: Subscriber, event: Buffer): void;
   /** The subscriber has seen all up to {@link tail}: it goes on with the live ones. */
-  caughtUp(subscriber: Subscriber): void;
+  caughtUp(subscriber: Subscriber, delivered: number): void;
   failed(subscriber: Subscriber): void;
 }
 
@@ -64,6 +66,7 @@ export class Replay implements Work {
       subscriber,
       page: null,
       index: 0,
+      delivered: 0,
       wanted: null,
       progress: { tried: 0 },
       readers: null,
@@ -125,6 +128,7 @@ export class Replay implements Work {
       if (selected === null) return true;
       if (selected) {
         meter.left -= entry.update.data.length * STEPS_PER_CHARACTER;
+        state.delivered += 1;
         this.#keeper.deliver(subscriber, page.event(state.index, entry));
       }
       subscriber.position = entry.position;
@@ -141,7 +145,7 @@ export class Replay implements Work {
     const { subscriber } = state;
     if (subscriber.position >= this.#keeper.tail()) {
       this.delete(subscriber);
-      this.#keeper.caughtUp(subscriber);
+      this.#keeper.caughtUp(subscriber, state.delivered);
       return;
     }
     const page = this.#reader.after(subscriber.position);

@@ -66,6 +66,7 @@ export class Subscriber implements SinkListener, WheelTimer {
   /** Why it does. */
   endsAs: EndReason = 'deadline';
   dueTick = 0;
+  events = 0;
   readonly #keeper: SubscriberKeeper;
   #id: string | null = null;
 

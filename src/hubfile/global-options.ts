@@ -6,7 +6,7 @@ import type {
   ServerOptions,
 } from '../config/config.ts';
 import { defaultOptions, MAX_WORKERS, STAGING_DIRECTORY } from '../config/defaults.ts';
-import { isAdminOrigin } from '../config/well-formed.ts';
+import { isAdminOrigin, isCollectorUrl } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logOutput } from '../directives/log/syntax.ts';
@@ -47,6 +47,8 @@ import {
  *         grace_period <duration>
  *         workers <number>|auto
  *         log { level <level>; format console|json; output stderr|stdout|file <path> }
+ *         trace off
+ *         otlp <url>
  *         servers { … }
  *         debug
  *     }
@@ -126,6 +128,15 @@ const OPTIONS: OptionTable<GlobalOptions> = {
       output: (option) => logOutput(option),
     }),
   }),
+  trace: (cursor, { trace }) => {
+    oneOf(cursor, ['off']);
+    return { trace: changed(cursor, trace, 'enabled', false) };
+  },
+  otlp: (cursor, { trace }) => {
+    const word = cursor.argument('the URL of an OTLP collector');
+    if (!isCollectorUrl(word.text)) badValue(cursor, word, 'an http or https URL');
+    return { trace: changed(cursor, trace, 'otlp', word.text) };
+  },
   servers: (cursor) => ({ servers: servers(cursor) }),
   order: (cursor) => order(cursor),
   debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),

@@ -4,6 +4,7 @@ import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/expect.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { about } from '../http/about.ts';
 import { type AddressSet, addressSet } from '../http/forwarded.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -112,6 +113,7 @@ export class ReverseProxy {
     this.#closed = true;
     this.#stopChecks();
     this.#tunnels.close();
+    for (const upstream of this.#pools.keys()) upstream.verdicts.delete(this.#isAvailable);
     this.#releaseWhenIdle();
   }
 
@@ -130,8 +132,14 @@ export class ReverseProxy {
         tried.clear();
         continue;
       }
+      if (failure !== null) choice.upstream.measures.retries += 1;
       const outcome = await this.#attempt(exchange, choice);
       if (outcome.kind === 'answered') {
+        // Where nobody answers in the end, that is told instead.
+        if (failure !== null) {
+          const fields = about(exchange, { error: failure.message });
+          exchange.log.warn('an upstream failed, and a second try was answered', fields);
+        }
         await outcome.interceptor?.(exchange, next);
         return;
       }
@@ -159,6 +167,8 @@ export class ReverseProxy {
     const began = this.#clock.monotonic();
     const response = new UpstreamResponse(exchange, choice, this.#rules, (status) => {
       const latencyMs = this.#clock.monotonic() - began;
+      upstream.measures.answered(status, latencyMs);
+      exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
     });
     const body = exchange.hasBody ? this.#requestBody(exchange) : null;
@@ -169,6 +179,10 @@ export class ReverseProxy {
       return { kind: 'answered', interceptor: response.interceptor };
     } catch (error) {
       if (!(error instanceof ForwardError)) throw error;
+      if (!exchange.begun) {
+        const latencyMs = this.#clock.monotonic() - began;
+        exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
+      }
       this.#note(upstream, exchange, error);
       if (exchange.begun) {
         exchange.abort();
@@ -241,12 +255,16 @@ export class ReverseProxy {
     if (error.code === 'upstream-aborted') {
       exchange.log.debug('the client left', fields);
     } else if (error.code === 'upstream-busy') {
-      exchange.log.warn('too many requests wait for the upstream', fields);
+      exchange.log.debug('too many requests wait for the upstream', fields);
     } else if (error.code === 'unsendable-request') {
-      exchange.log.warn('the request cannot be forwarded', fields);
+      exchange.log.debug('the request cannot be forwarded', fields);
     } else {
+      upstream.measures.failures += 1;
       upstream.recordFailure(this.#clock.monotonic());
-      exchange.log.warn('the upstream failed', fields);
+      // Before an answer has begun, whoever answers for it says so.
+      if (exchange.begun)
+        exchange.log.warn('the upstream broke its answer off', about(exchange, fields));
+      else exchange.log.debug('the upstream failed', fields);
     }
   }
 
@@ -255,6 +273,7 @@ export class ReverseProxy {
     const { transport } = this.#config;
     const pool = this.#keep(registry.claimPool(upstream.address, transport, this.#trustPool));
     this.#pools.set(upstream, pool);
+    upstream.verdicts.add(this.#isAvailable);
   }
 
   #startChecks(check: ActiveHealth, { registry, clock, log }: ReverseProxyOptions): () => void {

@@ -1,4 +1,5 @@
 import { type UpstreamAddress, parseUpstream } from './address.ts';
+import { UpstreamMeasures } from './upstream-measures.ts';
 import { ConnectionPool, type TransportSettings } from './forward.ts';
 
 /** Failures remembered of one upstream; more say nothing new. */
@@ -9,6 +10,9 @@ export class Upstream {
   readonly address: UpstreamAddress;
   /** Requests and upgraded connections under way. */
   inFlight = 0;
+  readonly measures = new UpstreamMeasures();
+  /** What each proxy that uses it thinks of it. */
+  readonly verdicts = new Set<(upstream: Upstream) => boolean>();
   /** Active checks, by what they check, whose last answer was bad. */
   readonly failingChecks = new Set<string>();
   /** Monotonic milliseconds, oldest first. */
@@ -16,6 +20,12 @@ export class Upstream {
 
   constructor(address: UpstreamAddress) {
     this.address = address;
+  }
+
+  /** Whether all of them would give it a request. */
+  get isAvailable(): boolean {
+    for (const verdict of this.verdicts) if (!verdict(this)) return false;
+    return true;
   }
 
   recordFailure(nowMs: number): void {

@@ -8,6 +8,8 @@ export interface AdminAnswer {
   /** Printed as JSON, but for text. */
   readonly body: unknown;
   readonly type?: string;
+  /** The method that it would take (RFC 9110 §10.2.1). */
+  readonly allow?: string;
   /** Runs when the answer is on its way. */
   readonly after?: () => void;
 }
@@ -106,12 +108,13 @@ export class AdminServer {
   }
 
   async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { status, body, type, after } = await this.#answer(request);
+    const { status, body, type, allow, after } = await this.#answer(request);
     const text = type === undefined ? `${JSON.stringify(body)}\n` : String(body);
     response.once('finish', () => after?.());
     response.writeHead(status, {
       'content-type': type ?? 'application/json',
       'content-length': Buffer.byteLength(text),
+      ...(allow === undefined ? {} : { allow }),
       'cache-control': 'no-store',
       'x-content-type-options': 'nosniff',
       // The server may be closing, and whoever asks here asks seldom.

@@ -4,8 +4,11 @@ import { problemData } from '../config/problem-data.ts';
 import { describeProblem, type Problem } from '../config/problem.ts';
 import type { Logger } from '../kernel/log.ts';
 import { adminRefusal } from './admin-guard.ts';
+import { healthFault } from './health.ts';
 import { type AdminAnswer, AdminServer } from './admin-server.ts';
-import { type LoadCounts, METRICS_TYPE, metricsText } from './metrics.ts';
+import type { Family } from '../kernel/measures.ts';
+import type { StatusReport } from './report.ts';
+import { METRICS_TYPE, metricsText } from './metrics.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { GatewayStatus } from './gateway.ts';
 import type { LoadPreview } from './load-preview.ts';
@@ -23,7 +26,12 @@ export interface AdminControls {
   /** The configuration in force as data, without secrets. */
   config(): unknown;
   status(): Promise<GatewayStatus>;
-  loads(): LoadCounts;
+  /** Whether the process has begun to stop. */
+  draining(): boolean;
+  /** What a person who watches wants to see together. */
+  report(): Promise<StatusReport>;
+  /** What is counted, of all processes. */
+  families(): Promise<readonly Family[]>;
   /** Why the last load failed; null when it went well. */
   lastError(): readonly Problem[] | null;
   /** Loads a configuration; gives the reasons if it is refused, else null. */
@@ -49,7 +57,8 @@ const LANGUAGES: Readonly<Record<string, PostedConfig['language']>> = {
   'application/x-yaml': 'yaml',
   'text/yaml': 'yaml',
 };
-const HEALTH = /^\/hub\/health(?:\/([A-Za-z0-9._~-]{1,64}))?\/(?:ready|live)\/?$/;
+/** As the reference hub has it, for its probes, where there is a hub with its profile. */
+const HEALTH = /^\/(hub|mercure)\/health(?:\/([A-Za-z0-9._~-]{1,64}))?\/(ready|live)\/?$/;
 
 interface AdminRequest<Controls = AdminControls> {
   readonly url: URL;
@@ -63,14 +72,17 @@ type Endpoints<Controls> = Readonly<
   Record<string, { readonly method: 'GET' | 'POST'; readonly answer: Endpoint<Controls> }>
 >;
 
+/** What those need who watch. */
+type Watched = Pick<AdminControls, 'status' | 'families' | 'draining'>;
+
 /** What tells and changes nothing. */
-const READ_ONLY: Endpoints<Pick<AdminControls, 'status' | 'loads'>> = {
+const READ_ONLY: Endpoints<Watched> = {
   '/metrics': {
     method: 'GET',
     answer: async ({ controls }) => ({
       status: 200,
       type: METRICS_TYPE,
-      body: metricsText(await controls.status(), controls.loads()),
+      body: await metricsText(await controls.families()),
     }),
   },
 };
@@ -84,6 +96,10 @@ const ENDPOINTS: Endpoints<AdminControls> = {
       type: 'application/json',
       body: `${JSON.stringify(controls.config(), null, 2)}\n`,
     }),
+  },
+  '/status': {
+    method: 'GET',
+    answer: async ({ controls }) => ({ status: 200, body: await controls.report() }),
   },
   '/config/last-error': { method: 'GET', answer: lastError },
   '/load': { method: 'POST', answer: load },
@@ -119,7 +135,7 @@ export function openAdmin(
  */
 export function openMetrics(
   address: ListenAddress,
-  controls: Pick<AdminControls, 'status' | 'loads'>,
+  controls: Watched,
   log: Logger,
 ): Promise<AdminServer> {
   return AdminServer.open('metrics', address, log, (request) =>
@@ -127,7 +143,7 @@ export function openMetrics(
   );
 }
 
-async function route<Controls extends Pick<AdminControls, 'status' | 'loads'>>(
+async function route<Controls extends Watched>(
   request: IncomingMessage,
   endpoints: Endpoints<Controls>,
   controls: Controls,
@@ -138,12 +154,13 @@ async function route<Controls extends Pick<AdminControls, 'status' | 'loads'>>(
   const health = HEALTH.exec(url.pathname);
   const endpoint =
     health !== null
-      ? ({ method: 'GET', answer: () => healthOf(controls, health[1]) } as const)
+      ? ({ method: 'GET', answer: () => healthOf(controls, health) } as const)
       : Object.hasOwn(endpoints, url.pathname)
         ? endpoints[url.pathname]
         : undefined;
   if (endpoint === undefined) return refusal(404, 'not found');
-  if (method !== endpoint.method) return refusal(405, `use ${endpoint.method}`);
+  if (method !== endpoint.method)
+    return { ...refusal(405, `use ${endpoint.method}`), allow: endpoint.method };
   return endpoint.answer({ url, request, controls });
 }
 
@@ -215,22 +232,21 @@ async function revoke({ url, controls }: AdminRequest): Promise<AdminAnswer> {
 }
 
 async function healthOf(
-  controls: Pick<AdminControls, 'status'>,
-  name: string | undefined,
+  controls: Watched,
+  [, prefix, name, question]: RegExpExecArray,
 ): Promise<AdminAnswer> {
-  const { hubs } = await controls.status();
-  const asked = name === undefined ? hubs : hubs.filter((hub) => hub.name === name);
-  if (name !== undefined && asked.length === 0) return refusal(404, 'not found');
-  try {
-    await Promise.all(asked.map((hub) => hub.check()));
-    return { status: 200, body: { status: 'ok' } };
-  } catch {
-    // The log of the transport has the cause; here no detail is told.
-    return {
-      status: 503,
-      body: { status: 'error', error: 'transport health check failed' },
-    };
-  }
+  const status = await controls.status();
+  const ofProfile = status.hubs.filter(({ profile }) => prefix === 'hub' || profile === prefix);
+  if (prefix !== 'hub' && ofProfile.length === 0) return refusal(404, 'not found');
+  const hubs = name === undefined ? ofProfile : ofProfile.filter((hub) => hub.name === name);
+  if (name !== undefined && hubs.length === 0) return refusal(404, 'not found');
+  const fault = await healthFault(question === 'live' ? 'live' : 'ready', {
+    ...status,
+    hubs,
+    draining: controls.draining(),
+  });
+  if (fault === null) return { status: 200, body: { status: 'ok' } };
+  return { status: 503, body: { status: 'error', error: fault } };
 }
 
 function refusal(status: number, error: string): AdminAnswer {

@@ -1,6 +1,8 @@
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Family } from '../kernel/measures.ts';
+import { upstreamFamilies } from '../proxy/upstream-families.ts';
 import type { CertificateInUse } from '../tls/certificate-in-use.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
@@ -13,7 +15,7 @@ import {
   type Resources,
   storageOf,
 } from './resources.ts';
-import type { RunningHub } from './running-hub.ts';
+import type { RunningHub, SlowSubscriber } from './running-hub.ts';
 
 /** A running gateway. */
 export interface Gateway {
@@ -54,12 +56,20 @@ export interface Gateway {
   readonly listeners: readonly BoundListener[];
   /** What the configuration in force has come to. */
   status(): Promise<GatewayStatus>;
+  /** The hubs' streams of which most waits, the slowest first. */
+  slowest(): Promise<readonly SlowSubscriber[]>;
+  /** What is counted, of this gateway and its process; several may have one name, and add up. */
+  families(): Promise<readonly Family[]>;
 }
 
 export interface GatewayStatus {
   readonly hubs: readonly RunningHub[];
   /** Those of the sites, with those of the authority of this machine. */
   readonly certificates: readonly CertificateInUse[];
+  /** Whether a configuration is in force. */
+  readonly serving: boolean;
+  /** Whether the event loop of a process does not keep time. */
+  readonly late: boolean;
 }
 
 export interface BoundListener {
@@ -164,6 +174,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       lease.value.serve(service, fallback);
     }
     current = next;
+    if (resources !== null) resources.measures.generation += 1;
     const endingStreams =
       next.generation.reauthorise() + streamsOf(old?.generation, next.generation);
     next.generation.begin();
@@ -221,7 +232,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     await queue;
     if (current === null || resources === null) return;
     const { config: last, listeners } = current;
-    resources.stopping = true;
+    resources.stoppingWithinMs = last.options.gracePeriodMs;
     const opened = listeners.map(({ lease }) => lease.value);
     const closed = giveBack(current);
     const cut = (): void => {
@@ -233,6 +244,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     await closed;
     cancel();
     resources.upstreams.destroy();
+    resources.process.close();
     current = null;
   }
 
@@ -264,7 +276,20 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       return {
         hubs: generation?.hubs ?? [],
         certificates: generation?.certificates() ?? [],
+        serving: current !== null,
+        late: resources?.process.loop.isLate ?? false,
       };
+    },
+    slowest: async () => (await current?.generation.slowest()) ?? [],
+    async families() {
+      if (current === null || resources === null) return [];
+      const { measures, process, upstreams } = resources;
+      return [
+        ...measures.families(),
+        ...upstreamFamilies(upstreams.upstreams()),
+        ...(await current.generation.families()),
+        ...process.families(),
+      ];
     },
   };
 }

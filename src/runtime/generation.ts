@@ -3,10 +3,12 @@ import { siteAddressText } from '../config/site-address.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
+import type { Family } from '../kernel/measures.ts';
 import { messageOf } from '../kernel/error.ts';
 import { Scope } from '../kernel/scope.ts';
 import type { Service } from '../server/listener.ts';
 import { hostname } from '../site/placeholders.ts';
+import { measureSite } from '../site/site-measures.ts';
 import { createSiteRouter } from '../site/router.ts';
 import type { SiteHandler } from '../site/site.ts';
 import type { Challenges } from '../tls/acme/challenges.ts';
@@ -21,11 +23,13 @@ import { answerChallenges } from './challenge-answer.ts';
 import { type Handshakes, openHandshakes } from './handshakes.ts';
 import { historyNames, keepHistoryNames } from './history-names.ts';
 import type { HubCore } from './hub-core.ts';
+import { hubFamilies, type NamedHub } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
+import { OtlpExport } from './otlp-export.ts';
 import { saltName } from './playground-salts.ts';
 import type { Resources } from './resources.ts';
-import type { RunningHub } from './running-hub.ts';
+import { type RunningHub, slowestOf, type SlowSubscriber } from './running-hub.ts';
 import { setUpSite } from './site-setup.ts';
 
 /** Streams that would end. */
@@ -43,6 +47,10 @@ export interface Generation {
     readonly fallback: Certificate | null;
   };
   readonly hubs: readonly RunningHub[];
+  /** The streams of its hubs of which most waits. */
+  slowest(): Promise<readonly SlowSubscriber[]>;
+  /** What is told of its hubs. */
+  families(): Promise<readonly Family[]>;
   /** The logs with the streams of these hubs, and their sites; another generation may have some of them. */
   readonly cores: ReadonlyMap<HubCore, string>;
   /** Names of histories that the configuration in force has, and this one has not. */
@@ -88,9 +96,10 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     const around = { ...resources, site: names.of.get(site) ?? '', playgroundSalt };
     hubs.set(site, await setUpHub(site.hub, around, scope));
   }
+  const spans = openSpans(config, resources, scope);
   const handlers = new Map<SiteConfig, SiteHandler>();
   for (const site of config.sites) {
-    handlers.set(site, await setUpSite(site, config, hubs, resources, scope));
+    handlers.set(site, await setUpSite(site, config, hubs, spans, resources, scope));
   }
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
@@ -108,6 +117,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
         siteOf,
         handlers,
         { certificates, policies, challenges: resources.managed.challenges },
+        measureSite(nowhere(planned), resources.measures.site(null), resources.clock),
         config,
       ),
       fallback: resources.rehearsal ? null : ((await certificates?.fallback()) ?? null),
@@ -121,6 +131,18 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       return found;
     },
     hubs: [...hubs.values()].map(runningHub),
+    async slowest() {
+      const told = await Promise.all(
+        [...hubs.values()].map(async ({ config: { name }, core }) =>
+          (await core.hub.backlog()).slowest.map((stream) => ({ ...stream, hub: name })),
+        ),
+      );
+      return slowestOf(told.flat());
+    },
+    async families() {
+      const told = await Promise.all([...hubs.values()].map((hub) => hubFamilies(namedHub(hub))));
+      return told.flat();
+    },
     cores: new Map([...hubs].map(([site, { core }]) => [core, siteText(site)])),
     certificates: () => [
       ...sources.flatMap((source) => source.certificates()),
@@ -131,6 +153,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     orders: () => sources.flatMap((source) => source.orders()),
     begin() {
       resources.playgrounds.keep(salts);
+      resources.measures.keep(config.sites);
       try {
         keepHistoryNames(names, resources.storage);
       } catch (error) {
@@ -143,6 +166,17 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     reauthorise: () => [...hubs.values()].reduce((sum, hub) => sum + hub.reauthorise(), 0),
     release: () => scope.close(),
   };
+}
+
+function openSpans(
+  { options: { trace } }: Config,
+  { measures, clock, log }: Resources,
+  scope: Scope,
+): OtlpExport | null {
+  if (!trace.enabled || trace.otlp === null) return null;
+  const spans = new OtlpExport({ url: trace.otlp, counts: measures.spans, clock, log, fetch });
+  scope.defer(() => spans.close());
+  return spans;
 }
 
 async function openSiteCertificates(
@@ -176,13 +210,14 @@ function createService(
     readonly policies: Handshakes | null;
     readonly challenges: Challenges;
   },
+  siteless: SiteHandler,
   { options: { servers } }: Config,
 ): Service {
-  const handlerOf = (exchange: Exchange, policyId: string | null): SiteHandler | undefined => {
+  const handlerOf = (exchange: Exchange, policyId: string | null): SiteHandler => {
     const site = siteOf(exchange.host);
-    if (site === undefined) return redirect(planned, exchange);
+    if (site === undefined) return siteless;
     const admitted = policies?.admits(site, policyId) ?? site.tls.clientAuth === null;
-    return admitted ? handlers.get(site) : undefined;
+    return (admitted ? handlers.get(site) : undefined) ?? siteless;
   };
   const trusted = addressSet(servers.trustedProxies);
   return {
@@ -195,7 +230,7 @@ function createService(
         ? null
         : (headers, peer) => clientAddress(peer, headers, trusted, servers.clientIpHeaders),
     handle(exchange, policyId) {
-      const site = handlerOf(exchange, policyId) ?? misdirected;
+      const site = handlerOf(exchange, policyId);
       const handler = planned.secure ? site : answerChallenges(site, challenges);
       handler(exchange).catch((error: unknown) => {
         exchange.log.error('An answer failed', { error: messageOf(error) });
@@ -203,6 +238,11 @@ function createService(
       });
     },
   };
+}
+
+/** Answers where no site of the port has the name. */
+function nowhere(planned: PlannedListener): SiteHandler {
+  return (exchange) => (redirect(planned, exchange) ?? misdirected)(exchange);
 }
 
 /** The site of a name that has only an HTTPS port. */
@@ -223,6 +263,12 @@ function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandl
 /** RFC 9110 §15.5.20: no site of this port has that name, or not for this connection. */
 const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
 
+function namedHub({ config, core }: ReadyHub): NamedHub {
+  const { name, profile } = config;
+  const { hub, announcements } = core;
+  return { name, profile, counts: { ...hub.counts, ...announcements }, hub };
+}
+
 function siteText({ addresses }: SiteConfig): string {
   return addresses.map(siteAddressText).join(', ');
 }
@@ -238,6 +284,7 @@ function refusedOf(site: string, hub: ReadyHub): EndingStreams[] {
 function runningHub({ config, core: { hub, announcements } }: ReadyHub): RunningHub {
   return {
     name: config.name,
+    profile: config.profile,
     get counts() {
       return { ...hub.counts, ...announcements };
     },

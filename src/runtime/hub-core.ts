@@ -49,15 +49,31 @@ export interface HubCoreDependencies {
   readonly log: Logger;
 }
 
-/** The pool in which hub cores live; `spreadMs` is asked when one closes: 0 when all ends. */
-export function createHubCores(spreadMs: () => number, log: Logger): LeasePool<HubCore> {
+/** Of the time that a stop may take, the share over which streams end: the rest is for their last bytes. */
+const DRAIN_SHARE = 0.8;
+/** So many milliseconds for each stream: few end at once, and whoever comes back finds room. */
+const MS_PER_STREAM = 10;
+
+/** Over how many milliseconds the streams of a gateway that stops are ended. */
+export function drainSpread(streams: number, withinMs: number): number {
+  return streams === 1 ? 0 : Math.min(withinMs * DRAIN_SHARE, streams * MS_PER_STREAM);
+}
+
+/** The pool in which hub cores live; `stoppingWithinMs` is asked when one closes: null where others stay. */
+export function createHubCores(
+  stoppingWithinMs: () => number | null,
+  log: Logger,
+): LeasePool<HubCore> {
   return new LeasePool<HubCore>(async ({ hub, transport, detach }) => {
     detach();
     const streams = hub.counts.connected;
-    const spread = spreadMs();
+    const withinMs = stoppingWithinMs();
+    const spread = withinMs === null ? SPREAD_MS : drainSpread(streams, withinMs);
     const why =
-      spread === 0 ? 'the gateway stops' : 'their hub, or its transport, is no longer configured';
-    if (streams > 0) log.info('Hub streams end', { streams, why });
+      withinMs === null
+        ? 'their hub, or its transport, is no longer configured'
+        : 'the gateway stops';
+    if (streams > 0) log.info('Hub streams end', { streams, why, overMs: Math.round(spread) });
     await hub.drain(spread);
     hub.close();
     await transport.close();

@@ -18,10 +18,12 @@ import { CertificateStore } from '../tls/certificate-store.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
 import { TicketKeys } from '../tls/ticket-keys.ts';
 import { defaultStorage } from './default-storage.ts';
-import { createHubCores, type HubCore, SPREAD_MS } from './hub-core.ts';
+import { createHubCores, type HubCore } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
+import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import { PlaygroundSalts, type Salts } from './playground-salts.ts';
+import { ProcessMeasures } from './process-measures.ts';
 import { HubSignals, type Siblings } from './siblings.ts';
 
 export interface GatewayOptions {
@@ -61,14 +63,16 @@ export interface Resources {
   readonly wheel: TimerWheel;
   readonly slices: Slices;
   readonly upstreams: UpstreamRegistry;
+  readonly measures: GatewayMeasures;
+  readonly process: ProcessMeasures;
   /** The listener is bound, and ready to speak what is planned as soon as it has a service. */
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
   readonly hasSiblings: boolean;
   /** What is built is looked at and thrown away: nothing is written, logged or ordered. */
   readonly rehearsal: boolean;
-  /** Set once, when the gateway goes: then hub streams end at once. */
-  stopping: boolean;
+  /** Set once, when the gateway goes: what is open then has so many milliseconds. */
+  stoppingWithinMs: number | null;
 }
 
 /** Directory of certificates, keys and history, absolute. */
@@ -102,7 +106,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
       random,
       nameCheck: publicNameCheck,
     }),
-    hubCores: createHubCores(() => (resources.stopping ? 0 : SPREAD_MS), log),
+    hubCores: createHubCores(() => resources.stoppingWithinMs, log),
     keySets: createKeySets(),
     tokenCaches: new LeasePool(() => {}),
     playgrounds: new PlaygroundSalts(),
@@ -111,9 +115,12 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     wheel: new TimerWheel(clock),
     slices: new Slices(),
     upstreams: new UpstreamRegistry(),
+    measures: new GatewayMeasures(),
+    process: new ProcessMeasures(clock),
     async leaseListener(planned) {
       const { bind, secure } = planned;
-      const options = { bind, port: planned.port ?? 0, ticketKeys, clock, log };
+      const measures = resources.measures.connections;
+      const options = { bind, port: planned.port ?? 0, ticketKeys, measures, clock, log };
       const lease = await listeners.acquire(listenerKey(planned), () => Listener.open(options));
       try {
         if (secure) await lease.value.prepareTls();
@@ -125,7 +132,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     },
     hasSiblings: options.siblings !== undefined,
     rehearsal: false,
-    stopping: false,
+    stoppingWithinMs: null,
   };
   return resources;
 }

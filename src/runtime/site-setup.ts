@@ -5,8 +5,11 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { logAccess } from '../site/access-log.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
+import { measureSite } from '../site/site-measures.ts';
+import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
 import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
+import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
@@ -15,10 +18,11 @@ export async function setUpSite(
   site: SiteConfig,
   config: Config,
   hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  spans: SpanSink | null,
   resources: Resources,
   scope: Scope,
 ): Promise<SiteHandler> {
-  const { log, clock, random, upstreams } = resources;
+  const { log, clock, random, upstreams, measures } = resources;
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
     expand: expandPlaceholders,
@@ -40,7 +44,10 @@ export async function setUpSite(
     routes,
   );
   const accessLog = openAccessLog(site, config, resources, scope);
-  return accessLog === null ? handler : logAccess(handler, accessLog, clock);
+  const measured = measureSite(handler, measures.site(site), clock);
+  const logged = accessLog === null ? measured : logAccess(measured, accessLog, clock);
+  const { enabled } = config.options.trace;
+  return enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged;
 }
 
 /** A site's own log where it names one, else the gateway's. */

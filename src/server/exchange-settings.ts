@@ -16,6 +16,8 @@ export interface ExchangeSettings {
 /** What is known of a connection beside the request. */
 export interface ExchangeConnection {
   readonly secure: boolean;
+  /** null without TLS. */
+  readonly tlsVersion: string | null;
   readonly peer: Peer;
   readonly upgrade: UpgradeRequest | null;
 }

@@ -8,11 +8,14 @@ import type {
   ResponseHead,
   ResponseStream,
   UpgradeRequest,
+  UpstreamVisit,
 } from '../http/exchange.ts';
 import { expectsContinue } from '../http/expect.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/nominated-fields.ts';
+import { countWrites } from '../http/response-size.ts';
+import type { TraceContext } from '../http/trace-context.ts';
 import { WritableStream } from '../http/writable-stream.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -47,6 +50,10 @@ export class Http1Exchange implements Exchange {
   readonly hasBody: boolean;
   readonly variables: Map<string, string> = new Map();
   readonly upgrade: UpgradeRequest | null;
+  readonly tlsVersion: string | null;
+  upstream: UpstreamVisit | null = null;
+  trace: TraceContext | null = null;
+  responseBytes = 0;
 
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
@@ -60,6 +67,7 @@ export class Http1Exchange implements Exchange {
   /** The client holds its body back until it is told to go on. */
   #awaitsContinue: boolean;
   #status = 0;
+  #isStream = false;
   /** The rest of the body is not waited for. */
   #isSilent = false;
 
@@ -68,7 +76,7 @@ export class Http1Exchange implements Exchange {
     request: IncomingMessage,
     response: ServerResponse,
     settings: ExchangeSettings,
-    { secure, peer, upgrade }: ExchangeConnection,
+    { secure, tlsVersion, peer, upgrade }: ExchangeConnection,
     leaveConnection: LeaveConnection | null,
   ) {
     this.#request = request;
@@ -76,6 +84,7 @@ export class Http1Exchange implements Exchange {
     this.#parentLog = settings.log;
     this.#leaveConnection = leaveConnection;
     this.upgrade = upgrade;
+    this.tlsVersion = tlsVersion;
     this.scheme = secure ? 'https' : 'http';
     this.httpVersion = request.httpVersionMinor === 0 ? '1.0' : '1.1';
     this.method = request.method ?? 'GET';
@@ -185,6 +194,7 @@ export class Http1Exchange implements Exchange {
   }
 
   stream(head: ResponseHead): ResponseStream {
+    this.#isStream = true;
     const response = this.#response;
     // An event stream ends when the client or the gateway goes: who comes again connects again.
     if (this.#leaveConnection !== null) response.shouldKeepAlive = false;
@@ -256,7 +266,20 @@ export class Http1Exchange implements Exchange {
     response.write(NOTHING);
     this.#status = head.status;
     if (bodyless) return discarding(response);
+    this.#measure(head.headers, response);
     return wrappers.reduce<Writable>((body, wrap) => wrap(body), response);
+  }
+
+  /** What a stream comes to is counted by those who write it. */
+  #measure(headers: HeaderList, body: Writable): void {
+    if (this.#isStream) return;
+    const length = headers.get('content-length');
+    if (length !== undefined) this.responseBytes = Number(length) || 0;
+    else {
+      countWrites(body, (bytes) => {
+        this.responseBytes += bytes;
+      });
+    }
   }
 
   #end(body: Writable, trailers: HeaderList): void {

@@ -11,7 +11,7 @@ import type { ServerOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/error.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
-import { policyOf } from './connection-policy.ts';
+import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Exchange, type LeaveConnection, leaveServer } from './http1-exchange.ts';
 import { giveConnection, watchLimits } from './node-internals.ts';
@@ -155,6 +155,7 @@ export class Http1 {
     }
     const connection = {
       secure: 'encrypted' in socket && socket.encrypted === true,
+      tlsVersion: tlsVersionOf(socket),
       peer: peerOf(socket),
       upgrade,
     };

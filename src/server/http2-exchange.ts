@@ -9,10 +9,13 @@ import type {
   ResponseHead,
   ResponseStream,
   UpgradeRequest,
+  UpstreamVisit,
 } from '../http/exchange.ts';
 import { expectsContinue } from '../http/expect.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { countWrites } from '../http/response-size.ts';
+import type { TraceContext } from '../http/trace-context.ts';
 import { WritableStream } from '../http/writable-stream.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -50,6 +53,10 @@ export class Http2Exchange implements Exchange {
   readonly hasBody: boolean;
   readonly variables: Map<string, string> = new Map();
   readonly upgrade: UpgradeRequest | null;
+  readonly tlsVersion: string | null;
+  upstream: UpstreamVisit | null = null;
+  trace: TraceContext | null = null;
+  responseBytes = 0;
 
   readonly #stream: ServerHttp2Stream;
   readonly #parentLog: Logger;
@@ -61,6 +68,7 @@ export class Http2Exchange implements Exchange {
   /** The client holds its body back until it is told to go on. */
   #awaitsContinue: boolean;
   #status = 0;
+  #isStream = false;
   /** The rest of the body is not waited for. */
   #isSilent = false;
   #trailers: readonly string[] = [];
@@ -70,11 +78,12 @@ export class Http2Exchange implements Exchange {
   constructor(
     { stream, rawHeaders, body }: Http2Request,
     settings: ExchangeSettings,
-    { secure, peer, upgrade }: ExchangeConnection,
+    { secure, tlsVersion, peer, upgrade }: ExchangeConnection,
   ) {
     this.#stream = stream;
     this.#parentLog = settings.log;
     this.upgrade = upgrade;
+    this.tlsVersion = tlsVersion;
     this.scheme = secure ? 'https' : 'http';
     const { method, authority, path: sent, headers } = readHttp2Head(rawHeaders);
     const path = asciiTarget(sent);
@@ -171,6 +180,7 @@ export class Http2Exchange implements Exchange {
   }
 
   stream(head: ResponseHead): ResponseStream {
+    this.#isStream = true;
     const body = this.#begin(head, false);
     const stream = this.#stream;
     return body === stream ? new Http2Stream(stream) : new WritableStream(body, this);
@@ -230,6 +240,7 @@ export class Http2Exchange implements Exchange {
     if (!stream.destroyed && !stream.closed) this.#respond(head, bodyless, withTrailers);
     this.#status = head.status;
     if (bodyless) return discarding(stream);
+    this.#measure(head.headers, stream);
     return wrappers.reduce<Writable>((body, wrap) => wrap(body), stream);
   }
 
@@ -248,6 +259,18 @@ export class Http2Exchange implements Exchange {
     // RFC 9113 §8.1: after the answer the rest of the request is not wanted.
     if (this.#isSilent || this.#awaitsContinue) {
       stream.once('finish', () => stream.close(constants.NGHTTP2_NO_ERROR));
+    }
+  }
+
+  /** What a stream comes to is counted by those who write it. */
+  #measure(headers: HeaderList, body: Writable): void {
+    if (this.#isStream) return;
+    const length = headers.get('content-length');
+    if (length !== undefined) this.responseBytes = Number(length) || 0;
+    else {
+      countWrites(body, (bytes) => {
+        this.responseBytes += bytes;
+      });
     }
   }
 

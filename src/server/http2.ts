@@ -11,7 +11,7 @@ import type { UpgradeRequest } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { policyOf } from './connection-policy.ts';
+import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http2Exchange } from './http2-exchange.ts';
 import { guardSession } from './http2-guards.ts';
@@ -78,6 +78,7 @@ export class Http2 {
     session.once('stream', () => forgetDeadline(socket));
     const carrier: Carrier = {
       secure: session.encrypted === true,
+      tlsVersion: tlsVersionOf(socket),
       peer: peerOf(socket),
       policyId: policyOf(socket),
     };
@@ -94,7 +95,7 @@ export class Http2 {
   #take(
     stream: ServerHttp2Stream,
     rawHeaders: readonly string[],
-    { secure, peer, policyId }: Carrier,
+    { secure, tlsVersion, peer, policyId }: Carrier,
   ): void {
     const head = requestHead(rawHeaders);
     const isConnect = head.method === 'CONNECT';
@@ -110,7 +111,8 @@ export class Http2 {
       return;
     }
     const request = { stream, rawHeaders, body: stream };
-    this.#reception.take(new Http2Exchange(request, settings, { secure, peer, upgrade }), policyId);
+    const connection = { secure, tlsVersion, peer, upgrade };
+    this.#reception.take(new Http2Exchange(request, settings, connection), policyId);
   }
 
   readonly #onStreamError = (error: Error): void => {
@@ -125,6 +127,7 @@ export class Http2 {
 /** What is known of a connection once and for all. */
 interface Carrier {
   readonly secure: boolean;
+  readonly tlsVersion: string | null;
   readonly peer: Peer;
   readonly policyId: string | null;
 }

@@ -12,6 +12,7 @@ import type { CertificateSource } from '../tls/certificates.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { bindServer } from './bound-server.ts';
 import type { ExchangeSettings } from './exchange-settings.ts';
+import type { ConnectionMeasures } from './connection-measures.ts';
 import { expectFirstRequest, forgetDeadline } from './first-request.ts';
 import { type Peer, Peers } from './peers.ts';
 import { Protocols } from './protocols.ts';
@@ -42,6 +43,7 @@ export interface ListenerOptions {
   /** 0 lets the system choose. Only matters to hosts. */
   readonly port: number;
   readonly ticketKeys: TicketKeys;
+  readonly measures: ConnectionMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -123,11 +125,12 @@ export class Listener {
   /** Gets what it takes to speak TLS, for a service that does. */
   async prepareTls(): Promise<void> {
     if (this.#tls !== null) return;
-    const { ticketKeys, clock, log } = this.#options;
+    const { ticketKeys, measures, clock, log } = this.#options;
     const tls = new TlsEndpoint({
       certificates: () => this.#service?.certificates ?? null,
       protocols: () => this.#service?.limits.protocols ?? [],
       ticketKeys,
+      measures,
       onSecure: (socket, protocol) => this.#speak(socket, protocol),
       clock,
       log,
@@ -219,8 +222,12 @@ export class Listener {
   }
 
   #accept(socket: Socket): void {
+    const { measures } = this.#options;
+    measures.accepted += 1;
+    measures.open += 1;
     this.#sockets.add(socket);
     socket.once('close', () => {
+      measures.open -= 1;
       forgetDeadline(socket);
       this.#sockets.delete(socket);
       this.#held.delete(socket);
@@ -230,12 +237,17 @@ export class Listener {
     });
     if (this.#service !== null) this.#receive(socket, this.#service);
     else if (this.#held.size < MAX_HELD_CONNECTIONS) this.#held.add(socket);
-    else socket.destroy();
+    else this.#turnAway(socket, 'not_ready');
+  }
+
+  #turnAway(socket: Socket, reason: keyof ConnectionMeasures['turnedAway']): void {
+    this.#options.measures.turnedAway[reason] += 1;
+    socket.destroy();
   }
 
   #receive(socket: Socket, service: Service): void {
     if (this.#turnsAway(service.limits)) {
-      socket.destroy();
+      this.#turnAway(socket, 'full');
       return;
     }
     expectFirstRequest(socket, service.limits.timeouts.readHeaderMs, this.#clock);
@@ -261,7 +273,7 @@ export class Listener {
     // A Unix socket does not tell its clients apart.
     if (most > 0 && address !== '' && this.#peers.connectionsOf(address) > most) {
       this.#log.debug('A client has too many connections', { address });
-      socket.destroy();
+      this.#turnAway(socket, 'client');
     } else if (policies === null) this.#speak(socket, 'http/1.1');
     else if (this.#tls === null) socket.destroy();
     else this.#tls.accept(socket);

@@ -17,6 +17,7 @@ export function mountedExchange(
   const { socket } = request;
   const connection = {
     secure: 'encrypted' in socket && socket.encrypted,
+    tlsVersion: 'getProtocol' in socket ? socket.getProtocol() : null,
     peer: { address: socket.remoteAddress ?? '', port: socket.remotePort ?? 0 },
     upgrade: null,
   };

@@ -11,7 +11,8 @@ import type { HandshakePolicy } from '../tls/handshake-policy.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { ChallengeHandshakes } from './challenge-handshakes.ts';
 import { readClientHello } from './client-hello.ts';
-import { rememberPolicy } from './connection-policy.ts';
+import type { ConnectionMeasures } from './connection-measures.ts';
+import { rememberPolicy, tlsVersionOf } from './connection-policy.ts';
 import { giveConnection } from './node-internals.ts';
 import { SecureContexts } from './secure-contexts.ts';
 
@@ -31,6 +32,7 @@ export interface TlsEndpointOptions {
   readonly certificates: () => CertificateSource | null;
   readonly protocols: () => readonly ('h1' | 'h2')[];
   readonly ticketKeys: TicketKeys;
+  readonly measures: ConnectionMeasures;
   /** Takes a connection whose handshake is done. */
   readonly onSecure: (socket: TLSSocket, protocol: Protocol) => void;
   readonly clock: Clock;
@@ -150,7 +152,10 @@ export class TlsEndpoint {
       },
     });
     server.on('secureConnection', (socket) => this.#secured(socket, policy));
-    server.on('tlsClientError', (error) => this.#failed('A TLS handshake failed', error));
+    server.on('tlsClientError', (error) => {
+      this.#options.measures.failedHandshakes += 1;
+      this.#failed('A TLS handshake failed', error);
+    });
     return server;
   }
 
@@ -168,7 +173,10 @@ export class TlsEndpoint {
       return;
     }
     rememberPolicy(socket, policy);
-    this.#options.onSecure(socket, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1');
+    const protocol = socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1';
+    const { measures, onSecure } = this.#options;
+    measures.handshake(tlsVersionOf(socket) ?? '', socket.isSessionReused(), protocol);
+    onSecure(socket, protocol);
   }
 
   #choose(socket: TLSSocket, offered: readonly string[]): string | undefined {

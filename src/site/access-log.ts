@@ -1,7 +1,7 @@
 import type { Exchange, ResponseStream, StreamListener } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { Logger } from '../kernel/log.ts';
+import type { LogFields, Logger } from '../kernel/log.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
 import type { SiteHandler } from './site.ts';
 
@@ -10,40 +10,94 @@ const HIDDEN = 'REDACTED';
 const MAX_SHOWN = 1024;
 
 /**
- * Writes a line for each exchange when it is over: for an event stream, when the client has gone.
- * Who reads the log must not be able to act for a user, so tokens and cookies are left out.
+ * Writes a line for each exchange when it is over; for what stays open (an event stream, another
+ * protocol) one at its start as well. Who reads the log must not be able to act for a user, so
+ * tokens and cookies are left out. The names of the fields are those of OpenTelemetry.
+ *
+ * @see https://opentelemetry.io/docs/specs/semconv/http/http-spans/
  */
 export function logAccess(inner: SiteHandler, log: Logger, clock: Clock): SiteHandler {
   return async (exchange) => {
     const began = clock.monotonic();
-    const write = (): void => {
-      const { status } = exchange;
+    let isLong = false;
+    const over = (more: LogFields): void => {
       const line = {
-        request: exchange.id,
-        remote_ip: exchange.remoteAddress,
-        client_ip: exchange.clientAddress,
-        proto: `HTTP/${exchange.httpVersion}`,
-        method: exchange.method,
-        host: exchange.host,
-        uri: shownTarget(exchange),
-        headers: shownHeaders(exchange.headers),
-        status,
-        duration_ms: Math.round(clock.monotonic() - began),
+        ...requestFields(exchange),
+        ...responseFields(exchange),
+        ...more,
+        'http.server.request.duration': seconds(clock.monotonic() - began),
       };
-      if (status >= 500) log.error('handled request', line);
-      else log.info('handled request', line);
+      if (exchange.status >= 500) log.error(isLong ? 'stream ended' : 'handled request', line);
+      else log.info(isLong ? 'stream ended' : 'handled request', line);
     };
-    const streams = watchStreams(exchange, write);
+    exchange.onHead(({ status, headers }) => {
+      if (!staysOpen(exchange, status, headers)) return undefined;
+      isLong = true;
+      log.info('stream began', {
+        ...requestFields(exchange),
+        'http.response.status_code': status,
+        'http.server.request.duration': seconds(clock.monotonic() - began),
+      });
+      return undefined;
+    });
+    const streams = watchStreams(exchange, over);
     try {
       await inner(exchange);
     } finally {
-      if (!streams.begun) write();
+      if (!streams.begun) over({});
     }
   };
 }
 
+function staysOpen({ method, upgrade }: Exchange, status: number, headers: HeaderList): boolean {
+  if (method === 'HEAD' || status >= 300) return false;
+  if (upgrade !== null) return true;
+  return headers.get('content-type')?.toLowerCase().startsWith('text/event-stream') ?? false;
+}
+
+function requestFields(exchange: Exchange): LogFields {
+  const [path = '', query] = shownTarget(exchange).split(/\?(.*)/s);
+  const { trace, tlsVersion, httpVersion } = exchange;
+  return {
+    request: exchange.id,
+    ...(trace === null ? {} : { trace_id: trace.traceId, span_id: trace.spanId }),
+    'http.request.method': exchange.method,
+    'url.scheme': exchange.scheme,
+    'server.address': exchange.host.slice(0, MAX_SHOWN),
+    'url.path': path,
+    ...(query === undefined ? {} : { 'url.query': query }),
+    'client.address': exchange.clientAddress,
+    'network.peer.address': exchange.remoteAddress,
+    'network.protocol.name': 'http',
+    'network.protocol.version': httpVersion === '2.0' ? '2' : httpVersion,
+    ...(tlsVersion === null ? {} : { 'tls.protocol.version': tlsVersion.replace('TLSv', '') }),
+    ...shownHeaders(exchange.headers),
+  };
+}
+
+function responseFields({ status, responseBytes, upstream }: Exchange): LogFields {
+  return {
+    'http.response.status_code': status,
+    'http.response.body.size': responseBytes,
+    ...(upstream === null
+      ? {}
+      : {
+          'hubgate.upstream.address': upstream.hostport,
+          'hubgate.upstream.duration': seconds(upstream.latencyMs),
+        }),
+  };
+}
+
+/** To the microsecond. */
+function seconds(ms: number): number {
+  return Math.round(ms * 1000) / 1_000_000;
+}
+
 /** A stream is open long after it has been answered: it tells itself when it is over. */
-function watchStreams(exchange: Exchange, over: () => void): { readonly begun: boolean } {
+function watchStreams(
+  exchange: Exchange,
+  over: (more: LogFields) => void,
+): { readonly begun: boolean } {
   const state = { begun: false };
   const open = exchange.stream.bind(exchange);
   exchange.stream = (head) => new WatchedStream(open(head), state, over);
@@ -54,10 +108,11 @@ class WatchedStream implements ResponseStream, StreamListener {
   readonly framing: ResponseStream['framing'];
   readonly #stream: ResponseStream;
   readonly #state: { begun: boolean };
-  readonly #over: () => void;
+  readonly #over: (more: LogFields) => void;
   #listener: StreamListener | null = null;
+  #bytes = 0;
 
-  constructor(stream: ResponseStream, state: { begun: boolean }, over: () => void) {
+  constructor(stream: ResponseStream, state: { begun: boolean }, over: (more: LogFields) => void) {
     this.framing = stream.framing;
     this.#stream = stream;
     this.#state = state;
@@ -68,7 +123,12 @@ class WatchedStream implements ResponseStream, StreamListener {
     return this.#stream.bufferedBytes;
   }
 
+  get events(): number {
+    return this.#listener?.events ?? 0;
+  }
+
   write(framed: Buffer): boolean {
+    this.#bytes += framed.length;
     return this.#stream.write(framed);
   }
 
@@ -92,7 +152,7 @@ class WatchedStream implements ResponseStream, StreamListener {
 
   closed(): void {
     this.#listener?.closed();
-    this.#over();
+    this.#over({ 'http.response.body.size': this.#bytes, 'hubgate.stream.events': this.events });
   }
 }
 
@@ -101,11 +161,14 @@ function shownTarget({ originalTarget }: Exchange): string {
 }
 
 /** A `Referer` and its like may hold what stood in the address bar. */
-function shownHeaders(headers: HeaderList): Record<string, string> {
-  const shown: Record<string, string> = Object.create(null);
+function shownHeaders(headers: HeaderList): Record<string, readonly string[]> {
+  const shown: Record<string, string[]> = Object.create(null);
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
-    shown[key] = isSecretName(key) ? HIDDEN : withoutSecretParts(value.slice(0, MAX_SHOWN), HIDDEN);
+    // Ours, and told by its parts already.
+    if (key === 'traceparent') continue;
+    const text = isSecretName(key) ? HIDDEN : withoutSecretParts(value.slice(0, MAX_SHOWN), HIDDEN);
+    (shown[`http.request.header.${key}`] ??= []).push(text);
   }
   return shown;
 }

@@ -1,5 +1,6 @@
 import type { RouteConfig } from '../config/config.ts';
 import type { SiteContext } from '../directives/handler-context.ts';
+import { about } from '../http/about.ts';
 import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
 import type { Exchange, Handler, Next } from '../http/exchange.ts';
@@ -71,8 +72,8 @@ async function runErrorRoutes(exchange: Exchange, status: number, routes: Handle
 function note(exchange: Exchange, status: number, error: unknown): void {
   const fields = { status, error: messageOf(error) };
   if (!(error instanceof HttpError))
-    exchange.log.error('a handler failed', { ...fields, stack: stackOf(error) });
-  else if (status >= 500) exchange.log.warn('the request failed', fields);
+    exchange.log.error('a handler failed', about(exchange, { ...fields, stack: stackOf(error) }));
+  else if (status >= 500) exchange.log.warn('the request failed', about(exchange, fields));
   else if (status === CLIENT_LEFT) exchange.log.info('the client did not wait', fields);
   else exchange.log.debug('the request was refused', fields);
 }

@@ -5,8 +5,10 @@ import type {
   ResponseHead,
   ResponseStream,
   UpgradeRequest,
+  UpstreamVisit,
 } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import type { TraceContext } from '../http/trace-context.ts';
 import { WritableStream } from '../http/writable-stream.ts';
 import type { Logger } from '../kernel/log.ts';
 
@@ -90,6 +92,26 @@ export class SubExchange implements Exchange {
 
   get status(): number {
     return this.#intercepted === 0 ? this.#parent.status : this.#intercepted;
+  }
+
+  get responseBytes(): number {
+    return this.#parent.responseBytes;
+  }
+
+  get tlsVersion(): string | null {
+    return this.#parent.tlsVersion;
+  }
+
+  get upstream(): UpstreamVisit | null {
+    return this.#parent.upstream;
+  }
+
+  get trace(): TraceContext | null {
+    return this.#parent.trace;
+  }
+
+  set upstream(visit: UpstreamVisit | null) {
+    this.#parent.upstream = visit;
   }
 
   trailers(): HeaderList {

@@ -2,17 +2,19 @@ import { describe, it } from 'node:test';
 import { protocolPasses } from '../support/protocol-suite.ts';
 import { startRedis } from '../support/redis-server.ts';
 
+/** All that speaks to a hub and does not choose a transport itself. */
+const SUITE = [
+  ...['subscribe', 'subscriptions', 'publish', 'credentials', 'metadata', 'bounds', 'profiles'],
+  ...['long-tokens', 'injection'],
+];
+
 describe('the protocol on other transports', () => {
   it('LMDB', async () => {
-    await protocolPasses(['subscribe', 'subscriptions', 'publish'], {
-      HUBGATE_TEST_TRANSPORT: 'lmdb',
-    });
+    await protocolPasses(SUITE, { HUBGATE_TEST_TRANSPORT: 'lmdb' });
   });
 
-  // Those that turn the clock are left out: it is also that of the connection.
   it('Redis', async (test) => {
     const redis = await startRedis(test, test);
-    if (redis === null) return;
-    await protocolPasses(['subscriptions', 'publish'], { HUBGATE_TEST_TRANSPORT: redis.url });
+    if (redis !== null) await protocolPasses(SUITE, { HUBGATE_TEST_TRANSPORT: redis.url });
   });
 });

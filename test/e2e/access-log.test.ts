@@ -36,20 +36,33 @@ describe('access log', () => {
       .split('\n')
       .map((line) => JSON.parse(line));
     assert.deepEqual(
-      lines.map(({ level, method, uri, status, headers }) => [
-        level,
-        method,
-        uri,
-        status,
-        headers['x-plain'],
+      lines.map((line) => [
+        line['level'],
+        line['http.request.method'],
+        line['url.path'],
+        line['url.query'],
+        line['http.response.status_code'],
+        line['http.response.body.size'],
+        line['http.request.header.x-plain'],
       ]),
       [
-        ['info', 'GET', '/a?x=1&access_token=REDACTED&y=2', 200, 'shown'],
-        ['info', 'GET', '/b?%61uthorization=REDACTED&Token=REDACTED&=&a&b+c=d?e', 200, undefined],
-        ['error', 'GET', '/broken', 503, undefined],
+        ['info', 'GET', '/a', 'x=1&access_token=REDACTED&y=2', 200, 2, ['shown']],
+        [
+          'info',
+          'GET',
+          '/b',
+          '%61uthorization=REDACTED&Token=REDACTED&=&a&b+c=d?e',
+          200,
+          2,
+          undefined,
+        ],
+        ['error', 'GET', '/broken', undefined, 503, 20, undefined],
       ],
     );
-    assert.equal(lines[0].headers.authorization, 'REDACTED');
+    assert.deepEqual(lines[0]['http.request.header.authorization'], ['REDACTED']);
+    assert.match(lines[0].trace_id, /^[0-9a-f]{32}$/);
+    assert.equal(lines[0]['network.protocol.version'], '1.1');
+    assert.equal(lines[0]['client.address'], '127.0.0.1');
     assert.equal((await stat(file)).mode & 0o777, 0o600);
   });
 });

@@ -216,7 +216,10 @@ describe('hubgate token inspect', () => {
   it('accepts what the hub accepts', async () => {
     const { code, stdout } = await inspect(await good(), '--topic', 'a');
     assert.equal(code, 0, stdout);
-    assert.match(stdout, /The hub accepts this token\.\n$/);
+    assert.match(
+      stdout,
+      /^It grants:\n {2}publish the topic "a"\nThe hub accepts this token\.\n$/m,
+    );
   });
 
   it('names each check that fails, what was expected and found, and the cure', async () => {

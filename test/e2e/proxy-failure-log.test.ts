@@ -12,16 +12,20 @@ import { type LogLine, recorder } from '../support/hub-server.ts';
 describe('the log of requests that the proxy could not answer', () => {
   it('holds a 502 under the request id that the client was told', async (test) => {
     const { port, lines } = await start(test, await freePort());
-    const { status, headers } = await send(`http://localhost:${port}/`);
+    const { status, headers } = await send(`http://localhost:${port}/shop?token=s3cret`);
     assert.equal(status, 502);
     const failed = lines.filter(({ message }) => message === 'the request failed');
     assert.deepEqual(
       failed.map(({ level, fields }) => [level, fields['status'], fields['request']]),
       [['warn', 502, headers['x-request-id']]],
     );
-    // The line that names the upstream is found by the same id.
-    const named = lines.find(({ message }) => message === 'the upstream failed');
-    assert.equal(named?.fields['request'], headers['x-request-id']);
+    // One line for an operator: which request it was, and whose fault it is.
+    const told = lines.filter(({ level, fields }) => level !== 'debug' && 'request' in fields);
+    assert.deepEqual(told, failed);
+    const { method, host, path, upstream, error } = failed[0]?.fields ?? {};
+    assert.deepEqual([method, host, path], ['GET', `localhost:${port}`, '/shop']);
+    assert.match(String(upstream), /^127\.0\.0\.1:\d+$/);
+    assert.match(String(error), /ECONNREFUSED/);
   });
 
   for (const protocol of ['HTTP/1.1', 'HTTP/2']) {

@@ -673,7 +673,7 @@ describe('desync, HTTP/2: what reaches the origin is one request', PATIENCE, () 
       assert.equal(requests.length, 1);
       const [request] = requests;
       assert.equal(request?.body, 'hello');
-      const ours = /^(?:host|connection|x-forwarded-.*|via|transfer-encoding|x-kept)$/;
+      const ours = /^(?:host|connection|x-forwarded-.*|via|traceparent|transfer-encoding|x-kept)$/;
       assert.deepEqual(
         request?.fields.filter(([key]) => !ours.test(key)),
         [],

@@ -8,11 +8,11 @@ export interface TestCertificate {
   readonly key: string;
 }
 
-/** A throwaway authority that vouches for clients. */
+/** A throwaway authority that vouches for clients, and for servers of a name. */
 export interface ClientAuthority {
   /** Its own certificate: a trust pool. */
   readonly file: string;
-  issue(name: string): TestCertificate;
+  issue(name: string, purpose?: 'clientAuth' | 'serverAuth'): TestCertificate;
 }
 
 const EC_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
@@ -29,12 +29,13 @@ export function createClientAuthority(directory: string, name: string): ClientAu
   );
   return {
     file: join(directory, `${name}.crt`),
-    issue(client) {
+    issue(client, purpose = 'clientAuth') {
       openssl(
         ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', `/CN=${client}`],
         ...['-CA', `${name}.crt`, '-CAkey', `${name}.key`],
         ...['-addext', 'basicConstraints=critical,CA:false'],
-        ...['-addext', 'extendedKeyUsage=clientAuth'],
+        ...['-addext', `extendedKeyUsage=${purpose}`],
+        ...(purpose === 'serverAuth' ? ['-addext', `subjectAltName=DNS:${client}`] : []),
         ...['-keyout', `${client}.key`, '-out', `${client}.crt`],
       );
       const read = (end: string): string =>

@@ -71,7 +71,7 @@ async function mountedHub(test: Owner, options: Partial<HubOptions>): Promise<Te
   const hub = await createHub({
     ...DEFAULTS,
     log: recorder(log, {}),
-    ...(await chosenTransport(test)),
+    ...(await chosenTransport(test, options)),
     ...options,
   });
   const origin = await listen(test, (request, response) =>
@@ -156,10 +156,16 @@ function hubAt(test: Owner, { origin, log, hub }: Started, options: Partial<HubO
   return self;
 }
 
-/** HUBGATE_TEST_TRANSPORT runs what a test says of a hub on another transport than memory. */
-async function chosenTransport(test: Owner): Promise<Pick<HubOptions, 'history' | 'redis'>> {
+/**
+ * HUBGATE_TEST_TRANSPORT runs what a test says of a hub on another transport than memory. A clock that
+ * is turned would be that of the connection to Redis as well, so those stay in memory.
+ */
+async function chosenTransport(
+  test: Owner,
+  { clock }: Partial<HubOptions>,
+): Promise<Pick<HubOptions, 'history' | 'redis'>> {
   const chosen = process.env['HUBGATE_TEST_TRANSPORT'] ?? 'memory';
-  if (chosen === 'memory') return {};
+  if (chosen === 'memory' || (chosen !== 'lmdb' && clock !== undefined)) return {};
   if (chosen !== 'lmdb') return { redis: { urls: [chosen], stream: randomUUID() } };
   const history = await mkdtemp(join(tmpdir(), 'hubgate-protocol-'));
   test.after(() => rm(history, { recursive: true, force: true }));

@@ -19,7 +19,10 @@ export interface RedisServer {
   restart(): Promise<void>;
 }
 
-/** @returns null when it is not installed; the test is skipped then */
+/**
+ * @param config lines of its configuration, in which `{port}` is its port
+ * @returns null when it is not installed; the test is skipped then
+ */
 export async function startRedis(
   test: TestContext,
   owner: Owner,
@@ -58,7 +61,9 @@ async function start(
   const port = await freePort();
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-redis-'));
   const file = join(directory, 'redis.conf');
-  const lines = [`port ${port}`, 'bind 127.0.0.1', `dir ${directory}`, ...config];
+  const lines = [`port ${port}`, 'bind 127.0.0.1', `dir ${directory}`, ...config].map((line) =>
+    line.replace('{port}', String(port)),
+  );
   await writeFile(file, `${lines.join('\n')}\n`);
   let child = await run(program, file);
   owner.after(async () => {

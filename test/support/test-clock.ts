@@ -42,4 +42,9 @@ export class TestClock implements Clock {
     }
     this.#now = end;
   }
+
+  /** Time passes in which nothing runs. */
+  stall(ms: number): void {
+    this.#now += ms;
+  }
 }

@@ -5,7 +5,7 @@ import { withConfigSource } from '../config-source.ts';
 import { EXIT, type Output } from '../output.ts';
 import type { InspectFlags } from '../token-inspection.ts';
 
-/** `hubgate token inspect`: which check of the hub a token fails, and how to mend it. */
+/** `hubgate token inspect`: which check of the hub a token fails and how to mend it, and what it grants. */
 export function inspectCommand(output: Output): Command {
   return withConfigSource(new Command('inspect'))
     .description('explain what a hub of a configuration would make of a token')
@@ -22,8 +22,9 @@ export function inspectCommand(output: Output): Command {
       const flags = command.opts<InspectFlags>();
       const text = token === '-' ? readFileSync(0, 'utf8').trim() : token;
       const { inspect } = await import('../token-inspection.ts');
-      const checks = await inspect(text, flags);
+      const { checks, granted } = await inspect(text, flags);
       for (const check of checks) output.result(describe(check));
+      for (const line of granted) output.result(line);
       const failed = checks.filter(({ passed }) => !passed);
       output.result(
         failed.length === 0

@@ -1,8 +1,9 @@
-import type { RunningHubCounts } from '../../runtime/running-hub.ts';
+import type { RunningHub, SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { Salts } from '../../runtime/playground-salts.ts';
 import type { LoadPreview } from '../../runtime/load-preview.ts';
 import type { BoundListener, ReloadReport } from '../../runtime/gateway.ts';
 import type { Signal } from '../../runtime/siblings.ts';
+import type { Family } from '../../kernel/measures.ts';
 import type { CertificateInUse } from '../../tls/certificate-in-use.ts';
 
 /** What the main process asks of a worker. Each is answered with what {@link Answers} says. */
@@ -14,6 +15,8 @@ export type Order =
   | { readonly kind: 'commit' }
   | { readonly kind: 'discard' }
   | { readonly kind: 'status' }
+  | { readonly kind: 'families' }
+  | { readonly kind: 'slowest' }
   /** `hub` is the number of a hub in the status. */
   | { readonly kind: 'check'; readonly hub: number }
   | { readonly kind: 'revoke'; readonly hub: number; readonly tokenId: string }
@@ -25,14 +28,17 @@ export interface Answers {
   readonly commit: { readonly report: ReloadReport; readonly listeners: readonly BoundListener[] };
   readonly discard: null;
   readonly status: WorkerStatus;
+  readonly families: readonly Family[];
+  readonly slowest: readonly SlowSubscriber[];
   readonly check: null;
   readonly revoke: number;
   readonly stop: null;
 }
 
 export interface WorkerStatus {
-  readonly hubs: readonly { readonly name: string; readonly counts: Readonly<RunningHubCounts> }[];
+  readonly hubs: readonly Pick<RunningHub, 'name' | 'profile' | 'counts'>[];
   readonly certificates: readonly CertificateInUse[];
+  readonly late: boolean;
 }
 
 /** Why an order failed. */

@@ -58,9 +58,12 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     return null;
   },
   async status() {
-    const { hubs, certificates } = await started().gateway.status();
-    return { hubs: hubs.map(({ name, counts }) => ({ name, counts })), certificates };
+    const { hubs, certificates, late } = await started().gateway.status();
+    const told = hubs.map(({ name, profile, counts }) => ({ name, profile, counts }));
+    return { hubs: told, certificates, late };
   },
+  families: () => started().gateway.families(),
+  slowest: () => started().gateway.slowest(),
   async check({ hub }) {
     await (await hubAt(hub)).check();
     return null;

@@ -5,11 +5,13 @@ import type { Config, GlobalOptions } from '../../config/config.ts';
 import { encodeConfig } from '../../config/encode.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { type Family, gauge } from '../../kernel/measures.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
 import { PlaygroundSalts } from '../../runtime/playground-salts.ts';
-import type { RunningHub } from '../../runtime/running-hub.ts';
+import { ProcessMeasures } from '../../runtime/process-measures.ts';
+import { type RunningHub, slowestOf, type SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { WorkerStatus } from './messages.ts';
 import { Worker } from './worker.ts';
@@ -41,6 +43,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #count: number;
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #process: ProcessMeasures;
   readonly #workers = new Set<Worker>();
   readonly #playgrounds = new PlaygroundSalts();
   /** What workers run, or are to run. */
@@ -55,6 +58,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#config = config;
     this.#count = workerCount(config.options);
     this.#clock = clock;
+    this.#process = new ProcessMeasures(clock);
     this.#log = log;
     // Workers take connections from the listening socket themselves. One that this process hands
     // over is lost, neither answered nor closed, when its worker dies on the way. To be said before
@@ -120,9 +124,30 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     const told = all.flatMap(({ worker, status }) => (status === null ? [] : [{ worker, status }]));
     const [first] = told;
     return {
-      hubs: (first?.status.hubs ?? []).map(({ name }, number) => hubOf(name, number, told)),
+      hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, told)),
       certificates: told.flatMap(({ status }) => status.certificates),
+      serving: told.length > 0 && this.#listeners.length > 0,
+      late: told.some(({ status }) => status.late),
     };
+  }
+
+  async slowest(): Promise<readonly SlowSubscriber[]> {
+    const told = [...this.#workers].map((worker) =>
+      worker.order({ kind: 'slowest' }).catch(() => []),
+    );
+    return slowestOf((await Promise.all(told)).flat());
+  }
+
+  async families(): Promise<readonly Family[]> {
+    const workers = [...this.#workers];
+    const told = await Promise.all(
+      workers.map((worker) => worker.order({ kind: 'families' }).catch(() => [])),
+    );
+    return [
+      gauge('hubgate_workers', 'Processes that serve.', workers.length),
+      ...this.#process.families(),
+      ...told.flat(),
+    ];
   }
 
   async #load(workers: readonly Worker[], config: Config): Promise<ReloadReport> {
@@ -211,6 +236,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       }),
     );
     this.#listeners = [];
+    this.#process.close();
   }
 
   #enqueue<T>(task: () => Promise<T>): Promise<T> {
@@ -227,7 +253,7 @@ function textOf(config: Config): string {
 
 /** A hub as all workers together have it. */
 function hubOf(
-  name: string,
+  { name, profile }: Pick<RunningHub, 'name' | 'profile'>,
   number: number,
   told: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
 ): RunningHub {
@@ -235,6 +261,7 @@ function hubOf(
     sum(told.map(({ status }) => status.hubs[number]?.counts[count] ?? 0));
   return {
     name,
+    profile,
     counts: {
       connected: total('connected'),
       subscribers: total('subscribers'),

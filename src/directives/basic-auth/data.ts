@@ -68,17 +68,18 @@ export const basicAuth: HandlerData<BasicAuthConfig> = {
 };
 
 function checkAccounts({ accounts }: BasicAuthConfig, report: Report): void {
-  const known = new Set<string>();
+  const known = new Map<string, object>();
   for (const each of accounts) {
     if (hashAlgorithm(each.hash.reveal()) === null) {
       const message = `the password of ${each.user} is no hash of bcrypt or argon2id, or one that costs too much`;
       const hint = 'make one with hubgate hash-password';
       report(each, { severity: 'error', code: 'bad-password-hash', message, hint });
     }
-    if (known.has(each.user)) {
+    const other = known.get(each.user);
+    if (other !== undefined) {
       const message = `the user ${each.user} is given twice`;
-      report(each, { severity: 'error', code: 'duplicate-user', message });
+      report(each, { severity: 'error', code: 'duplicate-user', message }, { other });
     }
-    known.add(each.user);
+    known.set(each.user, each);
   }
 }

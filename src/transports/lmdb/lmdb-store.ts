@@ -15,6 +15,12 @@ const TAIL = 'tail';
 const FORMAT_KEY = 'format';
 const PROBE_KEY = 'probe';
 
+/** When it was written, and the room that it took. */
+interface Probe {
+  readonly now: number;
+  readonly room: Buffer;
+}
+
 export interface Tail {
   readonly position: number;
   readonly eventId: string;
@@ -29,8 +35,8 @@ export interface LmdbStore {
   /** Id → positions, ascending: an id may be used again. */
   readonly ids: Database<number, string>;
   readonly tail: { get(): Tail | undefined; put(tail: Tail): void };
-  /** Writes something that means nothing, inside a transaction. */
-  probe(now: number): void;
+  /** Writes so many bytes that mean nothing in the place of those before, inside a transaction. */
+  probe(now: number, bytes: number): void;
 }
 
 /**
@@ -53,7 +59,7 @@ export async function openLmdbStore(path: string): Promise<LmdbStore> {
 }
 
 function databasesOf(root: RootDatabase, file: string): LmdbStore {
-  const meta = root.openDB<Tail | number, string>({ name: 'meta', encoding: 'msgpack' });
+  const meta = root.openDB<Tail | Probe | number, string>({ name: 'meta', encoding: 'msgpack' });
   const format = meta.get(FORMAT_KEY);
   if (format === undefined) {
     if (meta.get(TAIL) !== undefined) {
@@ -74,11 +80,12 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
     tail: {
       get() {
         const tail = meta.get(TAIL);
-        return typeof tail === 'object' ? tail : undefined;
+        return typeof tail === 'object' && 'position' in tail ? tail : undefined;
       },
       put: (tail) => meta.putSync(TAIL, tail),
     },
-    probe: (now) => meta.putSync(PROBE_KEY, now),
+    // What is as before might not be written.
+    probe: (now, bytes) => meta.putSync(PROBE_KEY, { now, room: Buffer.alloc(bytes) }),
   };
 }
 

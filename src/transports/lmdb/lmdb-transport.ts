@@ -42,6 +42,8 @@ export async function openLmdbTransport(options: LmdbTransportOptions): Promise<
 class LmdbTransport implements Transport {
   readonly presence: LmdbPresence;
   readonly #store: LmdbStore;
+  /** Of the last group, where it could not be stored. */
+  #refusedBytes = 0;
   readonly #options: LmdbTransportOptions;
   readonly #commits: GroupCommit;
   #oldest: Oldest | null = null;
@@ -103,9 +105,15 @@ class LmdbTransport implements Transport {
   async check(): Promise<void> {
     this.#refuseClosed();
     try {
-      // A write, not only a transaction: an empty one succeeds on a full disk.
+      // A write, not only a transaction: an empty one succeeds on a full disk. And where an update
+      // did not fit it is not enough that less does.
       const { root, probe } = this.#store;
-      await write(root, () => probe(this.#options.clock.now()));
+      const now = this.#options.clock.now();
+      const refused = this.#refusedBytes;
+      await write(root, () => probe(now, refused));
+      if (refused === 0) return;
+      await write(root, () => probe(now, 0));
+      this.#refusedBytes = 0;
     } catch (cause) {
       throw new HubgateError('transport-failed', 'The history cannot be written', { cause });
     }
@@ -122,9 +130,11 @@ class LmdbTransport implements Transport {
     try {
       const { stored, oldest } = await write(root, () => this.#put(group));
       this.#oldest = oldest;
+      this.#refusedBytes = 0;
       if (this.#options.durability === 'commit') await root.flushed;
       this.#handOut(stored);
     } catch (cause) {
+      this.#refusedBytes = group.reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
       throw storingError(cause);
     } finally {
       this.#storing = false;

@@ -54,6 +54,15 @@ const ELSEWHERE =
   /^(?:READONLY|MOVED|ASK|CLUSTERDOWN|TRYAGAIN|LOADING|MASTERDOWN|NOSCRIPT|UNBLOCKED)/;
 
 /**
+ * What a server says. Redis 6 wraps what a command in a script was refused with; it refuses only the
+ * first that writes, so nothing has been carried out then either.
+ */
+function saidOf(error: unknown): string {
+  const message = messageOf(error);
+  return /^ERR Error running script .*@user_script: ?\d+: -(.+)$/s.exec(message)?.[1] ?? message;
+}
+
+/**
  * A log in Redis or Valkey that the hubs of many machines share. One connection reads, blocking,
  * for this process; what it has read is handed out. After every connection, and every few seconds,
  * it is made sure that the log is the one that was read: each entry has a random key and names the
@@ -189,7 +198,7 @@ class RedisTransport implements Transport {
     try {
       return await reply;
     } catch (cause) {
-      if (ELSEWHERE.test(messageOf(cause))) this.#session?.close();
+      if (ELSEWHERE.test(saidOf(cause))) this.#session?.close();
       const message = `Redis has refused or not answered (${messageOf(cause)})`;
       throw new HubgateError('transport-failed', message, { cause });
     }
@@ -434,7 +443,7 @@ class RedisTransport implements Transport {
         return;
       } catch (error) {
         if (error instanceof HubgateError) throw error;
-        const message = messageOf(error);
+        const message = saidOf(error);
         if (ELSEWHERE.test(message)) session.close();
         if (NOT_DONE.test(message) && !mayBeStored) {
           const why = `The update could not be stored: Redis says ${message}`;

@@ -1,5 +1,5 @@
 import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError } from '../../kernel/error.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { findPrimary, type RedisConnection, type RedisPlace } from './primary.ts';
 import { type Script, SCRIPTS } from './scripts.ts';
 
@@ -36,7 +36,8 @@ export class Session {
       return new Session([commands, appends, reader]);
     } catch (cause) {
       for (const connection of connections) connection.close();
-      throw new HubgateError('transport-failed', 'Redis cannot be used', { cause });
+      const message = `Redis cannot be used: ${messageOf(cause)}`;
+      throw new HubgateError('transport-failed', message, { cause });
     }
   }
 

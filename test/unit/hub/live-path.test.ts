@@ -285,6 +285,50 @@ describe('live path: what a delivery costs', () => {
   });
 });
 
+describe('live path: who comes back from a node that is gone', { timeout: 60_000 }, () => {
+  it('10,000 clients ask the log for what they share only once', async (test) => {
+    const memory = createMemoryTransport({ size: 1_000 });
+    const asked = { find: 0, read: 0 };
+    // As over a network: what is asked is answered in a later turn.
+    const later = async <T>(name: keyof typeof asked, answer: () => Promise<T>): Promise<T> => {
+      asked[name] += 1;
+      await new Promise((resolve) => setImmediate(resolve));
+      return answer();
+    };
+    const transport: Transport = {
+      ...memory,
+      get position() {
+        return memory.position;
+      },
+      find: (id) => later('find', () => memory.find(id)),
+      read: (...range) => later('read', () => memory.read(...range)),
+    };
+    const { hub, slices, connect } = setUp(test, { transport });
+    for (let id = 0; id < 300; id += 1) await hub.publish(update(String(id)));
+    await slices.all();
+    // They had received more or less of the last ten.
+    const sinks = await Promise.all(
+      Array.from({ length: 10_000 }, (_, client) =>
+        connect({ lastEventId: String(190 + (client % 10)) }),
+      ),
+    );
+    assert.ok(asked.find <= 20, `${asked.find} look-ups`);
+    asked.find = 0;
+    const unknown = Array.from({ length: 1_000 }, () => connect({ lastEventId: 'evicted' }));
+    await Promise.all(unknown);
+    assert.ok(asked.find <= 3, `${asked.find} look-ups of what is not there`);
+    for (let turn = 0; turn < 50; turn += 1) {
+      await slices.all();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    for (const [client, sink] of sinks.entries()) {
+      assert.equal(sink.ids().length, 109 - (client % 10));
+      assert.equal(sink.ids().at(-1), '299');
+    }
+    assert.ok(asked.read <= 60, `${asked.read} reads`);
+  });
+});
+
 describe('live path: who comes in while the door closes', () => {
   it('asks the predicate that is in force when the stream is registered', async (test) => {
     const { hub, connect } = setUp(test);

@@ -21,6 +21,7 @@ describe('admin API: health', () => {
   it('K-596: a transport that fails is 503, without any detail', async (test) => {
     const working: RunningHub = {
       name: 'good',
+      profile: 'hub',
       counts,
       check: async () => {},
       revoke: async () => 0,
@@ -36,8 +37,15 @@ describe('admin API: health', () => {
       { host: '127.0.0.1', port: 0, origins: [] },
       {
         config: () => null,
-        status: async () => ({ hubs: [working, failing], certificates: [] }),
-        loads: () => ({ succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 }),
+        status: async () => ({
+          hubs: [working, failing],
+          certificates: [],
+          serving: true,
+          late: false,
+        }),
+        draining: () => false,
+        families: async () => [],
+        report: () => Promise.reject(new TypeError('not asked')),
         lastError: () => null,
         load: async () => null,
         rehearse: async () => ({ problems: [], preview: null }),
@@ -47,7 +55,10 @@ describe('admin API: health', () => {
     );
     test.after(() => admin.close());
     const base = `http://127.0.0.1:${admin.address.port}/hub/health`;
-    for (const path of ['/ready', '/live', '/bad/ready', '/bad/live']) {
+    for (const path of ['/live', '/bad/live']) {
+      assert.equal((await send(base + path)).status, 200, 'a new start would not help');
+    }
+    for (const path of ['/ready', '/bad/ready']) {
       const { status, body } = await send(base + path);
       assert.equal(status, 503, path);
       assert.deepEqual(JSON.parse(body), {

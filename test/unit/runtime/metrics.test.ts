@@ -1,18 +1,16 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { metricsText } from '../../../src/runtime/metrics.ts';
+import { certificateFamily, metricsText } from '../../../src/runtime/metrics.ts';
 import type { CertificateInUse } from '../../../src/tls/certificate-in-use.ts';
 
-const LOADS = { succeeded: 1, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
-
 describe('metrics of certificates', () => {
-  it('are bounded, and those that end first are told', () => {
+  it('are bounded, and those that end first are told', async () => {
     const many = Array.from({ length: 1000 }, (_, n) => certificate([`n${n}.test`], 2_000_000 - n));
-    const lines = seriesOf(many);
+    const lines = await seriesOf(many);
     assert.equal(lines.length, 200);
     assert.ok(lines[0]?.includes('n999.test'));
     assert.ok(lines[199]?.includes('n800.test'));
-    const [long] = seriesOf([
+    const [long] = await seriesOf([
       certificate(
         Array.from({ length: 100 }, () => 'name.test'),
         1,
@@ -21,8 +19,8 @@ describe('metrics of certificates', () => {
     assert.ok(long !== undefined && long.length < 400);
   });
 
-  it('have one series where several have the same names: the one that ends first', () => {
-    const lines = seriesOf([certificate(['a.test'], 5000), certificate(['a.test'], 3000)]);
+  it('have one series where several have the same names: the one that ends first', async () => {
+    const lines = await seriesOf([certificate(['a.test'], 5000), certificate(['a.test'], 3000)]);
     assert.deepEqual(lines, [
       'hubgate_certificate_not_after_seconds{names="a.test",authority="local"} 3',
     ]);
@@ -33,8 +31,9 @@ function certificate(names: readonly string[], notAfter: number): CertificateInU
   return { names, authority: 'local', notAfter };
 }
 
-function seriesOf(certificates: readonly CertificateInUse[]): string[] {
-  return metricsText({ hubs: [], certificates }, LOADS)
+async function seriesOf(certificates: readonly CertificateInUse[]): Promise<string[]> {
+  const text = await metricsText([certificateFamily(certificates)]);
+  return text
     .split('\n')
     .filter((line) => line.startsWith('hubgate_certificate_not_after_seconds{'));
 }

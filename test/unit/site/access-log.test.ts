@@ -14,13 +14,16 @@ describe('access log: streams', () => {
     const sink = new RecordingSink();
     const closed: string[] = [];
     const listener = {
+      events: 3,
       drained: () => void closed.push('drained'),
       closed: () => void closed.push('closed'),
     };
     const handle = logAccess(
       async (exchange) => {
         const head = { status: 200, headers: new HeaderList(), source: 'gateway' } as const;
-        exchange.stream(head).listen(listener);
+        const stream = exchange.stream(head);
+        stream.write(Buffer.from('data: one\n\n'));
+        stream.listen(listener);
       },
       recorder(lines),
       clock,
@@ -32,8 +35,12 @@ describe('access log: streams', () => {
     sink.leave();
     assert.deepEqual(closed, ['drained', 'closed']);
     assert.deepEqual(
-      lines.map(({ fields }) => fields['duration_ms']),
-      [5000],
+      lines.map(({ fields }) => [
+        fields['http.server.request.duration'],
+        fields['hubgate.stream.events'],
+        fields['http.response.body.size'],
+      ]),
+      [[5, 3, 11]],
     );
   });
 

@@ -52,7 +52,7 @@ describe('placeholders (hubfile.md §1)', () => {
     ['{path}{?query}', '/a/b%20c?x=1&y=two+words'],
     ['{http.request.proto}', 'HTTP/1.1'],
     ['{remote} {http.request.remote.port}', '192.0.2.1:4711 4711'],
-    ['{http.vars.root}{vars.other}', '/srv{vars.other}'],
+    ['{http.vars.root}{vars.other}', '/srv'],
     ['{labels.x}{system.slash}{system.none}', '{labels.x}/{system.none}'],
     ['\\{host}', '{host}'],
     ['{"a":1}', '{"a":1}'],

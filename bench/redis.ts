@@ -1,0 +1,26 @@
+import type { BenchContext } from './context.ts';
+import { freePort, installed, startServer } from './processes.ts';
+
+/** Runs `work` beside a Redis of its own; not at all where none is installed. */
+export async function withRedis(
+  context: BenchContext,
+  work: (transport: (stream: string) => string) => Promise<void>,
+): Promise<void> {
+  const program = installed('redis-server');
+  if (program === null) {
+    context.skip('redis-server', 'redis-server is not installed');
+    return;
+  }
+  const port = await freePort();
+  const directory = context.directory();
+  const settings = ['--save', '', '--dir', directory, '--bind', '127.0.0.1', '--port', `${port}`];
+  const redis = await startServer(program, settings, port);
+  try {
+    await work(
+      (stream) =>
+        `transport redis {\nurl redis://127.0.0.1:${port}\nstream ${stream}\nmax_length 200000\n}`,
+    );
+  } finally {
+    await redis.stop();
+  }
+}

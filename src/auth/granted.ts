@@ -1,0 +1,123 @@
+import type { JsonValue } from '../hub/grants.ts';
+import { show } from './diagnosis.ts';
+import { isJsonObject, type JsonObject } from './strict-json.ts';
+import { parseToken } from './unverified-token.ts';
+
+/** What it takes to tell the grants of a hub from those of others. */
+export interface GrantNames {
+  readonly detailType: string;
+  /** The claim of 0.x tokens. */
+  readonly legacyClaim: string;
+  /** Whether the hub has `protocol_version_compatibility`. */
+  readonly compatible: boolean;
+  /** Whether this process reads 0.x tokens. */
+  readonly readsLegacy: boolean;
+}
+
+/** Grants that are listed; the rest is counted. */
+const MAX_LISTED = 50;
+
+/**
+ * What a token says that its owner may do, in words, whoever made it: nothing of it has been
+ * verified. Empty for what is no token.
+ */
+export function describeGranted(text: string, names: GrantNames): readonly string[] {
+  let claims: JsonObject;
+  try {
+    ({ claims } = parseToken(text));
+  } catch {
+    // The check `shape` tells what is wrong with it.
+    return [];
+  }
+  const details = claims['authorization_details'];
+  const legacy = claims[names.legacyClaim];
+  if (details === undefined && legacy !== undefined) return describeLegacy(legacy, names);
+  const lines = Array.isArray(details) ? describeDetails(details, names) : [];
+  return lines.length === 0
+    ? ['It grants nothing: with it one may read public updates only, and publish nothing.']
+    : ['It grants:', ...bounded(lines)];
+}
+
+function describeDetails(details: readonly JsonValue[], { detailType }: GrantNames): string[] {
+  return details.filter(isJsonObject).flatMap((detail) => {
+    if (detail['type'] !== detailType) {
+      return [
+        `  nothing here by an entry of the type ${show(detail['type'])}: it is not this hub's`,
+      ];
+    }
+    const actions = list(detail['actions']).filter((one) => typeof one === 'string');
+    const payload =
+      detail['payload'] === undefined ? '' : `, with payload ${show(detail['payload'])}`;
+    return list(detail['topics']).flatMap((topic) =>
+      actions.map((action) => `  ${action} ${describeMatcher(topic)}${payload}`),
+    );
+  });
+}
+
+/** What a 0.x token grants, why that is another matter, and how the same is said today. */
+function describeLegacy(claim: JsonValue, names: GrantNames): readonly string[] {
+  const { legacyClaim, detailType, compatible, readsLegacy } = names;
+  const entries = isJsonObject(claim)
+    ? (['publish', 'subscribe'] as const).flatMap((action) =>
+        list(claim[action]).map((entry) => ({ action, topic: modernMatcher(entry) })),
+      )
+    : [];
+  const listed = entries.map(({ action, topic }) => `  ${action} ${describeMatcher(topic)}`);
+  const payload = isJsonObject(claim) ? claim['payload'] : undefined;
+  const details = (['publish', 'subscribe'] as const).flatMap((action) => {
+    const topics = entries.filter((one) => one.action === action).map(({ topic }) => topic);
+    if (topics.length === 0) return [];
+    const more = action === 'publish' || payload === undefined ? {} : { payload };
+    return [{ type: detailType, actions: [action], topics, ...more }];
+  });
+  const missing = [
+    ...(compatible ? [] : ['protocol_version_compatibility 8 in the hub']),
+    ...(readsLegacy ? [] : ['a start by node --conditions=deprecated_claim']),
+  ];
+  return [
+    `It is a 0.x token: it grants by the claim ${show(legacyClaim)}, which version 1.0 of the protocol has no more.`,
+    ...(listed.length === 0 ? ['It grants nothing.'] : ['It would grant:', ...bounded(listed)]),
+    missing.length === 0
+      ? 'This hub reads it.'
+      : `This hub does not read it; that takes ${missing.join(' and ')}.`,
+    ...(details.length === 0
+      ? []
+      : [
+          'Better, have it issued with the header "typ": "at+jwt", with "iss", "aud" and "exp", and with:',
+          `  "authorization_details": ${JSON.stringify(details)}`,
+        ]),
+  ];
+}
+
+/** 0.x has texts, which may be URI templates, and later objects with `matchType`. */
+function modernMatcher(entry: JsonValue): JsonValue {
+  if (typeof entry === 'string') {
+    if (!/\{[^}]*\}/.test(entry)) return { match: entry };
+    const match = entry.replaceAll(/\{[^A-Za-z0-9_}]?([A-Za-z0-9_]*)[^}]*\}/g, ':$1');
+    return { match, match_type: 'urlpattern' };
+  }
+  if (!isJsonObject(entry)) return entry;
+  const { match = null, matchType } = entry;
+  return typeof matchType === 'string' && matchType.toLowerCase() !== 'exact'
+    ? { match, match_type: matchType.toLowerCase() }
+    : { match };
+}
+
+function describeMatcher(topic: JsonValue): string {
+  if (!isJsonObject(topic)) return `what cannot be read: ${show(topic)}`;
+  const { match, match_type: type } = topic;
+  if (match === '*') return 'everything';
+  if (type === 'urlpattern') return `all URLs that match ${show(match)}`;
+  return type === undefined || type === 'exact' || type === null || type === ''
+    ? `the topic ${show(match)}`
+    : `what matches ${show(match)} as ${show(type)}`;
+}
+
+function list(value: JsonValue | undefined): readonly JsonValue[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function bounded(lines: readonly string[]): readonly string[] {
+  const rest = lines.length - MAX_LISTED;
+  return rest > 0 ? [...lines.slice(0, MAX_LISTED), `  and ${rest} more`] : lines;
+}

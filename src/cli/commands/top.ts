@@ -1,0 +1,103 @@
+import { once } from 'node:events';
+import { Command, InvalidArgumentError } from 'commander';
+import { HubgateError } from '../../kernel/error.ts';
+import type { StatusReport } from '../../runtime/report.ts';
+import { adminAddressOf, getFromAdmin } from '../admin-request.ts';
+import type { Output } from '../output.ts';
+
+interface TopFlags {
+  readonly address?: string;
+  readonly interval: number;
+  readonly once?: true;
+  readonly json?: true;
+}
+
+/** Seconds. */
+const MIN_INTERVAL = 0.1;
+const MAX_INTERVAL = 3600;
+
+const ENTER = '\u001b[?1049h\u001b[?25l';
+const LEAVE = '\u001b[?25h\u001b[?1049l';
+const HOME = '\u001b[H';
+const CLEAR_LINE = '\u001b[K';
+const CLEAR_REST = '\u001b[J';
+
+/** `hubgate top`: what a running gateway does, live. */
+export function topCommand(output: Output): Command {
+  return new Command('top')
+    .description('show what a running gateway does: rates, hubs, upstreams, slow subscribers')
+    .option('--address <host:port>', 'admin address of the gateway')
+    .option('--interval <seconds>', 'time between two looks', seconds, 2)
+    .option('--once', 'look twice, print what is seen, and end')
+    .option('--json', 'print JSON, a line for each look')
+    .action(async (flags: TopFlags) => {
+      const address = adminAddressOf(flags.address);
+      const terminal = process.stdout.isTTY && flags.once !== true && flags.json !== true;
+      if (!terminal) await watch(address, flags, (lines) => output.result(lines.join('\n')));
+      else await onScreen((show) => watch(address, flags, show));
+    });
+}
+
+function seconds(text: string): number {
+  const value = Number(text);
+  if (value >= MIN_INTERVAL && value <= MAX_INTERVAL) return value;
+  throw new InvalidArgumentError(`Say a number from ${MIN_INTERVAL} to ${MAX_INTERVAL}.`);
+}
+
+async function watch(
+  address: string,
+  { interval, once: isOnce, json }: TopFlags,
+  show: (lines: readonly string[]) => void,
+): Promise<void> {
+  const { Reading } = await import('../top/reading.ts');
+  const { overviewOf } = await import('../top/overview.ts');
+  const { screenOf } = await import('../top/screen.ts');
+  const coloured = process.stdout.isTTY && (process.env['NO_COLOR'] ?? '') === '';
+  let before = await report(address);
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, interval * 1000));
+    const now = await report(address);
+    const overview = overviewOf(new Reading(before, now));
+    show(json === true ? [JSON.stringify(overview)] : screenOf(overview, address, coloured));
+    if (isOnce === true) return;
+    before = now;
+  }
+}
+
+/** Draws over what was drawn before, on a screen of its own; what was there comes back at the end. */
+async function onScreen(
+  run: (show: (lines: readonly string[]) => void) => Promise<void>,
+): Promise<void> {
+  const { stdout } = process;
+  const leave = (): void => void stdout.write(LEAVE);
+  stdout.write(ENTER);
+  // However it ends: ctrl-C, a signal, an error.
+  process.once('exit', leave);
+  const stopped = Promise.race(
+    (['SIGINT', 'SIGTERM', 'SIGHUP'] as const).map((name) => once(process, name)),
+  );
+  try {
+    await Promise.race([
+      stopped,
+      run((lines) => {
+        // A terminal that does not tell its size has 0 rows.
+        const shown = lines.slice(0, stdout.rows || undefined).map((line) => line + CLEAR_LINE);
+        stdout.write(HOME + shown.join('\r\n') + CLEAR_REST);
+      }),
+    ]);
+  } finally {
+    process.removeListener('exit', leave);
+    leave();
+  }
+  process.exit();
+}
+
+async function report(address: string): Promise<StatusReport> {
+  const { status, body } = await getFromAdmin(address, '/status');
+  if (status !== 200 || typeof body !== 'object' || body === null || !('metrics' in body)) {
+    const message = `What answers on ${address} (status ${status}) is no hubgate that tells its status`;
+    throw new HubgateError('no-gateway', message);
+  }
+  // What our own admin API answers.
+  return body as StatusReport;
+}

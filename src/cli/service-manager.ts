@@ -1,0 +1,75 @@
+import { execFile } from 'node:child_process';
+import { systemClock } from '../kernel/clock.ts';
+import { messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+
+/** How long the program that passes a message on may take. */
+const TIMEOUT_MS = 5_000;
+
+/**
+ * Tells systemd how far the service is (`sd_notify`), where it asks for that. Node cannot write to a
+ * Unix datagram socket, so systemd's own program does: the unit needs `NotifyAccess=all`.
+ *
+ * @see https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
+ */
+export class ServiceManager {
+  readonly #environment: NodeJS.ProcessEnv;
+  readonly #log: Logger;
+  /** Messages go one after the other, or RELOADING could overtake READY. */
+  #queue: Promise<void> = Promise.resolve();
+  #stopWatchdog: () => void = () => {};
+
+  constructor(environment: NodeJS.ProcessEnv, log: Logger) {
+    this.#environment = environment;
+    this.#log = log;
+  }
+
+  get #isAsked(): boolean {
+    return (this.#environment['NOTIFY_SOCKET'] ?? '') !== '';
+  }
+
+  /** It serves; from now on the watchdog is fed, which a loop that stands still no longer does. */
+  ready(status: string): void {
+    this.#tell('READY=1', `STATUS=${status}`, `MAINPID=${process.pid}`);
+    this.#stopWatchdog();
+    const microseconds = Number(this.#environment['WATCHDOG_USEC'] ?? 0);
+    if (!this.#isAsked || !(microseconds > 0)) return;
+    const feed = (): void => {
+      this.#tell('WATCHDOG=1');
+      // Twice as often as it has to be.
+      this.#stopWatchdog = systemClock.after(microseconds / 2000, feed);
+    };
+    feed();
+  }
+
+  reloading(): void {
+    const microseconds = process.hrtime.bigint() / 1000n;
+    this.#tell('RELOADING=1', `MONOTONIC_USEC=${microseconds}`);
+  }
+
+  /** Resolves when that has been said. */
+  async stopping(): Promise<void> {
+    this.#stopWatchdog();
+    this.#tell('STOPPING=1', 'STATUS=Stopping');
+    await this.#queue;
+  }
+
+  #tell(...message: readonly string[]): void {
+    if (!this.#isAsked) return;
+    this.#queue = this.#queue.then(
+      () =>
+        new Promise<void>((resolve) => {
+          const options = { env: this.#environment, timeout: TIMEOUT_MS };
+          execFile('systemd-notify', message, options, (error) => {
+            if (error !== null) {
+              this.#log.warn('systemd could not be told', {
+                state: message[0],
+                error: messageOf(error),
+              });
+            }
+            resolve();
+          });
+        }),
+    );
+  }
+}

@@ -1,0 +1,119 @@
+import type { SlowSubscriber } from '../../runtime/running-hub.ts';
+import type { Reading } from './reading.ts';
+
+/** What `hubgate top` shows, as `--json` prints it. Rates are of each second, durations seconds. */
+export interface Overview {
+  readonly version: string;
+  readonly ready: boolean;
+  readonly fault: string | null;
+  readonly upSeconds: number;
+  readonly processes: number;
+  readonly configuration: {
+    readonly generation: number;
+    readonly lastLoadSucceeded: boolean;
+    readonly lastSuccess: string;
+    readonly loads: number;
+    readonly failures: number;
+  };
+  readonly process: {
+    /** Processors in use. */
+    readonly processors: number;
+    readonly memoryBytes: number;
+    readonly loopDelayP99: number | null;
+  };
+  readonly connections: {
+    readonly open: number;
+    readonly accepted: number;
+    readonly handshakes: number;
+    /** The share of handshakes that resumed a session; null without handshakes. */
+    readonly resumed: number | null;
+  };
+  readonly sites: readonly {
+    readonly site: string;
+    readonly requests: number;
+    readonly errors: number;
+    readonly inFlight: number;
+    readonly mean: number | null;
+    readonly p99: number | null;
+  }[];
+  readonly upstreams: readonly {
+    readonly upstream: string;
+    readonly healthy: boolean;
+    readonly answers: number;
+    readonly inFlight: number;
+    readonly mean: number | null;
+    readonly failures: number;
+    readonly retries: number;
+  }[];
+  readonly hubs: readonly {
+    readonly hub: string;
+    readonly streams: number;
+    readonly updates: number;
+    readonly deliveries: number;
+    readonly bytes: number;
+    readonly longestQueueBytes: number;
+    readonly longestLag: number;
+    readonly refusals: number;
+  }[];
+  readonly slowest: readonly SlowSubscriber[];
+}
+
+export function overviewOf(reading: Reading): Overview {
+  const { report } = reading;
+  const handshakes = reading.rate('hubgate_tls_handshakes_total');
+  const resumed = reading.rate('hubgate_tls_handshakes_total', { resumed: 'yes' });
+  const duration = 'hubgate_http_request_duration_seconds';
+  return {
+    version: report.version,
+    ready: report.ready,
+    fault: report.fault,
+    upSeconds: Math.round(report.time / 1000 - reading.sum('process_start_time_seconds')),
+    processes: Math.max(1, reading.sum('hubgate_workers')),
+    configuration: {
+      generation: reading.sum('hubgate_config_generation'),
+      lastLoadSucceeded: report.loads.lastSucceeded,
+      lastSuccess: new Date(report.loads.lastSuccessAt).toISOString(),
+      loads: report.loads.succeeded,
+      failures: report.loads.failed,
+    },
+    process: {
+      processors: reading.rate('process_cpu_seconds_total'),
+      memoryBytes: reading.sum('process_resident_memory_bytes'),
+      loopDelayP99: reading.percentile('nodejs_eventloop_delay_seconds', 0.99),
+    },
+    connections: {
+      open: reading.sum('hubgate_connections_open'),
+      accepted: reading.rate('hubgate_connections_total'),
+      handshakes,
+      resumed: handshakes === 0 ? null : resumed / handshakes,
+    },
+    sites: reading.values('hubgate_http_requests_in_flight', 'site').map((site) => ({
+      site,
+      requests: reading.rate('hubgate_http_requests_total', { site }),
+      errors: reading.rate('hubgate_http_requests_total', { site, status: '5xx' }),
+      inFlight: reading.sum('hubgate_http_requests_in_flight', { site }),
+      mean: reading.mean(duration, { site }),
+      p99: reading.percentile(duration, 0.99, { site }),
+    })),
+    upstreams: reading.values('hubgate_upstream_healthy', 'upstream').map((upstream) => ({
+      upstream,
+      healthy: reading.sum('hubgate_upstream_healthy', { upstream }) > 0,
+      answers: reading.rate('hubgate_upstream_responses_total', { upstream }),
+      inFlight: reading.sum('hubgate_upstream_requests_in_flight', { upstream }),
+      mean: reading.mean('hubgate_upstream_latency_seconds', { upstream }),
+      failures: reading.rate('hubgate_upstream_failures_total', { upstream }),
+      retries: reading.rate('hubgate_upstream_retries_total', { upstream }),
+    })),
+    hubs: reading.values('hub_subscribers_connected', 'hub').map((hub) => ({
+      hub,
+      streams: reading.sum('hub_subscribers_connected', { hub }),
+      updates: reading.rate('hub_updates_total', { hub }),
+      deliveries: reading.rate('hub_deliveries_total', { hub }),
+      bytes: reading.rate('hub_delivered_bytes_total', { hub }),
+      longestQueueBytes: reading.sum('hub_stream_queue_bytes', { hub, percentile: 'max' }),
+      longestLag: reading.sum('hub_stream_lag_seconds', { hub, percentile: 'max' }),
+      refusals: reading.rate('hub_refusals_total', { hub }),
+    })),
+    slowest: report.slowest,
+  };
+}

@@ -1,0 +1,56 @@
+import type { SiteConfig } from '../config/config.ts';
+import { counter, type Family, gauge } from '../kernel/measures.ts';
+import { ConnectionMeasures } from '../server/connection-measures.ts';
+import type { SpanCounts } from './otlp-export.ts';
+import { siteFamilies, SiteMeasures } from '../site/site-measures.ts';
+
+/** The label of requests that no site was there for. */
+const NO_SITE = 'none';
+
+/** What a process counts, over its configurations. */
+export class GatewayMeasures {
+  readonly connections = new ConnectionMeasures();
+  readonly spans: SpanCounts = { exported: 0, dropped: 0 };
+  /** Configurations that have been put in force. */
+  generation = 0;
+  #sites = new Map<string, SiteMeasures>();
+
+  /** Those of a site, or of no site; a site of the same name goes on where the one before it was. */
+  site(site: Pick<SiteConfig, 'addresses'> | null): SiteMeasures {
+    const label = site === null ? NO_SITE : siteLabel(site);
+    const measures = this.#sites.get(label) ?? new SiteMeasures();
+    this.#sites.set(label, measures);
+    return measures;
+  }
+
+  /** Forgets sites that are no longer configured: their number is the configuration's. */
+  keep(sites: readonly Pick<SiteConfig, 'addresses'>[]): void {
+    const labels = new Set([NO_SITE, ...sites.map(siteLabel)]);
+    this.#sites = new Map([...this.#sites].filter(([label]) => labels.has(label)));
+  }
+
+  families(): readonly Family[] {
+    return [
+      ...siteFamilies(this.#sites),
+      ...this.connections.families(),
+      counter('hubgate_spans_total', 'Spans for the collector, by what became of them.', [
+        [{ outcome: 'exported' }, this.spans.exported],
+        [{ outcome: 'dropped' }, this.spans.dropped],
+      ]),
+      gauge(
+        'hubgate_config_generation',
+        'Configurations that this process has put in force, the first included.',
+        this.generation,
+        'max',
+      ),
+    ];
+  }
+}
+
+/** The first address of a site as it is configured: never what a client has sent. */
+export function siteLabel({ addresses: [first] }: Pick<SiteConfig, 'addresses'>): string {
+  if (first === undefined) return '';
+  const { scheme, host, port } = first;
+  const name = host.includes(':') ? `[${host}]` : host || '*';
+  return `${scheme}://${name}${port === null ? '' : `:${port}`}`;
+}

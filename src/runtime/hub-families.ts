@@ -1,0 +1,139 @@
+import type { Hub, HubCounts } from '../hub/hub.ts';
+import {
+  counter,
+  distribution,
+  type Family,
+  gauge,
+  type Labels,
+  percentiles,
+  type Series,
+} from '../kernel/measures.ts';
+import type { RunningHubCounts } from './running-hub.ts';
+
+/** A hub under the name that its series have. */
+export interface NamedHub {
+  readonly name: string;
+  readonly profile: 'hub' | 'mercure';
+  readonly counts: Readonly<RunningHubCounts>;
+  readonly hub: Hub;
+}
+
+/**
+ * What is told of a hub. Hubs of one name have the same series: who prints them adds them up.
+ */
+export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Promise<Family[]> {
+  const { measures } = hub;
+  const { bytes, waitingMs } = await hub.backlog();
+  const labels: Labels = { hub: name };
+  const one = (value: number): Series => [[labels, value]];
+  const by = (label: string, values: Iterable<readonly [string, number]>): Series =>
+    [...values].map(([key, value]) => [{ ...labels, [label]: key }, value]);
+  return [
+    gauge('hub_subscribers_connected', 'Event streams that are open.', one(counts.connected)),
+    counter(
+      'hub_subscribers_total',
+      'Event streams that have been opened.',
+      one(counts.subscribers),
+    ),
+    counter('hub_updates_total', 'Updates that have been published.', one(counts.updates)),
+    counter(
+      'hub_legacy_tokens_total',
+      'Requests with a token that only 0.x compatibility accepts.',
+      one(counts.legacyTokens),
+    ),
+    counter(
+      'hub_announced_updates_total',
+      'Updates that the gateway made of answers of the app.',
+      one(counts.announced),
+    ),
+    counter(
+      'hub_merged_changes_total',
+      'Changes that became part of another update.',
+      one(counts.merged),
+    ),
+    counter(
+      'hub_refused_announcements_total',
+      'Updates of answers of the app that were refused.',
+      one(counts.refused),
+    ),
+    counter(
+      'hub_collapsed_refetches_total',
+      'Refetches of live pages that another answer served.',
+      one(counts.collapsed),
+    ),
+    counter(
+      'hub_deliveries_total',
+      'Events that were handed to streams.',
+      one(measures.deliveries),
+    ),
+    counter(
+      'hub_delivered_bytes_total',
+      'Bytes of these events, before compression and encryption.',
+      one(measures.deliveredBytes),
+    ),
+    distribution('hub_update_size_bytes', 'Data of published updates.', [
+      [labels, measures.updateSize],
+    ]),
+    distribution(
+      'hub_store_duration_seconds',
+      'Time from the append of an update until it is stored, waiting included.',
+      [[labels, measures.store]],
+    ),
+    counter(
+      'hub_store_failures_total',
+      'Updates that were not stored.',
+      one(measures.failedAppends),
+    ),
+    gauge(
+      'hub_log_position',
+      'Entries of the log that this process has seen, those before its start as the log counts them.',
+      one(hub.logPosition),
+      'max',
+    ),
+    distribution(
+      'hub_replayed_updates',
+      'Updates that a stream was given from the log before it went on live.',
+      [[labels, measures.replays]],
+    ),
+    gauge(
+      'hub_stream_queue_bytes',
+      'Percentiles, over the open streams, of the bytes that a client has not taken.',
+      percentiles(bytes, labels),
+      'max',
+    ),
+    gauge(
+      'hub_stream_lag_seconds',
+      'Percentiles, over the open streams, of how long what waits for a client has waited.',
+      percentiles(
+        waitingMs.map((ms) => ms / 1000),
+        labels,
+      ),
+      'max',
+    ),
+    counter(
+      'hub_streams_ended_total',
+      'Event streams that have ended, by why.',
+      by('reason', Object.entries(measures.ended)),
+    ),
+    counter(
+      'hub_slow_subscribers_total',
+      'Streams that were ended because their client was slow: more waited than max_subscriber_buffer, or nothing was taken for dispatch_timeout.',
+      by('reason', Object.entries(measures.slow)),
+    ),
+    counter(
+      'hub_refusals_total',
+      'Requests that the hub refused, by the check that failed.',
+      by('check', measures.refusals),
+    ),
+    ...(profile === 'mercure' ? mercureFamilies(counts) : []),
+  ];
+}
+
+/** Under the names that dashboards of the reference hub ask for: without labels, all hubs together. */
+function mercureFamilies({ connected, subscribers, updates }: HubCounts): readonly Family[] {
+  return [
+    gauge('mercure_subscribers_connected', 'As hub_subscribers_connected.', connected),
+    counter('mercure_subscribers_total', 'As hub_subscribers_total.', subscribers),
+    counter('mercure_updates_total', 'As hub_updates_total.', updates),
+  ];
+}

@@ -1,0 +1,154 @@
+import type { Clock } from '../kernel/clock.ts';
+import { messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
+import type { Span, SpanSink } from '../site/tracing.ts';
+
+/** Spans that wait to be sent; more are dropped. */
+export const MAX_WAITING_SPANS = 4_096;
+/** Spans of one request, and how long the first of them waits for others. */
+const BATCH_SPANS = 512;
+const BATCH_MS = 2_000;
+/** How long a collector may take to answer. */
+const TIMEOUT_MS = 10_000;
+
+/** What has become of spans. */
+export interface SpanCounts {
+  exported: number;
+  dropped: number;
+}
+
+export interface OtlpOptions {
+  /** Of the collector; without a path, `/v1/traces` is meant. */
+  readonly url: string;
+  readonly counts: SpanCounts;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly fetch: typeof fetch;
+}
+
+/**
+ * Sends spans to a collector by OTLP over HTTP, as JSON. A collector that is slow or away costs
+ * spans, which are counted, and nothing else: one request at a time, a bounded queue, no second try.
+ *
+ * @see https://opentelemetry.io/docs/specs/otlp/#otlphttp
+ */
+export class OtlpExport implements SpanSink {
+  readonly #options: OtlpOptions;
+  readonly #url: string;
+  #waiting: Span[] = [];
+  #cancel: (() => void) | null = null;
+  #sending: Promise<void> | null = null;
+  #failing = false;
+
+  constructor(options: OtlpOptions) {
+    this.#options = options;
+    const url = requireUrl(options.url);
+    if (url.pathname === '/') url.pathname = '/v1/traces';
+    this.#url = url.href;
+  }
+
+  add(span: Span): void {
+    if (this.#waiting.length >= MAX_WAITING_SPANS) {
+      this.#options.counts.dropped += 1;
+      return;
+    }
+    this.#waiting.push(span);
+    if (this.#waiting.length >= BATCH_SPANS) this.#begin();
+    else this.#cancel ??= this.#options.clock.after(BATCH_MS, () => this.#begin());
+  }
+
+  /** Sends what waits, and resolves when that is done or given up. */
+  async close(): Promise<void> {
+    while (this.#waiting.length > 0 || this.#sending !== null) {
+      this.#begin();
+      await this.#sending;
+    }
+  }
+
+  #begin(): void {
+    this.#cancel?.();
+    this.#cancel = null;
+    if (this.#sending !== null) return;
+    const batch = this.#waiting.splice(0, BATCH_SPANS);
+    if (batch.length === 0) return;
+    this.#sending = this.#send(batch).then(() => {
+      this.#sending = null;
+      if (this.#waiting.length > 0) this.#begin();
+    });
+  }
+
+  /** Never rejects. */
+  async #send(batch: readonly Span[]): Promise<void> {
+    const { counts, log, fetch } = this.#options;
+    try {
+      const answer = await fetch(this.#url, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(encodeSpans(batch)),
+        redirect: 'error',
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+      });
+      await answer.body?.cancel();
+      if (!answer.ok) throw new TypeError(`status ${answer.status}`);
+      counts.exported += batch.length;
+      if (this.#failing) log.info('Spans are exported again');
+      this.#failing = false;
+    } catch (error) {
+      counts.dropped += batch.length;
+      // Said once, and once more when it goes on.
+      if (!this.#failing) {
+        log.warn('Spans cannot be exported; they are dropped until they can', {
+          collector: this.#url,
+          error: messageOf(error),
+        });
+      }
+      this.#failing = true;
+    }
+  }
+}
+
+/** `ExportTraceServiceRequest` in JSON (OTLP, "JSON Protobuf Encoding"). */
+export function encodeSpans(spans: readonly Span[]): unknown {
+  return {
+    resourceSpans: [
+      {
+        resource: { attributes: attributes({ 'service.name': 'hubgate' }) },
+        scopeSpans: [{ scope: { name: 'hubgate' }, spans: spans.map(encodeSpan) }],
+      },
+    ],
+  };
+}
+
+function encodeSpan(span: Span): unknown {
+  return {
+    traceId: span.traceId,
+    spanId: span.spanId,
+    ...(span.parentId === null ? {} : { parentSpanId: span.parentId }),
+    name: span.name,
+    // SPAN_KIND_SERVER
+    kind: 2,
+    startTimeUnixNano: nanoseconds(span.startMs),
+    endTimeUnixNano: nanoseconds(span.endMs),
+    attributes: attributes(span.attributes),
+    // STATUS_CODE_ERROR, for statuses of the server's own fault.
+    ...(span.isError ? { status: { code: 2 } } : {}),
+  };
+}
+
+/** 64 bit integers are decimal texts. */
+function nanoseconds(ms: number): string {
+  return String(BigInt(Math.round(ms * 1000)) * 1000n);
+}
+
+function attributes(values: Readonly<Record<string, string | number>>): unknown {
+  return Object.entries(values).map(([key, value]) => ({
+    key,
+    value:
+      typeof value === 'string'
+        ? { stringValue: value }
+        : Number.isInteger(value)
+          ? { intValue: String(value) }
+          : { doubleValue: value },
+  }));
+}

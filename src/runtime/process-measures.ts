@@ -1,0 +1,100 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
+import type { Clock } from '../kernel/clock.ts';
+import { LoopWatch } from '../kernel/loop-watch.ts';
+import {
+  counter,
+  distribution,
+  type Family,
+  gauge,
+  Histogram,
+  SECONDS,
+} from '../kernel/measures.ts';
+
+const GC_KINDS: Readonly<Record<number, string>> = {
+  [constants.NODE_PERFORMANCE_GC_MAJOR]: 'major',
+  [constants.NODE_PERFORMANCE_GC_MINOR]: 'minor',
+  [constants.NODE_PERFORMANCE_GC_INCREMENTAL]: 'incremental',
+  [constants.NODE_PERFORMANCE_GC_WEAKCB]: 'weakcb',
+};
+
+/** What is told of this process: processor, memory, event loop, garbage collection. */
+export class ProcessMeasures {
+  readonly loop: LoopWatch;
+  readonly #collections = new Map(
+    Object.values(GC_KINDS).map((kind) => [kind, new Histogram(SECONDS)]),
+  );
+  readonly #observer: PerformanceObserver;
+  readonly #maxDescriptors = maxDescriptors();
+
+  constructor(clock: Clock) {
+    this.loop = new LoopWatch(clock);
+    this.#observer = new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) this.#collected(entry);
+    });
+    this.#observer.observe({ entryTypes: ['gc'] });
+  }
+
+  families(): readonly Family[] {
+    const { user, system } = process.cpuUsage();
+    const { rss, heapUsed } = process.memoryUsage();
+    const started = Math.round(Date.now() / 1000 - process.uptime());
+    const descriptors = openDescriptors();
+    return [
+      counter(
+        'process_cpu_seconds_total',
+        'Processor time, of user and system.',
+        (user + system) / 1_000_000,
+      ),
+      gauge('process_resident_memory_bytes', 'Memory in use.', rss),
+      gauge('nodejs_heap_used_bytes', 'Memory of JavaScript in use.', heapUsed),
+      gauge('process_start_time_seconds', 'When the process was started.', started, 'min'),
+      ...(descriptors === null
+        ? []
+        : [gauge('process_open_fds', 'File descriptors that are open.', descriptors)]),
+      ...(this.#maxDescriptors === null
+        ? []
+        : [gauge('process_max_fds', 'File descriptors that may be open.', this.#maxDescriptors)]),
+      distribution('nodejs_eventloop_delay_seconds', 'How late turns of the event loop begin.', [
+        [{}, this.loop.delay],
+      ]),
+      distribution(
+        'nodejs_gc_duration_seconds',
+        'Garbage collections, by kind.',
+        [...this.#collections].map(([kind, durations]) => [{ kind }, durations]),
+      ),
+    ];
+  }
+
+  close(): void {
+    this.loop.close();
+    this.#observer.disconnect();
+  }
+
+  #collected(entry: PerformanceEntry): void {
+    // Node says which kind it was, which its types do not know.
+    const { detail } = entry as { detail?: { kind?: number } };
+    const kind = GC_KINDS[detail?.kind ?? 0] ?? '';
+    this.#collections.get(kind)?.observe(entry.duration / 1000);
+  }
+}
+
+/** null where there is no limit, or the system does not tell. */
+function maxDescriptors(): number | null {
+  try {
+    const limits = readFileSync('/proc/self/limits', 'utf8');
+    return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.NaN) || null;
+  } catch {
+    // Only Linux tells.
+    return null;
+  }
+}
+
+function openDescriptors(): number | null {
+  try {
+    return readdirSync('/proc/self/fd').length;
+  } catch {
+    // Only Linux tells.
+    return null;
+  }
+}

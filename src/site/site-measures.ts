@@ -1,0 +1,115 @@
+import type { Clock } from '../kernel/clock.ts';
+import {
+  BYTES,
+  counter,
+  distribution,
+  type Family,
+  gauge,
+  Histogram,
+  type Labels,
+  SECONDS,
+  type Series,
+} from '../kernel/measures.ts';
+import type { SiteHandler } from './site.ts';
+
+/** Methods with a series of their own; what a client makes up is `other`. */
+const METHODS = [
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'PATCH',
+  'DELETE',
+  'OPTIONS',
+  'QUERY',
+  'CONNECT',
+  'other',
+] as const;
+const OTHER = METHODS.length - 1;
+/** `none`: the client left before there was an answer. */
+const CLASSES = ['none', '1xx', '2xx', '3xx', '4xx', '5xx'] as const;
+
+const methodIndex: ReadonlyMap<string, number> = new Map(
+  METHODS.map((method, index) => [method, index]),
+);
+
+/** What is counted of the requests of one site. */
+export class SiteMeasures {
+  inFlight = 0;
+  readonly latency = new Histogram(SECONDS);
+  readonly requestSize = new Histogram(BYTES);
+  readonly responseSize = new Histogram(BYTES);
+  readonly #requests = new Float64Array(METHODS.length * CLASSES.length);
+
+  count(method: string, status: number): void {
+    const statusClass = Math.min(Math.floor(status / 100), CLASSES.length - 1);
+    const index = (methodIndex.get(method) ?? OTHER) * CLASSES.length + statusClass;
+    this.#requests[index] = (this.#requests[index] ?? 0) + 1;
+  }
+
+  /** Those that there have been. */
+  requests(site: string): Series {
+    return [...this.#requests].flatMap((value, index) => {
+      if (value === 0) return [];
+      const method = METHODS[Math.floor(index / CLASSES.length)] ?? 'other';
+      const status = CLASSES[index % CLASSES.length] ?? 'none';
+      return [[{ site, method, status }, value] as const];
+    });
+  }
+}
+
+/**
+ * Counts what a site answers: when its handler is done, that is when the body has been handed over
+ * or, for an event stream, when it is open.
+ */
+export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: Clock): SiteHandler {
+  return async (exchange) => {
+    const began = clock.monotonic();
+    measures.inFlight += 1;
+    try {
+      await inner(exchange);
+    } finally {
+      measures.inFlight -= 1;
+      measures.latency.observe((clock.monotonic() - began) / 1000);
+      measures.count(exchange.method, exchange.status);
+      measures.responseSize.observe(exchange.responseBytes);
+      if (exchange.hasBody) {
+        const length = Number(exchange.headers.get('content-length'));
+        if (length > 0) measures.requestSize.observe(length);
+      }
+    }
+  };
+}
+
+export function siteFamilies(sites: ReadonlyMap<string, SiteMeasures>): readonly Family[] {
+  const all = [...sites];
+  const histograms = (pick: (one: SiteMeasures) => Histogram) =>
+    all.map(([site, one]): [Labels, Histogram] => [{ site }, pick(one)]);
+  return [
+    counter(
+      'hubgate_http_requests_total',
+      'Requests that have been answered.',
+      all.flatMap(([site, one]) => one.requests(site)),
+    ),
+    gauge(
+      'hubgate_http_requests_in_flight',
+      'Requests that are being answered; event streams are not among them once they are open.',
+      all.map(([site, { inFlight }]) => [{ site }, inFlight]),
+    ),
+    distribution(
+      'hubgate_http_request_duration_seconds',
+      'Time from the head of a request to the end of its answer, or until its event stream was open.',
+      histograms(({ latency }) => latency),
+    ),
+    distribution(
+      'hubgate_http_request_size_bytes',
+      'Bodies of requests that told their length.',
+      histograms(({ requestSize }) => requestSize),
+    ),
+    distribution(
+      'hubgate_http_response_size_bytes',
+      'Bodies of answers, as they are sent; of event streams the beginning.',
+      histograms(({ responseSize }) => responseSize),
+    ),
+  ];
+}

@@ -1,0 +1,83 @@
+import type { Exchange } from '../http/exchange.ts';
+import { traceRequest } from '../http/trace-context.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { SiteHandler } from './site.ts';
+
+/** A request that has been answered, as a trace knows it. */
+export interface Span {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentId: string | null;
+  /** The method: a path would be without bound. */
+  readonly name: string;
+  /** Milliseconds since the Unix epoch. */
+  readonly startMs: number;
+  readonly endMs: number;
+  readonly isError: boolean;
+  readonly attributes: Readonly<Record<string, string | number>>;
+}
+
+/** Where spans go; what it cannot take it drops. */
+export interface SpanSink {
+  add(span: Span): void;
+}
+
+/** Continues or begins a trace (W3C Trace Context), and tells the sink, if there is one, of its span. */
+export function traceSite(
+  inner: SiteHandler,
+  site: string,
+  sink: SpanSink | null,
+  clock: Clock,
+): SiteHandler {
+  if (sink === null) {
+    return (exchange) => {
+      exchange.trace = traceRequest(exchange.headers);
+      return inner(exchange);
+    };
+  }
+  return async (exchange) => {
+    const trace = traceRequest(exchange.headers);
+    exchange.trace = trace;
+    const startMs = clock.now();
+    const began = clock.monotonic();
+    try {
+      await inner(exchange);
+    } finally {
+      sink.add({
+        ...trace,
+        name: exchange.method,
+        startMs,
+        endMs: startMs + clock.monotonic() - began,
+        isError: exchange.status >= 500,
+        attributes: attributesOf(exchange, site),
+      });
+    }
+  };
+}
+
+/** Neither the query nor a header: they may hold secrets, and what goes elsewhere stays there. */
+function attributesOf(exchange: Exchange, site: string): Span['attributes'] {
+  const { upstream, tlsVersion, originalTarget, httpVersion } = exchange;
+  const [path = ''] = originalTarget.slice(0, MAX_PATH).split('?', 1);
+  return {
+    'http.request.method': exchange.method,
+    'url.scheme': exchange.scheme,
+    'url.path': path,
+    'server.address': exchange.host.slice(0, MAX_PATH),
+    'client.address': exchange.clientAddress,
+    'network.protocol.version': httpVersion === '2.0' ? '2' : httpVersion,
+    'http.response.status_code': exchange.status,
+    'http.response.body.size': exchange.responseBytes,
+    'hubgate.site': site,
+    ...(tlsVersion === null ? {} : { 'tls.protocol.version': tlsVersion.replace('TLSv', '') }),
+    ...(upstream === null
+      ? {}
+      : {
+          'hubgate.upstream.address': upstream.hostport,
+          'hubgate.upstream.duration': upstream.latencyMs / 1000,
+        }),
+  };
+}
+
+/** Characters of a path or a host. */
+const MAX_PATH = 1024;

@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { rm, writeFile } from 'node:fs/promises';
+import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { openStream } from '../support/http.ts';
+import { signToken } from '../support/hub-server.ts';
+import { cli, startProcess, type TestProcess } from '../support/process.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+const KEY = 'a publisher key of more than 32 bytes, for tests';
+const ISSUER = 'https://a.example';
+
+interface Running {
+  readonly url: string;
+  readonly process: TestProcess;
+  ready(): Promise<number>;
+  publish(id: string): Promise<number>;
+}
+
+async function start(test: TestContext, history: string): Promise<Running> {
+  const directory = await temporaryDirectory(test);
+  const [port, metrics] = [await freePort(), await freePort()];
+  const file = join(directory, 'Hubfile');
+  await writeFile(
+    file,
+    `{
+	admin off
+	metrics localhost:${metrics}
+	storage ${directory}
+	grace_period 1s
+}
+http://localhost:${port} {
+	hub {
+		issuer ${ISSUER} {
+			publisher {
+				jwt "${KEY}"
+			}
+		}
+		anonymous
+		cookie_name hub
+		transport lmdb {
+			path ${history}
+		}
+	}
+}
+`,
+  );
+  const process = startProcess(test, [cli, 'run', '--config', file]);
+  await process.says('Listening on');
+  const url = `http://localhost:${port}/.well-known/hub`;
+  const token = await signToken(KEY, {
+    iss: ISSUER,
+    aud: url,
+    authorization_details: [
+      { type: 'urn:hub:authorization-detail', actions: ['publish'], topics: [{ match: '*' }] },
+    ],
+  });
+  return {
+    url,
+    process,
+    ready: async () => (await fetch(`http://localhost:${metrics}/hub/health/ready`)).status,
+    publish: async (id) => {
+      const answer = await fetch(url, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}` },
+        body: new URLSearchParams({ topic: 'a', id, data: 'x'.repeat(8_000) }),
+      });
+      await answer.text();
+      return answer.status;
+    },
+  };
+}
+
+/** Where a file system of 4 MiB in memory is; null where this user may not mount one. */
+function smallDisk(test: TestContext): string | null {
+  const place = mkdtempSync(join(tmpdir(), 'hubgate-disk-'));
+  const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', place]).status === 0;
+  test.after(() => {
+    if (mounted) execFileSync('umount', ['-l', place]);
+    rmdirSync(place);
+  });
+  if (mounted) return place;
+  test.skip('only root may mount a file system');
+  return null;
+}
+
+describe('the disk of a history', { timeout: 120_000 }, () => {
+  it('is full, and has room again: nothing acknowledged is lost, streams stay, it goes on by itself', async (test) => {
+    const place = smallDisk(test);
+    if (place === null) return;
+    const hub = await start(test, join(place, 'history'));
+    const stream = await openStream(test, `${hub.url}?match=a`);
+    const acknowledged: string[] = [];
+    const publish = async (id: string): Promise<number> => {
+      const status = await hub.publish(id);
+      if (status === 200) acknowledged.push(id);
+      return status;
+    };
+    for (let count = 0; count < 10; count += 1) assert.equal(await publish(`before-${count}`), 200);
+    assert.equal(await hub.ready(), 200);
+    const filler = join(place, 'filler');
+    assert.throws(() => writeFileSync(filler, Buffer.alloc(8 * 1024 * 1024)), { code: 'ENOSPC' });
+    let status = 200;
+    for (let count = 0; status === 200; count += 1) status = await publish(`full-${count}`);
+    assert.equal(status, 503);
+    assert.equal(await hub.ready(), 503);
+    assert.match(hub.process.output, /is the disk full\?/);
+    await rm(filler);
+    for (let count = 0; status !== 200; count += 1) status = await publish(`again-${count}`);
+    assert.equal(await publish('last'), 200);
+    while ((await hub.ready()) !== 200);
+    await stream.untilId('last');
+    assert.deepEqual(stream.ids, acknowledged, 'an open stream has got exactly these');
+    const replay = await openStream(test, `${hub.url}?match=a&last_event_id=earliest`);
+    assert.deepEqual(await replay.untilId('last'), acknowledged);
+  });
+});

@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { SubscriptionRecord } from '../../src/hub/presence.ts';
+import type { Transport } from '../../src/hub/transport.ts';
+import type { Update } from '../../src/hub/update.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { silentLogger } from '../../src/kernel/log.ts';
+import { Secret } from '../../src/kernel/secret.ts';
+import {
+  openRedisTransport,
+  type RedisTransportOptions,
+} from '../../src/transports/redis/redis-transport.ts';
+import { onBoard } from '../support/board.ts';
+import { createClientAuthority } from '../support/client-authority.ts';
+import { type RedisServer, startRedis } from '../support/redis-server.ts';
+
+/** What docs/scaling.md gives the user of a hub. */
+const RIGHTS =
+  'on >secret resetchannels ~{test}:* -@all +time +evalsha +script|load +wait +role +incr +hset ' +
+  '+hsetnx +hget +hmget +hdel +hincrby +zadd +zrem +zrange +zrangebylex +zrangebyscore +zscore ' +
+  '+xadd +xdel +xlen +xrange +xrevrange +xread';
+
+describe('Redis as others run it', () => {
+  it('takes a password, and a user who may do nothing else', async (test) => {
+    const redis = await startRedis(test, test, [`user hub ${RIGHTS}`, 'user default off']);
+    if (redis === null) return;
+    const url = (name: string): string => `redis://hub:${name}@127.0.0.1:${redis.port}`;
+    await serves(test, { urls: [new Secret(url('secret'))] });
+    await assert.rejects(
+      open(test, { urls: [new Secret(url('wrong'))] }),
+      (error: Error) => /WRONGPASS/.test(error.message) && !error.message.includes('wrong@'),
+    );
+  });
+
+  it('is spoken to by TLS, and verified with the authorities that are named', async (test) => {
+    const directory = await mkdtemp(join(tmpdir(), 'hubgate-redis-tls-'));
+    test.after(() => rm(directory, { recursive: true, force: true }));
+    const authority = createClientAuthority(directory, 'root');
+    const { cert, key } = authority.issue('localhost', 'serverAuth');
+    const [certFile, keyFile] = [join(directory, 'redis.crt'), join(directory, 'redis.key')];
+    await writeFile(certFile, cert);
+    await writeFile(keyFile, key);
+    const redis = await startRedis(test, test, [
+      'port 0',
+      'tls-port {port}',
+      `tls-cert-file ${certFile}`,
+      `tls-key-file ${keyFile}`,
+      `tls-ca-cert-file ${authority.file}`,
+      'tls-auth-clients no',
+    ]);
+    if (redis === null) return;
+    const urls = [new Secret(`rediss://localhost:${redis.port}`)];
+    await serves(test, { urls, trustPoolFile: authority.file });
+    await assert.rejects(open(test, { urls }), /self-signed|unable to verify/i);
+  });
+
+  it('is a cluster: the node of the slot is found, and followed when another takes it over', async (test) => {
+    const nodes: RedisServer[] = [];
+    for (let count = 0; count < 3; count += 1) {
+      const node = await startRedis(test, test, [
+        'cluster-enabled yes',
+        'cluster-node-timeout 2000',
+        'cluster-require-full-coverage no',
+      ]);
+      if (node === null) return;
+      nodes.push(node);
+    }
+    const [first, second, replica] = nodes;
+    assert.ok(first !== undefined && second !== undefined && replica !== undefined);
+    // ADDSLOTSRANGE is of Redis 7.
+    const slots = Array.from({ length: 16_384 }, (_, slot) => String(slot));
+    first.command('CLUSTER', 'ADDSLOTS', ...slots.slice(0, 8192));
+    second.command('CLUSTER', 'ADDSLOTS', ...slots.slice(8192));
+    for (const node of [second, replica]) {
+      first.command('CLUSTER', 'MEET', '127.0.0.1', String(node.port));
+    }
+    const owner = Number(first.command('CLUSTER', 'KEYSLOT', '{test}:log')) < 8192 ? first : second;
+    await until(() => nodes.every((node) => knownBy(node) === 3));
+    replica.command('CLUSTER', 'REPLICATE', owner.command('CLUSTER', 'MYID'));
+    await until(() => /master_link_status:up/.test(replica.command('INFO', 'replication')));
+    await until(() => /cluster_state:ok/.test(first.command('CLUSTER', 'INFO')));
+
+    // Every node is asked for the slot's, so any will do.
+    const urls = nodes.map(({ port }) => new Secret(`redis://127.0.0.1:${port}`));
+    const [one, other] = [
+      await open(test, { urls, cluster: true, replicas: 1 }),
+      await open(test, { urls: urls.toReversed(), cluster: true, replicas: 1 }),
+    ];
+    const seen: string[] = [];
+    other.tail((entries) => seen.push(...entries.map(({ update: { id } }) => id)));
+    const stored: string[] = [];
+    const publish = async (id: string): Promise<void> => {
+      try {
+        await one.append(update(id));
+        stored.push(id);
+      } catch {
+        // Not acknowledged: the publisher would try again.
+      }
+    };
+    for (let count = 0; count < 20; count += 1) await publish(`before-${count}`);
+    assert.equal(stored.length, 20);
+    replica.command('CLUSTER', 'FAILOVER');
+    await until(() => /role:master/.test(replica.command('INFO', 'replication')));
+    await until(() => /master_link_status:up/.test(owner.command('INFO', 'replication')));
+    for (let count = 0; !stored.includes(`after-${count - 1}`) || count < 20; count += 1) {
+      await publish(`after-${count}`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    await until(() => stored.every((id) => seen.includes(id)));
+    assert.deepEqual(
+      seen.filter((id) => stored.includes(id)),
+      stored,
+    );
+    assert.equal(new Set(seen).size, seen.length);
+  });
+});
+
+function knownBy(node: RedisServer): number {
+  return node
+    .command('CLUSTER', 'NODES')
+    .split('\n')
+    .filter((line) => line.includes('connected')).length;
+}
+
+/** Updates, cursors, presence and signals between two nodes. */
+async function serves(test: TestContext, options: Options): Promise<void> {
+  const [one, other] = [await open(test, options), await open(test, options)];
+  const seen: string[] = [];
+  other.tail((entries) => seen.push(...entries.map(({ update: { id } }) => id)));
+  for (const id of ['a', 'b', 'c']) await one.append(update(id));
+  await until(() => seen.length === 3);
+  assert.deepEqual(seen, ['a', 'b', 'c']);
+  assert.equal(await other.find('b'), 2);
+  await one.check();
+  await one.presence.enter('urn:s', [subscription('s')]);
+  assert.deepEqual(await onBoard(other.presence), [subscription('s')]);
+  await one.presence.leave('urn:s');
+  assert.deepEqual(await onBoard(other.presence), []);
+  const told: string[] = [];
+  other.signals?.receive((message) => told.push(message));
+  one.signals?.send('hello');
+  await until(() => told.includes('hello'));
+}
+
+type Options = Partial<RedisTransportOptions> & Pick<RedisTransportOptions, 'urls'>;
+
+async function open(test: TestContext, options: Options): Promise<Transport> {
+  const transport = await openRedisTransport({
+    ...{ sentinel: null, cluster: false, trustPoolFile: null, stream: 'test' },
+    ...{ maxLength: 0, maxAgeMs: 0, replicas: 0, random: Math.random },
+    ...{ clock: systemClock, log: silentLogger, ...options },
+  });
+  transport.tail(() => {});
+  // Its own timers keep no process alive.
+  const alive = setInterval(() => {}, 1000);
+  test.after(() => {
+    clearInterval(alive);
+    return transport.close();
+  });
+  return transport;
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+function update(id: string): Update {
+  return { id, topics: ['topic'], data: '', private: false, type: null, retry: null };
+}
+
+function subscription(subscriber: string): SubscriptionRecord {
+  return {
+    id: `/hub/subscriptions/exact/m/${subscriber}`,
+    type: 'subscription',
+    subscriber,
+    match: 'm',
+    match_type: 'exact',
+    active: true,
+  };
+}

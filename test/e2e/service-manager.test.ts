@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { cli, startProcess } from '../support/process.ts';
+import { programPath } from '../support/program.ts';
+
+/** Node has no such sockets, Python has. */
+const LISTEN = `import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+while True:
+    print(repr(s.recv(4096).decode()), flush=True)
+`;
+
+describe('systemd (sd_notify)', () => {
+  it('is told of ready, reloads and the stop, in this order, and its watchdog is fed', async (test) => {
+    const python = programPath(test, 'python3');
+    const notify = programPath(test, 'systemd-notify', 'systemd');
+    if (python === null || notify === null) return;
+    const directory = await mkdtemp(join(tmpdir(), 'hubgate-notify-'));
+    test.after(() => rm(directory, { recursive: true, force: true }));
+    const socket = join(directory, 'notify');
+    const listener = spawn(python, ['-c', LISTEN, socket], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    test.after(() => listener.kill('SIGKILL'));
+    let heard = '';
+    listener.stdout.on('data', (chunk: Buffer) => (heard += String(chunk)));
+    const hears = async (text: string, after = 0): Promise<void> => {
+      while (!heard.slice(after).includes(text)) await once(listener.stdout, 'data');
+    };
+    while (!existsSync(socket)) await new Promise((resolve) => setImmediate(resolve));
+
+    const file = join(directory, 'Hubfile');
+    const port = await freePort();
+    const hubfile = (answer: string): string =>
+      `{\n\tadmin off\n\tstorage ${directory}/storage\n}\nhttp://localhost:${port} {\n\trespond ${answer}\n}\n`;
+    await writeFile(file, hubfile('first'));
+    const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file], {
+      NOTIFY_SOCKET: socket,
+      WATCHDOG_USEC: '200000',
+    });
+    await hears('READY=1');
+    assert.ok(heard.includes(`MAINPID=${gateway.child.pid ?? 0}`));
+    await hears('WATCHDOG=1');
+    await writeFile(file, hubfile('second'));
+    const before = heard.length;
+    gateway.child.kill('SIGHUP');
+    await hears('RELOADING=1\\nMONOTONIC_USEC=', before);
+    await hears('READY=1', heard.indexOf('RELOADING=1'));
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    await hears('STOPPING=1');
+    assert.ok(heard.indexOf('STOPPING=1') > heard.lastIndexOf('READY=1'));
+  });
+});

@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { stripVTControlCharacters } from 'node:util';
+import { consoleLine } from '../../../src/cli/console-line.ts';
+
+const LINE = JSON.stringify({
+  level: 'warn',
+  time: '2026-11-22T05:10:27.575Z',
+  a: 'b',
+  msg: 'said',
+});
+
+describe('a line of the log on a terminal', () => {
+  it('is plain without colour', () => {
+    assert.equal(consoleLine(LINE, false), '05:10:27.575 WARN  said a="b"\n');
+  });
+
+  it('has the level in its colour, and what is beside the message dim', () => {
+    const line = consoleLine(LINE, true);
+    assert.ok(line.includes('\u001b[33mWARN \u001b[0m'));
+    assert.ok(line.includes('\u001b[2m a="b"\u001b[0m'));
+    // Nothing of it is lost.
+    assert.equal(stripVTControlCharacters(line), consoleLine(LINE, false));
+  });
+});
