@@ -20,6 +20,84 @@ describe('URL Patterns against the engine of a newer Node (G, L43)', () => {
     compare(test, asked, askNative(node, asked));
   });
 
+  it('reads a separator in braces as the standard does', { skip }, (test) => {
+    assert.ok(node !== null, 'in CI the oracle must be there: npx -p node@24');
+    const tails = [
+      ...[
+        '?x{\\?}',
+        '?{\\?}',
+        '?{\\?a}',
+        '?{\\?\\?}*b',
+        '?:n{\\?}?',
+        '?~0~{\\?}',
+        '?{a\\?:n}+',
+        '?~\\0~{\\?}',
+        '?~{0}~{\\?}',
+        '?~{}0~{\\?}',
+        '#~\\0~{#}',
+        '?{a:n\\?}',
+      ],
+      ...[
+        '#{#}',
+        '#x{#y}*',
+        '#{\\#}',
+        '#{##}?',
+        '#~0~{#~1~}',
+        '#:n{#}',
+        '#{#:n}',
+        '?{a}#{#b}',
+        '?{#}',
+        '?a{?b}',
+      ],
+      ...[
+        '?{\\?}{\\?}',
+        '?{\\?+}',
+        '#{#*}',
+        '#{#(a|b)}+',
+        '?*{\\?}',
+        '{\\?}',
+        '{?}',
+        '{#}',
+        '?a{#b}c',
+      ],
+    ];
+    const ends = [
+      '',
+      '?',
+      '??',
+      '?a',
+      '?x?',
+      '?x',
+      '?b',
+      '???b',
+      '?~0~?',
+      '?~0~',
+      '?a?z',
+      '?az?',
+      '?a#b',
+    ];
+    const marks = [
+      '#',
+      '##',
+      '#x',
+      '#x#y',
+      '#x#y#y',
+      '#~0~#~1~',
+      '#a#',
+      '##a',
+      '##b',
+      '#b',
+      '?a##b',
+    ];
+    const topics = [...ends, ...marks].map((end) => `https://example.com/${end}`);
+    const asked = tails.map((tail) => ({
+      pattern: `https://example.com/${tail}`,
+      topics,
+      base: BASE,
+    }));
+    compare(test, asked, askNative(node, asked));
+  });
+
   it('gives those of Chromium where that engine loses text', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
