@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Slices } from '../kernel/slices.ts';
@@ -25,9 +25,15 @@ export class Announcer {
     this.#names = names;
     this.#slices = slices;
     this.#log = log;
-    transport.presence.watch((records, active) => {
+    transport.presence.watch(async (change) => {
+      const { records, active } = change;
       const changed = records.map((record) => ({ ...record, active }));
-      this.#tell(changed).catch((error: unknown) => this.#untold(error));
+      try {
+        await (change.active ? this.#tell(changed) : this.#tellOnce(changed, change.departure));
+      } catch (error) {
+        this.#untold(error);
+        throw error;
+      }
     });
   }
 
@@ -64,9 +70,26 @@ export class Announcer {
     );
   }
 
+  /** As {@link #tell}, but for what another may have told before it died. */
+  async #tellOnce(records: readonly SubscriptionRecord[], departure: string): Promise<void> {
+    for (const record of records) {
+      const id = departureId(departure, record.id);
+      if ((await this.#transport.find(id)) !== null) continue;
+      await this.#transport.append(subscriptionEvent(record, this.#names, id));
+    }
+  }
+
   #untold(error: unknown): void {
     this.#log.warn('A change of subscriptions could not be announced', {
       error: messageOf(error),
     });
   }
+}
+
+/** A UUID (RFC 9562 §5.8) that whoever announces the same makes as well. */
+function departureId(departure: string, subscription: string): string {
+  const hex = createHash('sha256').update(`${departure} ${subscription}`).digest('hex');
+  const variant = ((Number.parseInt(hex.slice(16, 17), 16) & 3) | 8).toString(16);
+  const groups = [hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`];
+  return `urn:uuid:${[...groups, variant + hex.slice(17, 20), hex.slice(20, 32)].join('-')}`;
 }

@@ -35,10 +35,20 @@ export interface PresenceBoard {
   of(subscriber: string): Promise<readonly SubscriptionRecord[]>;
   /**
    * Tells what has come or gone without the doing of its process: taken off because that process
-   * is dead, or entered again because it was only slow. Exactly one process is told of each.
+   * is dead, or entered again because it was only slow. One process is told of each; where it does
+   * not resolve in time, because it dies as well, another is told of the same departure.
    */
-  watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void;
+  watch(listener: (change: PresenceChange) => Promise<void>): void;
 }
+
+export type PresenceChange =
+  | { readonly records: readonly SubscriptionRecord[]; readonly active: true }
+  | {
+      readonly records: readonly SubscriptionRecord[];
+      readonly active: false;
+      /** The same whoever is told of it, and of no other. */
+      readonly departure: string;
+    };
 
 export type PresenceMatcher = Pick<SubscriptionRecord, 'match' | 'match_type'>;
 

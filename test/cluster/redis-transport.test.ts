@@ -287,7 +287,9 @@ describe('a log in Redis and its nodes', () => {
     assert.ok(one !== undefined && two !== undefined);
     const told: unknown[] = [];
     for (const { presence } of [one, two]) {
-      presence.watch((records, active) => told.push(...records.map(({ id }) => [id, active])));
+      presence.watch(async ({ records, active }) => {
+        told.push(...records.map(({ id }) => [id, active]));
+      });
     }
     await one.presence.enter('urn:s', [subscription('s')]);
     const gone = Array.from({ length: 700 }, (_, index) => `g${index}`);

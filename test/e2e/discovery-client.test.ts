@@ -92,18 +92,18 @@ describe('client in Chromium', () => {
 		token mint {
 			issuer ${ISSUER}
 			key "${SUBSCRIBER_KEY}"
-			ttl 2s
+			ttl 4s
 			subscribe *
 		}
 	}`;
     const options = { hubfile: hubfile('write_timeout 10m', mint) };
     const { site, context, page } = await browse(test, executable, answer, options);
     await page.goto(`${site.origin}/`);
+    const [cookie] = (await context.cookies(site.hub)).filter(({ name }) => name === COOKIE);
+    assert.equal(cookie?.httpOnly, true);
     await live(page);
     await site.publish({ topic: 'https://example.com/a', private: 'on', data: 'one' });
     await seen(page, 'one');
-    const [cookie] = (await context.cookies(site.hub)).filter(({ name }) => name === COOKIE);
-    assert.equal(cookie?.httpOnly, true);
     // The hub ends the stream when the token expires, and refuses the client that comes back.
     await page.locator('html[data-status=connecting]').waitFor({ state: 'attached' });
     await site.publish({ topic: 'https://example.com/a', private: 'on', data: 'two' });

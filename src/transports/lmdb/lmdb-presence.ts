@@ -5,6 +5,7 @@ import {
   matcherName,
   matcherNames,
   type PresenceBoard,
+  type PresenceChange,
   type PresenceMatcher,
   type PresencePage,
 } from '../../hub/presence-board.ts';
@@ -17,6 +18,11 @@ import { write } from './write.ts';
 const LEASE_MS = 15_000;
 /** How often it says that it lives, and looks for those that no longer do. */
 const HEARTBEAT_MS = 5_000;
+/** Subscribers of dead processes that are taken off in one transaction. */
+const AT_ONCE = 250;
+
+/** In the place of a lease, while subscribers of the process are taken off. */
+const DECLARED_DEAD = -1;
 
 type Key = [process: string, subscriber: string];
 
@@ -27,6 +33,14 @@ interface Entry {
   readonly order: number;
   /** JSON, so that a payload comes back as it was. */
   readonly records: string;
+}
+
+/** What is to be announced of a subscriber whose process is dead. */
+interface Departure {
+  readonly departure: string;
+  readonly records: string;
+  /** Until then whoever has claimed it announces it. */
+  readonly claimedUntil: number;
 }
 
 /**
@@ -53,13 +67,15 @@ export class LmdbPresence implements PresenceBoard {
   readonly #entries: Database<Entry, Key>;
   /** The lists; all is said by the key. */
   readonly #lists: Database<boolean, Place>;
+  /** Subscribers that are off the board while nobody has been told of it. */
+  readonly #departed: Database<Departure, Key>;
   /** Process → when its lease runs out. */
   readonly #leases: Database<number, string>;
   readonly #process = randomUUID();
   /** What this process has entered, in case it is taken for dead. */
   readonly #own = new Map<string, Entry>();
   #order = 0;
-  #changed: (records: readonly SubscriptionRecord[], active: boolean) => void = () => {};
+  #changed: (change: PresenceChange) => Promise<void> = async () => {};
   #stopHeartbeat: () => void = () => {};
   #closed = false;
 
@@ -69,6 +85,7 @@ export class LmdbPresence implements PresenceBoard {
     this.#log = log;
     this.#entries = root.openDB({ name: 'presence', encoding: 'msgpack' });
     this.#lists = root.openDB({ name: 'presence-lists', encoding: 'msgpack' });
+    this.#departed = root.openDB({ name: 'presence-departed', encoding: 'msgpack' });
     this.#leases = root.openDB({ name: 'processes', encoding: 'msgpack' });
     this.#armHeartbeat();
   }
@@ -119,7 +136,7 @@ export class LmdbPresence implements PresenceBoard {
       .flatMap((process) => this.#recordsOf([process, subscriber]));
   }
 
-  watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void {
+  watch(listener: (change: PresenceChange) => Promise<void>): void {
     this.#changed = listener;
   }
 
@@ -127,7 +144,8 @@ export class LmdbPresence implements PresenceBoard {
   async close(): Promise<void> {
     this.#stopHeartbeat();
     this.#closed = true;
-    await write(this.#root, () => this.#remove(this.#process));
+    const removeSome = (): number => this.#remove(this.#process, AT_ONCE).length;
+    while ((await write(this.#root, removeSome)) === AT_ONCE);
   }
 
   #armHeartbeat(): void {
@@ -140,34 +158,85 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   async #beat(): Promise<void> {
-    const dead = Array.from(this.#leases.getRange()).filter(({ key }) => !this.#lives(key));
-    if (this.#own.size === 0 && dead.length === 0) return;
-    let gone: readonly Entry[] = [];
-    let back: readonly Entry[] = [];
+    if (this.#own.size > 0) {
+      let back: readonly Entry[] = [];
+      await this.#write(() => {
+        back = this.#renew();
+      });
+      if (back.length > 0) {
+        await this.#changed({ records: back.flatMap(recordsOf), active: true }).catch(ignore);
+      }
+    }
+    while (!this.#closed && this.#hasDeparted()) {
+      let claimed: readonly (readonly [Key, Departure])[] = [];
+      await this.#write(() => {
+        claimed = this.#claim();
+      });
+      if (claimed.length === 0) return;
+      await this.#announce(claimed);
+    }
+  }
+
+  /** Whether there is a dead process, or something that nobody has announced. */
+  #hasDeparted(): boolean {
+    const isDue = Array.from(this.#departed.getRange({ limit: 1 })).length > 0;
+    return isDue || Array.from(this.#leases.getKeys()).some((process) => !this.#lives(process));
+  }
+
+  /** Takes subscribers of dead processes off, and claims what whoever had claimed it has not done. */
+  #claim(): readonly (readonly [Key, Departure])[] {
+    const now = this.#clock.now();
+    const claimedUntil = now + LEASE_MS;
+    const claimed: [Key, Departure][] = [];
+    for (const { key, value } of this.#departed.getRange()) {
+      if (claimed.length === AT_ONCE) break;
+      if (value.claimedUntil <= now) claimed.push([key, { ...value, claimedUntil }]);
+    }
+    const departure = randomUUID();
+    for (const process of Array.from(this.#leases.getKeys())) {
+      const left = AT_ONCE - claimed.length;
+      if (left <= 0) break;
+      if (this.#lives(process)) continue;
+      this.#leases.putSync(process, DECLARED_DEAD);
+      for (const [key, { records }] of this.#remove(process, left)) {
+        claimed.push([key, { departure, records, claimedUntil }]);
+      }
+    }
+    for (const [key, value] of claimed) this.#departed.putSync(key, value);
+    return claimed;
+  }
+
+  async #announce(claimed: readonly (readonly [Key, Departure])[]): Promise<void> {
+    for (const departure of new Set(claimed.map(([, value]) => value.departure))) {
+      const records = claimed.flatMap(([, value]) =>
+        value.departure === departure ? recordsOf(value) : [],
+      );
+      await this.#changed({ records, active: false, departure });
+    }
     await this.#write(() => {
-      back = this.#renew();
-      gone = dead.flatMap(({ key }) => (this.#lives(key) ? [] : this.#remove(key)));
+      for (const [key] of claimed) this.#departed.removeSync(key);
     });
-    if (gone.length > 0) this.#changed(gone.flatMap(recordsOf), false);
-    if (back.length > 0) this.#changed(back.flatMap(recordsOf), true);
   }
 
   /** Another process may have taken this one for dead, when it was only stopped for a while. */
   #renew(): readonly Entry[] {
-    if (this.#own.size === 0) return [];
-    const missing = this.#leases.get(this.#process) === undefined ? [...this.#own] : [];
-    for (const [subscriber, entry] of missing) this.#put(subscriber, entry);
+    const lease = this.#leases.get(this.#process) ?? DECLARED_DEAD;
     this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
+    if (lease !== DECLARED_DEAD) return [];
+    const missing = [...this.#own].filter(
+      ([subscriber]) => this.#entries.get([this.#process, subscriber]) === undefined,
+    );
+    for (const [subscriber, entry] of missing) this.#put(subscriber, entry);
     return missing.map(([, entry]) => entry);
   }
 
-  #remove(process: string): Entry[] {
-    const found = Array.from(
-      this.#entries.getRange({ start: [process, ''], end: [process, LAST] }),
-    );
+  /** Takes subscribers of a process off, and with the last of them its lease. */
+  #remove(process: string, most: number): readonly (readonly [Key, Entry])[] {
+    const range = { start: [process, ''] as Key, end: [process, LAST] as Key, limit: most };
+    const found = Array.from(this.#entries.getRange(range));
     for (const { key } of found) this.#takeOff(key);
-    this.#leases.removeSync(process);
-    return found.map(({ value }) => value);
+    if (found.length < most) this.#leases.removeSync(process);
+    return found.map(({ key, value }) => [key, value]);
   }
 
   #put(subscriber: string, entry: Entry): void {
@@ -226,7 +295,10 @@ function placeOf(after: string): Place {
   return JSON.parse(after) as Place;
 }
 
-function recordsOf({ records }: Entry): readonly SubscriptionRecord[] {
+function recordsOf({ records }: Pick<Entry, 'records'>): readonly SubscriptionRecord[] {
   // Written by enter, which was given such records.
   return JSON.parse(records) as readonly SubscriptionRecord[];
 }
+
+/** It has been told in the log. */
+function ignore(): void {}

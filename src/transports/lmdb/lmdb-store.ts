@@ -4,7 +4,7 @@ import { type Database, open, type RootDatabase } from 'lmdb';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 
 /** The log, its ids, its tail; who is subscribed, in lists too, and the processes that say so. */
-const MAX_DATABASES = 6;
+const MAX_DATABASES = 7;
 /** Of what is stored. A store of a later version is left alone. */
 const FORMAT = 1;
 /** Where LMDB signs its first page. */

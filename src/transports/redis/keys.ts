@@ -18,6 +18,10 @@ export interface HubKeys {
   readonly matched: string;
   /** Sorted set: process by when its lease runs out, in milliseconds of the server's clock. */
   readonly processes: string;
+  /** Hash: `process subscriber` that is off the board → its departure, until it has been announced. */
+  readonly departed: string;
+  /** Sorted set: `process subscriber` by until when somebody announces its departure. */
+  readonly claims: string;
   /** Stream: what is told to all nodes. */
   readonly signals: string;
   /** Written to before it is waited for replicas, and to prove that writing works. */
@@ -36,6 +40,8 @@ export function hubKeys(stream: string): HubKeys {
     owned: key('owned'),
     matched: key('matched'),
     processes: key('processes'),
+    departed: key('departed'),
+    claims: key('claims'),
     signals: key('signals'),
     probe: key('probe'),
   };

@@ -1,9 +1,10 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
 import {
   matcherName,
   matcherNames,
   type PresenceBoard,
+  type PresenceChange,
   type PresenceMatcher,
   type PresencePage,
 } from '../../hub/presence-board.ts';
@@ -11,7 +12,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { HubKeys } from './keys.ts';
-import { BEAT, ENTER, LEAVE, QUIT } from './scripts.ts';
+import { ANNOUNCED, BEAT, ENTER, LEAVE, QUIT } from './scripts.ts';
 import type { Session } from './session.ts';
 
 /** How long a process is believed to live after it was last heard of. */
@@ -38,7 +39,7 @@ export class RedisPresence implements PresenceBoard {
   readonly #options: RedisPresenceOptions;
   /** What this process has entered, in case the store loses it. */
   readonly #own = new Map<string, string>();
-  #changed: (records: readonly SubscriptionRecord[], active: boolean) => void = () => {};
+  #changed: (change: PresenceChange) => Promise<void> = async () => {};
   #stopHeartbeat: () => void = () => {};
   #closed = false;
 
@@ -81,7 +82,7 @@ export class RedisPresence implements PresenceBoard {
     });
   }
 
-  watch(listener: (records: readonly SubscriptionRecord[], active: boolean) => void): void {
+  watch(listener: (change: PresenceChange) => Promise<void>): void {
     this.#changed = listener;
   }
 
@@ -151,29 +152,53 @@ export class RedisPresence implements PresenceBoard {
 
   async #beat(): Promise<void> {
     const { keys, process, session } = this.#options;
-    const touched = touchedKeys(keys);
-    const args = [process, String(LEASE_MS), String(AT_ONCE)];
-    for (let more = true; more; ) {
+    const touched = [...touchedKeys(keys), keys.departed, keys.claims];
+    for (let more = true; more && !this.#closed; ) {
+      const args = [process, String(LEASE_MS), String(AT_ONCE), randomUUID()];
       const reply = await session().run(BEAT, touched, args);
-      const [lived, gone]: readonly unknown[] = Array.isArray(reply) ? reply : [];
-      const lost = Array.isArray(gone) ? gone.flatMap(recordsOf) : [];
-      if (lost.length > 0) this.#changed(lost, false);
+      const [lived, told]: readonly unknown[] = Array.isArray(reply) ? reply : [];
       if (lived === 0 && this.#own.size > 0) {
         // It was taken for dead and announced as gone, when it was only slow.
-        await this.#enter(session(), [...this.#own]);
-        this.#changed([...this.#own.values()].flatMap(recordsOf), true);
+        const records = await this.#enter(session(), [...this.#own]);
+        if (records.length > 0) await this.#changed({ records, active: true }).catch(ignore);
       }
-      more = lost.length > 0;
+      const departed = texts(told);
+      if (departed.length > 0) await this.#announce(departed);
+      more = departed.length > 0;
     }
   }
 
-  async #enter(session: Session, entries: readonly (readonly [string, string])[]): Promise<void> {
+  /** @param departed member and departure by turns */
+  async #announce(departed: readonly string[]): Promise<void> {
+    const { keys, session } = this.#options;
+    const records = new Map<string, SubscriptionRecord[]>();
+    for (const [index, text] of departed.entries()) {
+      if (index % 2 === 0 || text === '') continue;
+      const line = text.indexOf('\n');
+      const name = text.slice(0, line);
+      records.set(name, [...(records.get(name) ?? []), ...recordsOf(text.slice(line + 1))]);
+    }
+    for (const [departure, some] of records) {
+      await this.#changed({ records: some, active: false, departure });
+    }
+    const members = departed.filter((_, index) => index % 2 === 0);
+    await session().run(ANNOUNCED, [keys.departed, keys.claims], members);
+  }
+
+  /** Resolves to the records of those that were not there. */
+  async #enter(
+    session: Session,
+    entries: readonly (readonly [string, string])[],
+  ): Promise<readonly SubscriptionRecord[]> {
     const { keys, process } = this.#options;
     const touched = [...touchedKeys(keys), keys.meta];
+    const entered: SubscriptionRecord[] = [];
     for (let from = 0; from < entries.length; from += AT_ONCE) {
       const some = entries.slice(from, from + AT_ONCE).flat();
-      await session.run(ENTER, touched, [process, String(LEASE_MS), ...some]);
+      const reply = await session.run(ENTER, touched, [process, String(LEASE_MS), ...some]);
+      entered.push(...texts(reply).flatMap(recordsOf));
     }
+    return entered;
   }
 
   async #asked<Reply>(ask: () => Promise<Reply>): Promise<Reply> {
@@ -219,3 +244,6 @@ function recordsOf(entry: unknown): readonly SubscriptionRecord[] {
 function texts(reply: unknown): readonly string[] {
   return Array.isArray(reply) ? reply.map(String) : [];
 }
+
+/** It has been told in the log. */
+function ignore(): void {}

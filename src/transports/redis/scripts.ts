@@ -116,11 +116,13 @@ end
 
 /*
  * Enters subscribers. KEYS: present, records, owned, matched, processes, meta.
- * ARGV: process, milliseconds of its lease, then subscriber and entry of each.
+ * ARGV: process, milliseconds of its lease, then subscriber and entry of each. Returns the entries of
+ * those that were not there.
  */
 export const ENTER = script(`${PLACES}
 local clock = redis.call('TIME')
 redis.call('ZADD', KEYS[5], clock[1] * 1000 + ARGV[2], ARGV[1])
+local entered = {}
 for index = 3, #ARGV, 2 do
   local member, entry = ARGV[1] .. ' ' .. ARGV[index], ARGV[index + 1]
   if redis.call('HSETNX', KEYS[2], member, entry) == 1 then
@@ -128,8 +130,10 @@ for index = 3, #ARGV, 2 do
     redis.call('ZADD', KEYS[1], order, member)
     redis.call('ZADD', KEYS[3], 0, member)
     for _, place in ipairs(places(entry, order, member)) do redis.call('ZADD', KEYS[4], 0, place) end
+    entered[#entered + 1] = entry
   end
 end
+return entered
 `);
 
 /* Takes a subscriber off. KEYS: present, records, owned, matched. ARGV: process and subscriber. */
@@ -138,23 +142,47 @@ take_off(ARGV[1] .. ' ' .. ARGV[2])
 `);
 
 /*
- * Renews a lease and takes off some of what a dead process has entered.
- * KEYS: present, records, owned, matched, processes. ARGV: process, milliseconds of its lease, how
- * many at most. Returns whether the lease was still there, and the entries of those that are gone.
+ * Renews a lease, takes off some of what a dead process has entered, and claims what is to be
+ * announced: what is taken off now, and what whoever had claimed it has not announced in time.
+ * KEYS: present, records, owned, matched, processes, departed, claims. ARGV: process, milliseconds of
+ * its lease, how many at most, a name for these departures. Returns whether the lease was still there,
+ * then member and departure by turns; a departure is its name, a line break, and the entry.
  */
 export const BEAT = script(`${TAKE_OFF}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local lived = redis.call('ZSCORE', KEYS[5], ARGV[1]) and 1 or 0
+local most = tonumber(ARGV[3])
+local lived = tonumber(redis.call('ZSCORE', KEYS[5], ARGV[1]) or 0) > 0 and 1 or 0
 redis.call('ZADD', KEYS[5], now + ARGV[2], ARGV[1])
-local gone = {}
+local claimed = redis.call('ZRANGEBYSCORE', KEYS[7], '-inf', now, 'LIMIT', 0, most)
 local dead = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', '(' .. now, 'LIMIT', 0, 1)[1]
-if dead then
-  local members = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. dead .. ' ', '(' .. dead .. '!', 'LIMIT', 0, ARGV[3])
-  for _, member in ipairs(members) do gone[#gone + 1] = take_off(member) end
-  if #members < tonumber(ARGV[3]) then redis.call('ZREM', KEYS[5], dead) end
+if dead and #claimed < most then
+  redis.call('ZADD', KEYS[5], 0, dead)
+  local members = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. dead .. ' ', '(' .. dead .. '!', 'LIMIT', 0, most - #claimed)
+  if #members < most - #claimed then redis.call('ZREM', KEYS[5], dead) end
+  for _, member in ipairs(members) do
+    local entry = take_off(member)
+    if entry then
+      redis.call('HSET', KEYS[6], member, ARGV[4] .. '\\n' .. entry)
+      claimed[#claimed + 1] = member
+    end
+  end
 end
-return {lived, gone}
+local told = {}
+for _, member in ipairs(claimed) do
+  redis.call('ZADD', KEYS[7], now + ARGV[2], member)
+  told[#told + 1] = member
+  told[#told + 1] = redis.call('HGET', KEYS[6], member) or ''
+end
+return {lived, told}
+`);
+
+/* Members have been announced. KEYS: departed, claims. ARGV: members. */
+export const ANNOUNCED = script(`
+for _, member in ipairs(ARGV) do
+  redis.call('HDEL', KEYS[1], member)
+  redis.call('ZREM', KEYS[2], member)
+end
 `);
 
 /* Takes a process off, as if it were dead. KEYS and ARGV as of BEAT, without a lease. */
@@ -165,7 +193,7 @@ if #members < tonumber(ARGV[2]) then redis.call('ZREM', KEYS[5], ARGV[1]) end
 return #members
 `);
 
-export const SCRIPTS: readonly Script[] = [APPEND, READ, ENTER, LEAVE, BEAT, QUIT];
+export const SCRIPTS: readonly Script[] = [APPEND, READ, ENTER, LEAVE, BEAT, ANNOUNCED, QUIT];
 
 function script(text: string): Script {
   return { text, sha: createHash('sha1').update(text).digest('hex') };

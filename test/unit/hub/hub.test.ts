@@ -4,6 +4,8 @@ import { describe, it, type TestContext } from 'node:test';
 import type { Grants } from '../../../src/hub/grants.ts';
 import { Hub, type SubscribeOptions, type Subscription } from '../../../src/hub/hub.ts';
 import { compileMatcher } from '../../../src/hub/matcher.ts';
+import type { SubscriptionRecord } from '../../../src/hub/presence.ts';
+import type { PresenceChange } from '../../../src/hub/presence-board.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
 import type { Transport } from '../../../src/hub/transport.ts';
@@ -275,6 +277,45 @@ describe('hub: presence', () => {
       record?.id ?? '',
       /^\/\.well-known\/hub\/subscriptions\/exact\/https%3A%2F%2Fexample\.com%2F%3Aid%20a%25%21%27%28%29%2A\/urn%3Auuid%3A[0-9a-f-]{36}$/,
     );
+  });
+
+  it('announces a departure once, whoever is told of it again', async (test) => {
+    const memory = createMemoryTransport({ size: 10 });
+    let tell: (change: PresenceChange) => Promise<void> = async () => {};
+    const presence = {
+      ...memory.presence,
+      watch: (listener: typeof tell): void => {
+        tell = listener;
+      },
+    };
+    const seen: string[] = [];
+    const transport: Transport = {
+      ...memory,
+      presence,
+      get position() {
+        return memory.position;
+      },
+      tail: (listener) =>
+        memory.tail((entries) => {
+          seen.push(...entries.map(({ update }) => update.data));
+          listener(entries);
+        }),
+    };
+    const { hub } = setUp(test, { transport });
+    const record: SubscriptionRecord = {
+      id: '/hub/subscriptions/exact/m/s',
+      type: 'subscription',
+      subscriber: 's',
+      match: 'm',
+      match_type: 'exact',
+      active: true,
+    };
+    for (const departure of ['one', 'one', 'another', 'one']) {
+      await tell({ records: [record], active: false, departure });
+    }
+    assert.equal(seen.length, 2);
+    assert.equal(JSON.parse(seen[0] ?? '').active, false);
+    assert.equal(hub.counts.connected, 0);
   });
 
   it('reload: ends exactly the streams that are no longer vouched for', async (test) => {

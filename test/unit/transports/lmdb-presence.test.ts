@@ -59,6 +59,67 @@ describe('presence of several processes that share a history', () => {
     assert.equal(one.told.length + two.told.length, 1);
   });
 
+  it('has another announce what whoever was to has not, as the same departure', async (test) => {
+    const path = await directory(test);
+    const dead = await start(test, path);
+    const [failing, other] = [await start(test, path), await start(test, path)];
+    await dead.transport.presence.enter('a', [record('a')]);
+    const departures: string[] = [];
+    const asked = new Promise<void>((resolve) => {
+      failing.transport.presence.watch(async (change) => {
+        if (!change.active) departures.push(change.departure);
+        resolve();
+        // As a process that ends before it has announced anything.
+        await new Promise(() => {});
+      });
+    });
+    other.transport.presence.watch(async (change) => {
+      if (!change.active) departures.push(change.departure);
+    });
+    failing.clock.advance(20_000);
+    await asked;
+    assert.deepEqual(await onBoard(other.transport.presence), []);
+    other.clock.advance(20_000);
+    await other.transport.presence.leave('nobody');
+    assert.equal(departures.length, 1, 'it has time to do so');
+    other.clock.advance(20_000);
+    while (departures.length < 2) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(departures[0], departures[1]);
+    for (let beat = 0; beat < 5; beat += 1) {
+      other.clock.advance(20_000);
+      await other.transport.presence.leave('nobody');
+    }
+    assert.equal(departures.length, 2);
+  });
+
+  it('takes off a thousand of a dead process some at a time, and back those that were off', async (test) => {
+    const path = await directory(test);
+    const [stopped, other] = [await start(test, path), await start(test, path)];
+    const names = Array.from({ length: 600 }, (_, index) => `s${index}`);
+    for (const name of names) await stopped.transport.presence.enter(name, [record(name)]);
+    // It comes back when the first part has been taken off.
+    const back: string[] = [];
+    stopped.transport.presence.watch(async ({ records, active }) => {
+      if (active) back.push(...records.map(({ match }) => match));
+    });
+    const gone: string[] = [];
+    other.transport.presence.watch(async ({ records }) => {
+      gone.push(...records.map(({ match }) => match));
+      if (gone.length > 250) return;
+      stopped.clock.advance(20_000);
+      await stopped.transport.presence.leave('nobody');
+    });
+    other.clock.advance(20_000);
+    while (gone.length < 250) await new Promise((resolve) => setImmediate(resolve));
+    while (back.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal((await onBoard(other.transport.presence)).length, 600);
+    assert.deepEqual(
+      back.toSorted(),
+      gone.toSorted(),
+      'who was told to be gone is told to be back',
+    );
+  });
+
   it('takes one back that was only stopped', async (test) => {
     const path = await directory(test);
     const [stopped, other] = [await start(test, path), await start(test, path)];
@@ -103,7 +164,7 @@ async function start(test: TestContext, path: string): Promise<Process> {
   test.after(() => transport.close());
   const told: Change[] = [];
   let wake: (change: Change) => void = () => {};
-  transport.presence.watch((records, active) => {
+  transport.presence.watch(async ({ records, active }) => {
     const change = { ids: records.map(({ match }) => match), active };
     told.push(change);
     wake(change);
