@@ -7,6 +7,7 @@ import type { StreamSettings } from '../hub/subscriber.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
+import type { LegacyTopics } from './matcher-parameters.ts';
 import type { LiveScript } from './live-script.ts';
 
 /**
@@ -47,6 +48,8 @@ export interface HubEndpoint {
   readonly connections: ConnectionCounter;
   readonly connectionLimits: ConnectionLimits;
   readonly matcherCache: MatcherCache;
+  /** How `topic=` of 0.x subscribes; null refuses it. */
+  readonly legacyTopics: LegacyTopics | null;
   readonly slices: Slices;
   readonly clock: Clock;
   /** From 0 up to 1; spreads deadlines. */
