@@ -59,6 +59,7 @@ const LIBRARY_PLACE = {
   'http-proxy-3': ['proxy/upgrade.ts'],
   jose: ['auth/'],
   'urlpattern-polyfill': ['hub/pattern/'],
+  'uri-template': ['hub/pattern/'],
   re2js: ['hub/pattern/', 'auth/legacy-claim.ts', 'site/', 'http/'],
   lmdb: ['transports/lmdb/'],
   '@redis/client': ['transports/redis/'],

@@ -33,13 +33,10 @@ if (process.argv.includes('--check')) {
 writeFileSync(page, text);
 console.error(`${tests.size} numbers have a test, ${missing.length} have neither test nor note`);
 
+/** What stands before the first section is written by hand. */
 function render() {
-  const lines = [
-    '# Protocol map',
-    '',
-    'Every item of the behaviour catalogue, and the tests whose titles carry its number. Made by',
-    '`node scripts/protocol-map.mjs`; `npm test` fails when it is out of date.',
-  ];
+  const [written] = readFileSync(page, 'utf8').split(`\n## ${SECTIONS[0][0]}. `);
+  const lines = [written.trimEnd()];
   for (const [letter, title, first, last] of SECTIONS) {
     lines.push('', `## ${letter}. ${title}`, '', '| item | held by |', '|---|---|');
     for (let number = first; number <= last; number += 1) {

@@ -57,6 +57,7 @@ export interface HubOptions
       | 'maxSubscriberBuffer'
       | 'maxPatternSize'
       | 'protocolVersionCompatibility'
+      | 'legacyForms'
     >
   > {
   readonly issuers: readonly {

@@ -11,7 +11,13 @@ import {
 import { type Check, InvalidTokenError, show } from './diagnosis.ts';
 import { checkAlgorithm, checkRole, checkSignature, findIssuer, voucherOf } from './issuer.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
-import { checkReadable, isLegacy, readGrants, type TokenVerifierOptions } from './verify.ts';
+import {
+  acceptsLegacy,
+  checkReadable,
+  isLegacy,
+  readGrants,
+  type TokenVerifierOptions,
+} from './verify.ts';
 
 export type { Check } from './diagnosis.ts';
 
@@ -37,6 +43,7 @@ export async function inspectToken(
   const { value: token } = parsed;
   if (token === null) return [parsed.check];
   const legacy = isLegacy(token, options);
+  const relaxed = acceptsLegacy(options);
   const grants = attempt('authorization_details', 'valid entries', () =>
     readAll(readGrants(token, options, legacy, unmetered())),
   );
@@ -46,10 +53,10 @@ export async function inspectToken(
   if (!readable.passed) return [parsed.check, readable];
   return [
     parsed.check,
-    checkType(token, legacy),
+    checkType(token, relaxed),
     checkCritical(token),
-    ...(await checkVoucher(token, options, use, legacy)),
-    checkAudience(token, use.audience, legacy),
+    ...(await checkVoucher(token, options, use, relaxed)),
+    checkAudience(token, use.audience, relaxed),
     checkExpiry(token, now, legacy),
     checkNotBefore(token, now),
     checkClaimTypes(token),
@@ -62,9 +69,9 @@ async function checkVoucher(
   token: UnverifiedToken,
   { issuers }: TokenVerifierOptions,
   { action }: InspectedUse,
-  legacy: boolean,
+  relaxed: boolean,
 ): Promise<readonly Check[]> {
-  const { issuer, check } = findIssuer(issuers, token, legacy);
+  const { issuer, check } = findIssuer(issuers, token, relaxed);
   if (issuer === null) return [check];
   const role = action === 'publish' ? 'publisher' : 'subscriber';
   const voucher = voucherOf(issuer, role);

@@ -32,18 +32,20 @@ export function voucherOf(issuer: TrustedIssuer, role: Role): Voucher | null {
 }
 
 /**
- * The issuer that a token names. A 0.x token names none, or one that nobody configured; it belongs
+ * The issuer that a token names. Those of 0.x name none, or one that nobody configured; they belong
  * to the issuer of the 0.x directives, else to the only one there is.
+ *
+ * @param relaxed whether the hub accepts such tokens
  */
 export function findIssuer(
   issuers: readonly TrustedIssuer[],
   { claims }: UnverifiedToken,
-  legacy: boolean,
+  relaxed: boolean,
 ): { readonly issuer: TrustedIssuer | null; readonly check: Check } {
   const { iss } = claims;
   const named = issuers.find(({ id }) => id !== null && id === iss);
   const nameless = issuers.find(({ id }) => id === null) ?? onlyDeclared(issuers);
-  const mayBeNameless = legacy && stringOrAbsent(iss) !== undefined;
+  const mayBeNameless = relaxed && stringOrAbsent(iss) !== undefined;
   const issuer = named ?? (mayBeNameless ? nameless : null) ?? null;
   const check: Check = {
     check: 'iss',

@@ -1,10 +1,11 @@
 import { RE2JS } from 're2js';
 import type { JsonValue, SubscribeGrant } from '../hub/grants.ts';
-import { type GrantMatcher, MAX_MATCHER_BYTES } from '../hub/matcher.ts';
+import { compileSelector, type GrantMatcher, MAX_MATCHER_BYTES } from '../hub/matcher.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Meter } from '../kernel/slices.ts';
 import { hasForbiddenCharacters } from '../hub/topic.ts';
 import { grantMatcher, malformed } from './authorization-details.ts';
-import type { LegacyClaimReader } from './legacy-reader.ts';
+import type { LegacyClaimReader, LegacyContext } from './legacy-reader.ts';
 import { isJsonObject } from './strict-json.ts';
 
 /** Entries of each list. */
@@ -14,7 +15,6 @@ const MAX_ENTRIES = 1000;
 const COMPILE_STEPS = 5_000;
 const COMPILE_STEPS_PER_CHARACTER = 100;
 
-type Context = Parameters<LegacyClaimReader>[2];
 type LegacyMatchType = 'exact' | 'urlpattern' | 'regexp';
 
 /** As 0.x writes them, and as 1.0 does. */
@@ -28,7 +28,7 @@ const MATCH_TYPES: ReadonlyMap<JsonValue, LegacyMatchType> = new Map([
 
 /**
  * The claim of a 0.x token: `{publish: […], subscribe: […], payload}` with entries
- * `{match, matchType, payload}`. Loaded only under `--conditions=deprecated_claim`.
+ * `{match, matchType, payload}`, or bare strings where they are switched on. Loaded only under `--conditions=deprecated_claim`.
  */
 export const readLegacyClaim: LegacyClaimReader | null = function* (claim, name, context, meter) {
   if (claim === undefined || claim === null) return { publish: [], subscribe: [] };
@@ -45,7 +45,7 @@ export const readLegacyClaim: LegacyClaimReader | null = function* (claim, name,
 function* readEntries(
   list: JsonValue | undefined,
   where: string,
-  context: Context,
+  context: LegacyContext,
   meter: Meter,
 ): Generator<void, readonly SubscribeGrant[], void> {
   if (list === undefined || list === null) return [];
@@ -64,10 +64,13 @@ function* readEntries(
 function readEntry(
   entry: JsonValue,
   where: string,
-  context: Context,
+  context: LegacyContext,
   meter: Meter,
 ): SubscribeGrant {
-  if (!isJsonObject(entry)) throw malformed(where, 'an object {"match": …}', entry);
+  if (typeof entry === 'string' && context.legacyForms.strings) {
+    return { matchers: [selectorMatcher(entry, where, context, meter)] };
+  }
+  if (!isJsonObject(entry)) throw malformed(where, expectedEntry(entry), entry);
   const { match, matchType, match_type: modernType, payload } = entry;
   if (typeof match !== 'string' || match === '') {
     throw malformed(`${where}.match`, 'a non-empty string', match);
@@ -87,6 +90,26 @@ function readEntry(
           meter,
         );
   return payload === undefined ? { matchers: [matcher] } : { matchers: [matcher], payload };
+}
+
+function expectedEntry(entry: JsonValue): string {
+  const expected = 'an object {"match": …}';
+  const cure = ' (or protocol_version_compatibility 8 { strings })';
+  return typeof entry === 'string' ? expected + cure : expected;
+}
+
+function selectorMatcher(
+  text: string,
+  where: string,
+  { legacyForms }: LegacyContext,
+  meter: Meter,
+): GrantMatcher {
+  try {
+    return compileSelector(text, legacyForms.templates, meter);
+  } catch (error) {
+    if (!(error instanceof HubgateError)) throw error;
+    throw malformed(where, `a topic or a URI Template that compiles (${error.message})`, text);
+  }
 }
 
 /** Matches the whole topic, in linear time. */

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { readLegacyClaim } from '#legacy-claim';
+import type { LegacyForms } from '../config/config.ts';
 import type { Grants } from '../hub/grants.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Meter, Slices } from '../kernel/slices.ts';
@@ -43,6 +44,8 @@ export interface AccessToken {
   readonly tokenId: string | null;
   /** One of {@link TokenVerifier.vouchers}. Not for printing. */
   readonly vouchedBy: string;
+  /** Whether a hub that speaks 1.0 only would refuse it. */
+  readonly legacy: boolean;
 }
 
 export interface TokenVerifierOptions extends GrantContext {
@@ -52,6 +55,9 @@ export interface TokenVerifierOptions extends GrantContext {
   readonly slices: Slices;
   /** Accepts 0.x tokens by the claim of that name, if this build can read them; null does not. */
   readonly legacyClaim: string | null;
+  readonly legacyForms: LegacyForms;
+  /** Told whenever a token is accepted that a hub of 1.0 would refuse. */
+  readonly onLegacyToken?: () => void;
 }
 
 /** Decides which tokens are accepted, and what they allow. */
@@ -85,25 +91,35 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
     digest: string,
   ): Promise<AccessToken> => {
     const token = parseToken(text);
+    const relaxed = acceptsLegacy(options);
     const legacy = isLegacy(token, options);
     demand(checkReadable(token, options));
-    demand(checkType(token, legacy));
+    demand(checkType(token, relaxed));
     demand(checkCritical(token));
-    const voucher = requireVoucher(issuers, token, role, legacy);
+    const voucher = requireVoucher(issuers, token, role, relaxed);
     demand(checkAlgorithm(token, voucher));
     const signature = await checkSignature(token, voucher);
     // The keys that were just used may have been fetched for this token.
     const { generation } = voucher.keys;
     demand(signature);
-    demand(checkAudience(token, audience, legacy));
+    demand(checkAudience(token, audience, relaxed));
     demand(checkExpiry(token, clock.now(), legacy));
     demand(checkNotBefore(token, clock.now()));
     demand(checkClaimTypes(token));
     const grants = await options.slices.compute((meter) =>
       readGrants(token, options, legacy, meter),
     );
-    const accepted = describe(token, grants, voucher);
+    const strict = [
+      checkType(token, false),
+      findIssuer(issuers, token, false).check,
+      checkAudience(token, audience, false),
+    ];
+    const accepted = {
+      ...describe(token, grants, voucher),
+      legacy: legacy || strict.some(({ passed }) => !passed),
+    };
     verified.add(digest, accepted, text.length, voucher.keys, generation);
+    if (accepted.legacy) options.onLegacyToken?.();
     return accepted;
   };
 
@@ -124,7 +140,10 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
       // Too long to be accepted, so too long to be digested.
       if (text.length > MAX_TOKEN_BYTES) return verifyNew(text, role, audience, '');
       const digest = hash('sha256', `${role} ${audience} ${text}`, 'base64url');
-      return verified.get(digest, clock.now()) ?? verifyNew(text, role, audience, digest);
+      const known = verified.get(digest, clock.now());
+      if (known === undefined) return verifyNew(text, role, audience, digest);
+      if (known.legacy) options.onLegacyToken?.();
+      return known;
     },
   };
 }
@@ -161,7 +180,7 @@ export function checkReadable(token: UnverifiedToken, { legacyClaim }: LegacyOpt
  */
 export function* readGrants(
   { claims }: UnverifiedToken,
-  options: GrantContext & LegacyOptions,
+  options: GrantContext & LegacyOptions & Pick<TokenVerifierOptions, 'legacyForms'>,
   legacy: boolean,
   meter: Meter,
 ): Generator<void, Grants, void> {
@@ -174,7 +193,8 @@ export function* readGrants(
 
 type LegacyOptions = Pick<TokenVerifierOptions, 'legacyClaim'>;
 
-function acceptsLegacy({ legacyClaim }: LegacyOptions): boolean {
+/** Whether 0.x tokens are accepted; then `typ`, `aud` and a lone `iss` of every token are not looked at. */
+export function acceptsLegacy({ legacyClaim }: LegacyOptions): boolean {
   return legacyClaim !== null && readLegacyClaim !== null;
 }
 
@@ -182,9 +202,9 @@ function requireVoucher(
   issuers: readonly TrustedIssuer[],
   token: UnverifiedToken,
   role: Role,
-  legacy: boolean,
+  relaxed: boolean,
 ): Voucher {
-  const { issuer, check } = findIssuer(issuers, token, legacy);
+  const { issuer, check } = findIssuer(issuers, token, relaxed);
   demand(check);
   const voucher = issuer === null ? null : voucherOf(issuer, role);
   if (issuer !== null) demand(checkRole(voucher, issuer, role));
@@ -192,7 +212,11 @@ function requireVoucher(
   return voucher;
 }
 
-function describe(token: UnverifiedToken, grants: Grants, voucher: Voucher): AccessToken {
+function describe(
+  token: UnverifiedToken,
+  grants: Grants,
+  voucher: Voucher,
+): Omit<AccessToken, 'legacy'> {
   const { exp, iss, jti } = token.claims;
   return {
     grants,

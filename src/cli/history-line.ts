@@ -29,6 +29,22 @@ export function parseHistoryLine(text: string, line: number, now: number): Histo
   return { at, update };
 }
 
+/**
+ * An update as the reference hub keeps it.
+ *
+ * @throws HubgateError `invalid-argument` naming the number of the update
+ */
+export function parseReferenceUpdate(text: string, number: number, now: number): HistoryEntry {
+  const fields = fieldsOf(text) ?? {};
+  const { ID: id, Topics: topics, Data: data, Private: secret, Type: type, Retry: retry } = fields;
+  const line = {
+    ...{ id, topics, data, private: secret },
+    type: type === '' ? null : type,
+    retry: typeof retry === 'number' && retry > 0 ? String(retry) : null,
+  };
+  return parseHistoryLine(JSON.stringify(line), number, now);
+}
+
 function fieldsOf(text: string): Readonly<Record<string, unknown>> | null {
   try {
     const value: unknown = JSON.parse(text);

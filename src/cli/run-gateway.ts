@@ -4,6 +4,7 @@ import type { Config, GlobalOptions } from '../config/config.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, Logs } from './log-output.ts';
+import { announceLegacy } from './legacy-notice.ts';
 import { ServiceManager } from './service-manager.ts';
 import { workerCount } from './workers/worker-pool.ts';
 import { obeyUserSignals } from './user-signals.ts';
@@ -75,6 +76,7 @@ export async function runGateway({
   }
   started();
   announce(log, supervisor.gateway, supervisor.config, source);
+  announceLegacy(log, supervisor.config);
   const { adminAddress } = supervisor;
   if (adminAddress !== null) {
     log.info(`Admin API on http://${adminAddress.host}:${adminAddress.port}`);

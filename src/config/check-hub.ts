@@ -10,12 +10,15 @@ const DEMO_SECRETS = new Set([
   '!ChangeThisMercureHubJWTSecretKey!',
 ]);
 const HASH_BYTES: Readonly<Record<string, number>> = { HS256: 32, HS384: 48, HS512: 64 };
+const LEGACY_HINT =
+  'take it out once no client needs it: docs/from-mercure.md tells how to see that';
 const SECURE_COOKIE = /^__(?:Secure|Host)-/;
 
 /** The load errors and warnings of a hub that need no cryptography (catalogue, section H.2). */
 export function checkHub(hub: HubConfig, site: SiteConfig, report: Report): void {
   checkIssuers(hub, report);
   checkLegacy(hub, report);
+  checkLegacyForms(hub, report);
   checkVerifiers(hub, report);
   checkOrigins(hub, report);
   checkUrls(hub, report);
@@ -61,6 +64,35 @@ function checkLegacy({ legacy, protocolVersionCompatibility }: HubConfig, report
   const message = 'publisher_jwt, subscriber_jwt and the like need protocol_version_compatibility';
   const hint = 'declare an issuer instead, or add protocol_version_compatibility 8';
   report(sources[0] ?? null, error('legacy-without-compatibility', message, hint));
+}
+
+/** Each form lets more through than 1.0 does, so whoever switches it on is told what. */
+function checkLegacyForms(
+  { legacyForms, protocolVersionCompatibility }: HubConfig,
+  report: Report,
+): void {
+  const { strings, topics, templates } = legacyForms;
+  if ((strings || topics || templates) && protocolVersionCompatibility === null) {
+    const message = 'strings, topics and templates need protocol_version_compatibility';
+    report(legacyForms, error('legacy-without-compatibility', message, 'set it to 8'));
+    return;
+  }
+  if (templates && !strings && !topics) {
+    const message = 'templates says how bare strings and topic= are read, and neither is on';
+    report(legacyForms, error('legacy-templates-alone', message, 'add strings or topics'), {
+      field: 'templates',
+    });
+    return;
+  }
+  const also = templates ? ', and a URI Template all of its expansions' : '';
+  if (strings) {
+    const message = `a bare string in a 0.x token is a grant: "*" grants everything${also}`;
+    report(legacyForms, warning('legacy-strings', message, LEGACY_HINT), { field: 'strings' });
+  }
+  if (topics) {
+    const message = `"topic" in a query subscribes: "*" to everything${also}`;
+    report(legacyForms, warning('legacy-topics', message, LEGACY_HINT), { field: 'topics' });
+  }
 }
 
 function checkVerifiers(hub: HubConfig, report: Report): void {

@@ -212,8 +212,20 @@ export interface HubConfig {
   /** Whether the playground may run on a site with a public name. */
   readonly playgroundInsecure: boolean;
   readonly protocolVersionCompatibility: 7 | 8 | null;
+  /** What else of 0.x is understood; only with `protocolVersionCompatibility`. */
+  readonly legacyForms: LegacyForms;
   /** The verifiers of the 0.x directives; only with `protocolVersionCompatibility`. */
   readonly legacy: { readonly publisher: KeySource | null; readonly subscriber: KeySource | null };
+}
+
+/** What 0.x knew and 1.0 has given up, each switched on by its name: it lets more through. */
+export interface LegacyForms {
+  /** Grants that are bare strings in the claim of a token. */
+  readonly strings: boolean;
+  /** `topic=` in the query of a subscription. */
+  readonly topics: boolean;
+  /** Those two may be URI Templates (RFC 6570). */
+  readonly templates: boolean;
 }
 
 export interface IssuerConfig {

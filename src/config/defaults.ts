@@ -124,6 +124,7 @@ export const defaultHub: HubConfig = {
   playground: false,
   playgroundInsecure: false,
   protocolVersionCompatibility: null,
+  legacyForms: { strings: false, topics: false, templates: false },
   legacy: { publisher: null, subscriber: null },
 };
 

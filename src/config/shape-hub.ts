@@ -97,6 +97,7 @@ export const hubShape: Shape<HubConfig> = object(
     playground: flag,
     playgroundInsecure: flag,
     protocolVersionCompatibility: nullable(oneNumberOf(7, 8)),
+    legacyForms: object({ strings: flag, topics: flag, templates: flag }, defaultHub.legacyForms),
     legacy: object({ publisher: nullable(keySource), subscriber: nullable(keySource) }, noKeys),
   },
   defaultHub,

@@ -8,6 +8,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
 import type { BrowserScript } from './browser-script.ts';
+import type { LegacyTopics } from './matcher-parameters.ts';
 
 /**
  * All that the hub's HTTP face is compiled from: the core it speaks for, and the site's settings.
@@ -49,6 +50,8 @@ export interface HubEndpoint {
   readonly connections: ConnectionCounter;
   readonly connectionLimits: ConnectionLimits;
   readonly matcherCache: MatcherCache;
+  /** How `topic=` of 0.x subscribes; null refuses it. */
+  readonly legacyTopics: LegacyTopics | null;
   readonly slices: Slices;
   readonly clock: Clock;
   /** From 0 up to 1; spreads deadlines. */

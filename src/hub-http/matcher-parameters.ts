@@ -2,6 +2,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Meter, Slices } from '../kernel/slices.ts';
 import {
   compileMatcher,
+  compileSelector,
   type MatcherCache,
   type MatcherSpec,
   type SubscriptionMatcher,
@@ -18,7 +19,22 @@ const PARAMETERS = [
   ['match_urlpattern', 'urlpattern'],
 ] as const;
 
+/** The one of 0.x; see {@link LegacyTopics}. */
+const TOPIC = 'topic';
+
+/** A matcher as a query has it; one of 0.x has no type. */
+interface WrittenMatcher {
+  readonly match: string;
+  readonly matchType: MatcherSpec['matchType'] | null;
+}
+
 const INVALID_CHARACTERS = 'topic matcher values must be valid UTF-8 without control characters';
+
+/** What `topic=` may say. */
+export interface LegacyTopics {
+  /** Whether a URI Template stands for its expansions. */
+  readonly templates: boolean;
+}
 
 export interface MatcherSettings {
   /** See `hubBase`. */
@@ -27,6 +43,8 @@ export interface MatcherSettings {
   /** Instructions of all patterns of one request. */
   readonly maxPatternSize: number;
   readonly slices: Slices;
+  /** null refuses `topic=`. */
+  readonly legacyTopics: LegacyTopics | null;
 }
 
 /**
@@ -41,13 +59,13 @@ export type ReadMatchers = (
 
 export function createReadMatchers(settings: MatcherSettings): ReadMatchers {
   return (fields) => {
-    const specs = parseSpecs(fields);
+    const specs = parseSpecs(fields, settings.legacyTopics !== null);
     return settings.slices.compute((meter) => compileAll(specs, settings, meter));
   };
 }
 
-function parseSpecs(fields: readonly FormField[]): MatcherSpec[] {
-  if (fields.some(({ name }) => name === 'topic')) {
+function parseSpecs(fields: readonly FormField[], topics: boolean): WrittenMatcher[] {
+  if (!topics && fields.some(({ name }) => name === TOPIC)) {
     throw badRequest(
       'the "topic" parameter belongs to protocol 0.x: write "match" for an exact topic or "match_urlpattern" for a URL Pattern',
     );
@@ -59,8 +77,8 @@ function parseSpecs(fields: readonly FormField[]): MatcherSpec[] {
   if (unknown !== undefined) {
     throw badRequest(`unknown topic matcher query parameter: "${unknown.name}"`);
   }
-  const specs: MatcherSpec[] = [];
-  for (const [parameter, matchType] of PARAMETERS) {
+  const specs: WrittenMatcher[] = [];
+  for (const [parameter, matchType] of [...PARAMETERS, [TOPIC, null] as const]) {
     for (const { name, value: match } of fields) {
       if (name !== parameter) continue;
       if (specs.length === MAX_MATCHERS) {
@@ -75,15 +93,16 @@ function parseSpecs(fields: readonly FormField[]): MatcherSpec[] {
 }
 
 function* compileAll(
-  specs: readonly MatcherSpec[],
-  { base, cache, maxPatternSize }: MatcherSettings,
+  specs: readonly WrittenMatcher[],
+  settings: MatcherSettings,
   meter: Meter,
 ): Generator<void, readonly SubscriptionMatcher[], void> {
+  const { maxPatternSize } = settings;
   const matchers: SubscriptionMatcher[] = [];
   let size = 0;
   for (const spec of specs) {
     if (meter.left <= 0) yield;
-    const matcher = compile(spec, base, cache, meter);
+    const matcher = compile(spec, settings, meter);
     size += sizeOf(matcher);
     if (size > maxPatternSize) {
       throw badRequest(
@@ -96,13 +115,14 @@ function* compileAll(
 }
 
 function compile(
-  spec: MatcherSpec,
-  base: string,
-  cache: MatcherCache,
+  { match, matchType }: WrittenMatcher,
+  { base, cache, legacyTopics }: MatcherSettings,
   meter: Meter,
 ): SubscriptionMatcher {
   try {
-    return compileMatcher(spec, base, cache, meter);
+    return matchType === null
+      ? compileSelector(match, legacyTopics?.templates === true, meter)
+      : compileMatcher({ match, matchType }, base, cache, meter);
   } catch (error) {
     if (!(error instanceof HubgateError)) throw error;
     switch (error.code) {

@@ -72,6 +72,8 @@ export interface HubCounts {
   connected: number;
   subscribers: number;
   updates: number;
+  /** Requests with a token that only a hub of 0.x accepts. */
+  legacyTokens: number;
 }
 
 /**
@@ -80,7 +82,7 @@ export interface HubCounts {
  * cursor reads the log until it has reached the tail and, in that same turn, joins the live ones.
  */
 export class Hub {
-  readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0 };
+  readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0, legacyTokens: 0 };
   readonly measures = new HubMeasures();
   readonly #transport: Transport;
   readonly #clock: Clock;

@@ -1,5 +1,6 @@
 import { HubgateError } from '../kernel/error.ts';
 import { type Meter, unmetered } from '../kernel/slices.ts';
+import { UriTemplate } from './pattern/uri-template.ts';
 import { UrlPattern } from './pattern/url-pattern.ts';
 import { hasForbiddenCharacters, type Topic } from './topic.ts';
 
@@ -21,7 +22,9 @@ export interface MatcherSpec {
 export type Matcher =
   | { readonly kind: 'any'; readonly spec: MatcherSpec }
   | { readonly kind: 'exact'; readonly spec: MatcherSpec }
-  | { readonly kind: 'urlpattern'; readonly spec: MatcherSpec; readonly pattern: UrlPattern };
+  | { readonly kind: 'urlpattern'; readonly spec: MatcherSpec; readonly pattern: UrlPattern }
+  /** A text of 0.x: itself, or an expansion of the template that it is. */
+  | { readonly kind: 'template'; readonly spec: MatcherSpec; readonly template: UriTemplate };
 
 /** What a token may hold. A predicate comes from a 0.x token: no subscription is written like it. */
 export type GrantMatcher =
@@ -47,6 +50,44 @@ export function compileMatcher(
   meter: Meter = unmetered(),
 ): SubscriptionMatcher {
   const { match, matchType } = spec;
+  checkMatcherText(match);
+  if (match === '*') return { kind: 'any', spec };
+  if (matchType === 'exact') return { kind: 'exact', spec };
+  const pattern = cache?.pattern(match, base, meter) ?? compilePattern(match, base, meter);
+  return { kind: 'urlpattern', spec, pattern };
+}
+
+/**
+ * The selector of 0.x that is a bare string: `*`, a topic, or a URI Template where those are read.
+ * It is told as an exact matcher.
+ *
+ * @throws HubgateError `invalid-matcher-characters`, `pattern-too-long` (over 4096 bytes),
+ *   `invalid-pattern`: a template that is too large
+ */
+export function compileSelector(
+  match: string,
+  templates: boolean,
+  meter: Meter = unmetered(),
+): SubscriptionMatcher {
+  checkMatcherText(match);
+  const spec = { match, matchType: 'exact' } as const;
+  if (match === '*') return { kind: 'any', spec };
+  const template = templates ? readTemplate(match, meter) : null;
+  return template === null ? { kind: 'exact', spec } : { kind: 'template', spec, template };
+}
+
+/** What is no template is a topic. */
+function readTemplate(text: string, meter: Meter): UriTemplate | null {
+  meter.left -= COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER;
+  try {
+    return new UriTemplate(text);
+  } catch (error) {
+    if (error instanceof HubgateError && error.code === 'not-a-template') return null;
+    throw error;
+  }
+}
+
+function checkMatcherText(match: string): void {
   if (hasForbiddenCharacters(match)) {
     throw new HubgateError(
       'invalid-matcher-characters',
@@ -56,14 +97,11 @@ export function compileMatcher(
   if (Buffer.byteLength(match) > MAX_MATCHER_BYTES) {
     throw new HubgateError('pattern-too-long', `pattern too long (max ${MAX_MATCHER_BYTES} bytes)`);
   }
-  if (match === '*') return { kind: 'any', spec };
-  if (matchType === 'exact') return { kind: 'exact', spec };
-  const pattern = cache?.pattern(match, base, meter) ?? compilePattern(match, base, meter);
-  return { kind: 'urlpattern', spec, pattern };
 }
 
-/** Instructions of a matcher; see {@link UrlPattern.size}. */
+/** Instructions of a matcher: a measure of its memory. */
 export function sizeOf(matcher: GrantMatcher): number {
+  if (matcher.kind === 'template') return matcher.template.size;
   return matcher.kind === 'urlpattern' ? matcher.pattern.size : 0;
 }
 
@@ -80,6 +118,8 @@ export function matches(matcher: GrantMatcher, topic: Topic, meter: Meter = unme
       return matcher.spec.match === topic.text;
     case 'urlpattern':
       return topic.url !== null && matcher.pattern.test(topic.url, meter);
+    case 'template':
+      return matcher.spec.match === topic.text || matcher.template.test(topic.text, meter);
     case 'predicate':
       meter.left -= PREDICATE_STEPS;
       return matcher.test(topic.text);

@@ -3,6 +3,7 @@ import { matches, type SubscriptionMatcher } from './matcher.ts';
 import { originKey } from './pattern/url-components.ts';
 import type { UrlPattern } from './pattern/url-pattern.ts';
 import type { Subscriber } from './subscriber.ts';
+import { TemplateIndex } from './template-index.ts';
 import type { Topic } from './topic.ts';
 
 type PatternMatcher = Extract<SubscriptionMatcher, { kind: 'urlpattern' }>;
@@ -31,6 +32,7 @@ export class SubscriptionIndex {
   readonly #byPrefix = new Map<string, Map<string, PatternEntry>>();
   /** How many prefixes there are of each length. */
   readonly #prefixLengths = new Map<number, number>();
+  readonly #templates = new TemplateIndex();
 
   add(subscriber: Subscriber): void {
     for (const matcher of subscriber.options.matchers) {
@@ -43,6 +45,9 @@ export class SubscriptionIndex {
           break;
         case 'urlpattern':
           this.#patternEntry(matcher).subscribers.add(subscriber);
+          break;
+        case 'template':
+          this.#templates.add(matcher, subscriber);
           break;
       }
     }
@@ -59,6 +64,9 @@ export class SubscriptionIndex {
           break;
         case 'urlpattern':
           this.#deletePattern(matcher, subscriber);
+          break;
+        case 'template':
+          this.#templates.delete(matcher, subscriber);
           break;
       }
     }
@@ -81,6 +89,7 @@ export class SubscriptionIndex {
       const exact = this.#exact.get(topic.text);
       if (exact !== undefined) yield exact;
       if (this.#patterns.size > 0) yield* this.#selectByPattern(topic, meter);
+      if (this.#templates.size > 0) yield* this.#templates.select(topic, meter);
     }
   }
 

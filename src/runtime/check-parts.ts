@@ -63,17 +63,19 @@ export function checkHubKeys({ issuers, legacy }: HubConfig, report: Report): vo
 }
 
 function checkLegacyReader(hub: HubConfig, report: Report): void {
-  if (hub.protocolVersionCompatibility === null || readsLegacyTokens) return;
-  report(
-    hub,
-    {
-      severity: 'warning',
-      code: 'legacy-not-loaded',
-      message: 'tokens of 0.x clients will be refused: this process does not read them',
-      hint: LEGACY_CURE,
-    },
-    { field: 'protocolVersionCompatibility' },
-  );
+  if (hub.protocolVersionCompatibility === null) return;
+  const finding = readsLegacyTokens
+    ? {
+        code: 'legacy-relaxed',
+        message: 'of no token are typ and aud looked at, nor iss where there is one issuer',
+        hint: 'whatever its keys sign is let in; take it out once hub_legacy_tokens_total stands still',
+      }
+    : {
+        code: 'legacy-not-loaded',
+        message: 'tokens of 0.x clients will be refused: this process does not read them',
+        hint: LEGACY_CURE,
+      };
+  report(hub, { severity: 'warning', ...finding }, { field: 'protocolVersionCompatibility' });
 }
 
 function checkKeySource(source: KeySource, report: Report): void {

@@ -37,6 +37,11 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
     ),
     counter('hub_updates_total', 'Updates that have been published.', one(counts.updates)),
     counter(
+      'hub_legacy_tokens_total',
+      'Requests with a token that only 0.x compatibility accepts.',
+      one(counts.legacyTokens),
+    ),
+    counter(
       'hub_announced_updates_total',
       'Updates that the gateway made of answers of the app.',
       one(counts.announced),

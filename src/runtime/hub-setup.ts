@@ -15,6 +15,7 @@ import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
 import type { BrowserScript } from '../hub-http/browser-script.ts';
+import type { LegacyTopics } from '../hub-http/matcher-parameters.ts';
 import { MatcherCache } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
@@ -25,6 +26,7 @@ import type { Scope } from '../kernel/scope.ts';
 import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
 import { readClientScript, readLiveScript } from './browser-scripts.ts';
+import { countLegacyTokens } from './legacy-use.ts';
 import type { HubSignals } from './siblings.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { playgroundIssuer } from './playground-key.ts';
@@ -98,7 +100,10 @@ export async function setUpHub(
   scope.defer(() => lease.release());
   const core = lease.value;
   const verification = await openVerification(config, around, scope);
-  const verifier = createTokenVerifier(verification);
+  const verifier = createTokenVerifier({
+    ...verification,
+    onLegacyToken: countLegacyTokens(core.hub.counts, site, log),
+  });
   const liveScript = readLiveScript();
   const handle = createHubHandler({
     hub: core.hub,
@@ -109,6 +114,7 @@ export async function setUpHub(
     cookieName,
     verifier,
     matcherCache: verification.cache,
+    legacyTopics: topicsOf(config),
     clock,
     random,
     authorizationServers: config.issuers
@@ -195,7 +201,14 @@ export async function openVerification(
     base: hubBase(config.resourceIdentifier, config.path ?? profile.path),
     cache: new MatcherCache(config.topicMatcherCache),
     legacyClaim: config.protocolVersionCompatibility === null ? null : profile.legacyClaim,
+    legacyForms: config.legacyForms,
   };
+}
+
+/** How `topic=` subscribes; it needs no reader of tokens. */
+function topicsOf({ protocolVersionCompatibility, legacyForms }: HubConfig): LegacyTopics | null {
+  const { topics, templates } = legacyForms;
+  return protocolVersionCompatibility !== null && topics ? { templates } : null;
 }
 
 /** A stream stays while what let it in is still configured. */

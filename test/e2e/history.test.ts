@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, open as openFile, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { describe, it, type TestContext } from 'node:test';
 import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -10,6 +11,9 @@ import type { Transport } from '../../src/hub/transport.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { runCommand } from '../support/process.ts';
 import { startRedis } from '../support/redis-server.ts';
+
+/** What the reference hub kept of 40 updates, in its own format. */
+const REFERENCE_HISTORY = new URL('fixtures/reference-history.db.gz', import.meta.url);
 
 describe('hubgate history', () => {
   it('exports while the gateway runs, and imports what was exported elsewhere', async (test) => {
@@ -64,6 +68,32 @@ describe('hubgate history', () => {
     const compacted = await history(['compact'], hubfile);
     assert.equal(compacted.code, 1);
     assert.match(compacted.stderr, /nothing to compact/);
+  });
+
+  it('imports what the reference hub has in its bolt file', async (test) => {
+    const { directory, hubfile } = await setUp(test);
+    const file = join(directory, 'updates.db');
+    await writeFile(file, gunzipSync(await readFile(REFERENCE_HISTORY)));
+    const imported = await history(['import', '--from-bolt', file], hubfile);
+    assert.deepEqual([imported.code, imported.stderr], [0, '40 updates were imported\n']);
+    const lines = (await history(['export'], hubfile)).stdout.trimEnd().split('\n');
+    const [first, second, large, ...others] = lines.map((line) => JSON.parse(line));
+    const { at: _at, ...update } = first;
+    assert.deepEqual(update, {
+      ...{ id: 'urn:first', topics: ['urn:a', 'urn:b'], data: 'several\nlines and ☃' },
+      ...{ private: false, type: null, retry: null },
+    });
+    assert.deepEqual([second.private, second.type, second.retry], [true, 'note', '100']);
+    assert.equal(large.data, 'x'.repeat(9000));
+    assert.deepEqual(
+      others.map(({ id }) => id),
+      Array.from({ length: 37 }, (_, index) => `urn:n:${index}`),
+    );
+    const unknown = await history(['import', '--from-bolt', file, '--bucket', 'other'], hubfile);
+    assert.equal(unknown.code, 64);
+    assert.match(unknown.stderr, /it has no bucket "other"/);
+    const none = await history(['import', '--from-bolt', hubfile], hubfile);
+    assert.match(none.stderr, /it is no bolt file/);
   });
 
   it('tells how much there is and from when', async (test) => {

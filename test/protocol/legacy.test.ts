@@ -37,6 +37,7 @@ const publisherToken = (publish: unknown, more = {}): Promise<string> =>
 const subscriberToken = (subscribe: unknown, more = {}): Promise<string> =>
   legacyToken(SUBSCRIBER_KEY, { hub: { subscribe }, ...more });
 const bearer = (token: string): Header => ['Authorization', `Bearer ${token}`];
+const FORMS = { strings: true, topics: true, templates: true };
 const EVERYTHING = [{ match: '*' }];
 
 /** What a hub does that speaks 1.0 only. */
@@ -64,6 +65,57 @@ function staysModern(numbers: string, options: Partial<HubOptions>): void {
     assert.equal((await hub.post('topic=a')).status, 200);
   });
 }
+
+describe('topic= of 0.x, switched on by name (J-571 J-572)', async () => {
+  const options = { protocolVersionCompatibility: 8, legacyForms: FORMS } as const;
+  const hub = await startHub({ after }, options);
+
+  const idsOf = async (test: TestContext, query: string, place = hub): Promise<string[]> => {
+    const stream = await openStream(test, `${place.url}?${query}`, {});
+    for (const topic of ['urn:a', 'https://example.com/1', 'https://example.com/1/2', 'urn:end']) {
+      assert.equal((await place.post({ topic, id: topic })).status, 200);
+    }
+    return stream.untilId('urn:end');
+  };
+
+  for (const [query, expected] of [
+    ['topic=*', ['urn:a', 'https://example.com/1', 'https://example.com/1/2']],
+    ['topic=urn:a&topic=urn:end', ['urn:a']],
+    ['topic=https://example.com/{id}&topic=urn:end', ['https://example.com/1']],
+    [
+      'topic=https://example.com/{%2Bid}&match=urn:end',
+      ['https://example.com/1', 'https://example.com/1/2'],
+    ],
+    ['topic=https://example.com/{&topic=urn:end', []],
+    ['topic=&topic={x&topic=urn:end', []],
+  ] as const) {
+    it(`${query} gets ${expected.join(' ') || 'nothing else'}`, async (test) => {
+      assert.deepEqual(await idsOf(test, query), [...expected, 'urn:end']);
+    });
+  }
+
+  it('a template is a text without its switch', async (test) => {
+    const legacyForms = { ...FORMS, templates: false };
+    const place = await startHub(test, { ...options, legacyForms });
+    const query = 'topic=https://example.com/{id}&topic=urn:end';
+    assert.deepEqual(await idsOf(test, query, place), ['urn:end']);
+  });
+
+  it('counts templates among the patterns of a subscription, and refuses what is too large', async () => {
+    for (const query of [
+      'topic={a:9999}',
+      `topic={${'x'.repeat(5000)}}`,
+      'topic=a%00',
+      'topic=%FF',
+    ]) {
+      assert.equal((await hub.get(`/.well-known/hub?${query}`)).status, 400, query.slice(0, 20));
+    }
+    const many = Array.from({ length: 90 }, (_, i) => `topic={${i}:100}`).join('&');
+    const { status, body } = await hub.get(`/.well-known/hub?${many}`);
+    assert.equal(status, 400);
+    assert.match(body, /max_pattern_size/);
+  });
+});
 
 if (readLegacyClaim === null) {
   describe('0.x tokens without the build option (J)', () => {
@@ -128,8 +180,106 @@ if (readLegacyClaim === null) {
       });
       assert.equal(await publish(token, 'modern', named), 200);
       assert.equal(await publish(token, 'legacy', named), 403);
-      const untyped = await publisherToken(EVERYTHING, { authorization_details: details });
-      assert.equal(await publish(untyped, 'modern', named), 401);
+      const timeless = await publisherToken(EVERYTHING, { authorization_details: details });
+      assert.equal(await publish(timeless, 'modern', named), 401);
+    });
+
+    it('L44: typ, aud and, of one issuer, iss of no token are looked at', async () => {
+      const type = 'urn:hub:authorization-detail';
+      const details = [{ type, actions: ['publish'], topics: [{ match: '*' }] }];
+      const good = { iss: ISSUER, aud: named.url, exp: 4_102_444_800, typ: 'at+jwt' };
+      const status = async (changes: object, place = named): Promise<number> => {
+        const { typ, ...claims }: Record<string, unknown> = { ...good, ...changes };
+        const jwt = new SignJWT({ ...claims, authorization_details: details });
+        const header = { alg: 'HS256', ...(typeof typ === 'string' ? { typ } : {}) };
+        const key = new TextEncoder().encode(PUBLISHER_KEY);
+        return publish(await jwt.setProtectedHeader(header).sign(key), 'a', place);
+      };
+      for (const changes of [
+        ...[{}, { typ: undefined }, { typ: 'other' }, { aud: undefined }, { aud: 'https://x/' }],
+        ...[{ aud: ['x', 'y'] }, { iss: undefined }, { iss: 'https://nobody.example' }],
+      ]) {
+        assert.equal(await status(changes), 200, JSON.stringify(changes));
+      }
+      for (const changes of [
+        { aud: 5 },
+        { aud: [5] },
+        { iss: 5 },
+        { exp: undefined },
+        { exp: 1 },
+      ]) {
+        assert.equal(await status(changes), 401, JSON.stringify(changes));
+      }
+    });
+
+    it('L44: of several issuers, a token has to name its own', async (test) => {
+      const keys = { publisher: { key: PUBLISHER_KEY }, subscriber: { key: SUBSCRIBER_KEY } };
+      const issuers = [ISSUER, 'https://other.example'].map((id) => ({ id, ...keys }));
+      const place = await startHub(test, { issuers, protocolVersionCompatibility: 8 });
+      const token = (iss: string): Promise<string> => publisherToken(EVERYTHING, { iss });
+      assert.equal(await publish(await token(ISSUER), 'a', place), 200);
+      assert.equal(await publish(await token('https://nobody.example'), 'a', place), 401);
+    });
+
+    describe('bare strings, switched on by name', async () => {
+      const strings = await startHub({ after }, { ...OPTIONS, legacyForms: FORMS });
+      const exact = { ...FORMS, templates: false };
+      const withoutTemplates = await startHub({ after }, { ...OPTIONS, legacyForms: exact });
+
+      it('"*" is everything, another string that topic', async () => {
+        assert.equal(await publish(await publisherToken(['*']), 'anything', strings), 200);
+        const token = await publisherToken(['urn:a', { match: 'urn:b' }]);
+        for (const [topic, status] of [
+          ['urn:a', 200],
+          ['urn:b', 200],
+          ['urn:c', 403],
+        ] as const) {
+          assert.equal(await publish(token, topic, strings), status);
+        }
+      });
+
+      it('a URI Template is its expansions and itself, where those are on', async () => {
+        const token = await publisherToken(['https://example.com/books/{id}']);
+        const [own, one] = ['https://example.com/books/{id}', 'https://example.com/books/1'];
+        assert.equal(await publish(token, own, strings), 200);
+        assert.equal(await publish(token, one, strings), 200);
+        assert.equal(await publish(token, `${one}/2`, strings), 403);
+        assert.equal(await publish(token, own, withoutTemplates), 200);
+        assert.equal(await publish(token, one, withoutTemplates), 403);
+      });
+
+      for (const entries of [[5], [null], ['a\u0001'], ['{a:9999}'], ['x'.repeat(5000)]]) {
+        it(`refuses ${JSON.stringify(entries).slice(0, 40)} with 401`, async () => {
+          assert.equal(await publish(await publisherToken(entries), 'a', strings), 401);
+        });
+      }
+
+      it('reads private updates by them, and gives their payload', async (test) => {
+        const place = await startHub(test, { ...OPTIONS, legacyForms: FORMS });
+        const token = await subscriberToken(['https://example.com/{id}']);
+        const stream = await openStream(test, `${place.url}?match=*`, { headers: [bearer(token)] });
+        const headers = [FORM, bearer(await publisherToken(['*']))];
+        await place.post('topic=urn:x&private=on&id=hidden', { headers });
+        await place.post('topic=https://example.com/1&private=on&id=shown', { headers });
+        assert.deepEqual(await stream.untilId('shown'), ['shown']);
+      });
+    });
+
+    it('counts the tokens that only this mode lets in, and logs the first', async (test) => {
+      const issuers = [
+        { id: ISSUER, publisher: { key: PUBLISHER_KEY }, subscriber: { key: SUBSCRIBER_KEY } },
+      ];
+      const place = await startHub(test, { issuers, protocolVersionCompatibility: 8 });
+      const told = (): unknown[] =>
+        place.log.filter(({ message }) => message.includes('0.x')).map(({ fields }) => fields);
+      await place.post('topic=a');
+      assert.deepEqual(told(), []);
+      const token = await publisherToken([{ match: 'a' }]);
+      for (let i = 0; i < 12; i += 1) assert.equal(await publish(token, 'a', place), 200);
+      assert.deepEqual(
+        told(),
+        [1, 10].map((seen) => ({ site: '', seen })),
+      );
     });
 
     it('J-549: knows no namespaced claim (not in the seed)', async () => {
@@ -326,7 +476,7 @@ if (readLegacyClaim === null) {
       assert.equal(await publish(await strong.setProtectedHeader({ alg: 'HS512' }).sign(key)), 401);
     });
 
-    it('J-571 J-572 J-573 J-574 L28: topic= and its API stay refused (optional, not offered)', async (test) => {
+    it('J-571 J-573 J-574 L28: topic= stays refused until it is switched on, its API for good', async (test) => {
       const present = await startHub(test, { ...OPTIONS, subscriptions: true });
       const headers = [bearer(await subscriberToken(EVERYTHING))];
       const answer = await present.get('/.well-known/hub?topic=a', { headers });

@@ -2,12 +2,14 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { finished } from 'node:stream/promises';
 import { once } from 'node:events';
-import type { Writable } from 'node:stream';
+import { Readable, type Writable } from 'node:stream';
 import { Command } from 'commander';
+import { HubgateError } from '../../kernel/error.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { type History, type HistoryEntry, openHistoryOf } from '../../runtime/history.ts';
+import { readBoltFile } from '../bolt-file.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
-import { parseHistoryLine, toHistoryLine } from '../history-line.ts';
+import { parseHistoryLine, parseReferenceUpdate, toHistoryLine } from '../history-line.ts';
 import { EXIT, type Output } from '../output.ts';
 import { createProgress } from '../progress.ts';
 import { readUnchecked } from '../read-config.ts';
@@ -16,6 +18,11 @@ import { storageOf } from '../storage.ts';
 interface HistoryFlags extends ConfigSource {
   readonly hub?: string;
   readonly json?: true;
+}
+
+interface ImportFlags extends HistoryFlags {
+  readonly fromBolt?: true;
+  readonly bucket: string;
 }
 
 /** Updates that are imported in one transaction. */
@@ -93,10 +100,11 @@ function importCommand(output: Output): Command {
   return new Command('import')
     .description('add updates of such lines behind those that are there')
     .argument('[file]', 'where from; "-" is standard input', '-')
-    .action((file: string, flags: HistoryFlags) =>
+    .option('--from-bolt', 'the file is the history of a reference hub that has been stopped')
+    .option('--bucket <name>', 'its bucket_name', 'updates')
+    .action((file: string, flags: ImportFlags) =>
       withHistory(flags, async (history) => {
         const progress = createProgress('imported', null);
-        const input = file === '-' ? process.stdin : createReadStream(file);
         let [line, count, characters] = [0, 0, 0];
         let group: HistoryEntry[] = [];
         const store = async (): Promise<void> => {
@@ -107,10 +115,11 @@ function importCommand(output: Output): Command {
           characters = 0;
         };
         try {
-          for await (const text of createInterface({ input, crlfDelay: Infinity })) {
+          const parse = flags.fromBolt === true ? parseReferenceUpdate : parseHistoryLine;
+          for await (const text of linesOf(file, flags)) {
             line += 1;
             if (text.trim() === '') continue;
-            group.push(parseHistoryLine(text, line, systemClock.now()));
+            group.push(parse(text, line, systemClock.now()));
             characters += text.length;
             const isFull = group.length === IMPORTED_AT_ONCE || characters >= IMPORTED_CHARACTERS;
             if (isFull) await store();
@@ -122,6 +131,20 @@ function importCommand(output: Output): Command {
         }
       }),
     );
+}
+
+/** What is imported, a text for each update. */
+function linesOf(file: string, { fromBolt, bucket }: ImportFlags): AsyncIterable<string> {
+  if (fromBolt === true) return Readable.from(boltTexts(file, bucket));
+  const input = file === '-' ? process.stdin : createReadStream(file);
+  return createInterface({ input, crlfDelay: Infinity });
+}
+
+function* boltTexts(file: string, bucket: string): Generator<string> {
+  if (file === '-') {
+    throw new HubgateError('invalid-argument', 'A bolt file is read by its name');
+  }
+  for (const value of readBoltFile(file, bucket)) yield value.toString('utf8');
 }
 
 function compactCommand(output: Output): Command {

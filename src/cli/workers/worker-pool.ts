@@ -266,6 +266,7 @@ function hubOf(
       connected: total('connected'),
       subscribers: total('subscribers'),
       updates: total('updates'),
+      legacyTokens: total('legacyTokens'),
       announced: total('announced'),
       merged: total('merged'),
       refused: total('refused'),

@@ -35,7 +35,7 @@ hub [<path>] {
     transport memory|lmdb|redis [{ … }]
     debugger
     playground [insecure]
-    protocol_version_compatibility 7|8
+    protocol_version_compatibility 7|8 [{ strings; topics; templates }]
     publisher_jwt|subscriber_jwt <key> [<algorithm>]
     publisher_jwks_url|subscriber_jwks_url <url>
 }
@@ -105,11 +105,18 @@ export const OPTIONS: OptionTable<HubConfig> = {
   }),
   protocol_version_compatibility: (cursor) => ({
     protocolVersionCompatibility: oneOf(cursor, ['7', '8']) === '7' ? 7 : 8,
+    legacyForms: cursor.options(defaultHub.legacyForms, LEGACY_FORMS),
   }),
   publisher_jwt: (cursor, sofar) => legacy(cursor, sofar, 'publisher'),
   subscriber_jwt: (cursor, sofar) => legacy(cursor, sofar, 'subscriber'),
   publisher_jwks_url: (cursor, sofar) => legacy(cursor, sofar, 'publisher'),
   subscriber_jwks_url: (cursor, sofar) => legacy(cursor, sofar, 'subscriber'),
+};
+
+const LEGACY_FORMS: OptionTable<HubConfig['legacyForms']> = {
+  strings: () => ({ strings: flag() }),
+  topics: () => ({ topics: flag() }),
+  templates: () => ({ templates: flag() }),
 };
 
 function legacy(

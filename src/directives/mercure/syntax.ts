@@ -62,7 +62,7 @@ function nearestTransport(cursor: Cursor): HubConfig['transport'] {
   });
   warn(
     cursor,
-    'transport bolt is transport lmdb here: a history of its own, in the storage of the gateway; nothing of the bolt file is read',
+    'transport bolt is transport lmdb here: a history of its own, in the storage of the gateway; hubgate history import --from-bolt brings over the file',
   );
   return settings;
 }

@@ -16,7 +16,11 @@ export interface Component {
  * @throws HubgateError `invalid-pattern`
  */
 export function compileComponent(parts: readonly Part[], delimiter: string): Component {
-  const items = parts.flatMap((part) => syntaxOf(part, delimiter));
+  return componentOf(parts.flatMap((part) => syntaxOf(part, delimiter)));
+}
+
+/** @throws HubgateError `invalid-pattern` */
+export function componentOf(items: readonly Syntax[]): Component {
   const fixed = items.findIndex((item) => item.kind !== 'char');
   const length = fixed === -1 ? items.length : fixed;
   const prefix = items

@@ -48,12 +48,19 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
   const host = scheme === null ? null : hostRange(rest, special);
   const textOf = ({ start, end }: Range): string =>
     text.slice(rest[start]?.index, rest[end]?.index);
-  const masked = mask(text, rest, { groups, host, special: scheme === null || special });
+  const braced = unusedText(`${text} ${base}`);
+  const masked = mask(text, rest, { groups, host, special: scheme === null || special, braced });
   // `file` is special and has no default port, which depends on the real protocol.
   const standIn = scheme === null ? '' : special ? 'file' : 'x';
   const library = construct(`${standIn}${masked}`, base);
   const read = (source: string, prefix: string): readonly Part[] =>
     parseParts(source, prefix).map((part) => unmask(part, groups));
+  const readTail = (source: string, separator: string): readonly Part[] =>
+    read(source, '').map((part) => ({
+      ...part,
+      prefix: part.prefix.replaceAll(braced, separator),
+      suffix: part.suffix.replaceAll(braced, separator),
+    }));
   const hostname =
     host === null ? read(library.hostname, '') : parseParts(textOf(host), '').map(canonicalHost);
   const isDefaultPort = scheme !== null && DEFAULT_PORTS.get(scheme) === library.port;
@@ -66,8 +73,8 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
     hostname: compileComponent(hostname, '.'),
     port: compileComponent(port, ''),
     pathname: compileComponent(read(library.pathname, slash).map(resolved), slash),
-    search: compileComponent(read(library.search, ''), ''),
-    hash: compileComponent(read(library.hash, ''), ''),
+    search: compileComponent(readTail(library.search, '?'), ''),
+    hash: compileComponent(readTail(library.hash, '#'), ''),
   };
 }
 
@@ -103,11 +110,16 @@ function canonicalScheme(text: string): string {
 /**
  * The text of `tokens` with each custom group replaced by its number, and each name by another.
  * A `?` in the query and a `#` in the fragment, which the library drops where a part begins with
- * them, become groups that match just them. So does a second slash in the path of a scheme that is
+ * them, become groups that match just them, or in braces, which hold no group, a text that stands for
+ * them. So does a second slash in the path of a scheme that is
  * not special: the library would take what follows for a host, and lose it. The host is read here,
  * so the library gets a stand-in.
  */
-function mask(text: string, tokens: readonly Token[], { groups, host, special }: Masking): string {
+function mask(
+  text: string,
+  tokens: readonly Token[],
+  { groups, host, special, braced }: Masking,
+): string {
   const names = new Map<string, number>();
   const component = new ComponentTracker();
   let masked = '';
@@ -130,6 +142,7 @@ function mask(text: string, tokens: readonly Token[], { groups, host, special }:
     else if (replaced) masked += `{}(g${groups.push(`[${token.value}]`) - 1})`;
     // Behind a group an asterisk would be its modifier.
     else if (wildcard) masked += '(.*)';
+    else if (component.isBraced) masked += braced;
     else masked += text.slice(token.index, tokens[index + 1]?.index);
   });
   return masked;
@@ -175,6 +188,19 @@ interface Masking {
   readonly groups: string[];
   readonly host: Range | null;
   readonly special: boolean;
+  /** Stands for `?` and `#` in braces. */
+  readonly braced: string;
+}
+
+/**
+ * A text that the pattern has not, nor gets when it loses its escapes, its braces and what no URL
+ * keeps. It begins with what no name goes on with, and the library leaves it as it is.
+ */
+function unusedText(text: string): string {
+  const plain = text.replaceAll(/[\\{}\s]/g, '');
+  let number = 0;
+  while (plain.includes(`~${number}~`)) number += 1;
+  return `~${number}~`;
 }
 
 /** Follows the constructor string into the query and the fragment. */
@@ -182,6 +208,8 @@ class ComponentTracker {
   #component: 'before' | 'search' | 'hash' = 'before';
   #begins = false;
   #inBraces = false;
+  /** Whether the last token was the component's separator in braces. */
+  isBraced = false;
 
   /** Takes the next token; true when it is the component's separator but stands for itself. */
   reads(token: Token, previous: Token | undefined): boolean {
@@ -190,11 +218,9 @@ class ComponentTracker {
     // Right after the separator the standard drops one of its kind as well.
     const first = this.#begins && token.type === 'char';
     this.#begins = false;
-    if (this.#inBraces) {
-      const separator = this.#component === 'hash' ? '#' : '?';
-      if (this.#component === 'before' || !isPlain(token, separator)) return false;
-      throw refusal(`"${separator}" in braces`);
-    }
+    const separator = this.#component === 'hash' ? '#' : '?';
+    this.isBraced = this.#inBraces && this.#component !== 'before' && isPlain(token, separator);
+    if (this.#inBraces) return false;
     if (this.#component === 'hash') return isPlain(token, '#') && !first;
     if (isPlain(token, '#')) this.#enter('hash');
     else if (this.#component === 'search') return isPlain(token, '?');

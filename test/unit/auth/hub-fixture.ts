@@ -53,6 +53,7 @@ export function fixture(changes: Partial<TokenVerifierOptions> = {}): Fixture {
     base: hubBase(AUDIENCE, '/.well-known/hub'),
     cache: null,
     legacyClaim: null,
+    legacyForms: { strings: false, topics: false, templates: false },
     ...changes,
   };
   return { clock, options, verifier: createTokenVerifier(options) };

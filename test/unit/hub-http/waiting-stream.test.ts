@@ -112,7 +112,14 @@ function setUp(test: TestContext) {
     cookieName: 'token',
     authorizationServers: [],
     verifier: createTokenVerifier({
-      ...{ issuers: [], detailType: 'urn:detail', base, cache: null, legacyClaim: null },
+      ...{
+        issuers: [],
+        detailType: 'urn:detail',
+        base,
+        cache: null,
+        legacyClaim: null,
+        legacyForms: { strings: false, topics: false, templates: false },
+      },
       ...around,
     }),
     anonymous: true,
@@ -131,6 +138,7 @@ function setUp(test: TestContext) {
     connections: new ConnectionCounter(),
     connectionLimits: { max: 0, maxPerClient: 0 },
     matcherCache: new MatcherCache(10),
+    legacyTopics: null,
     random: () => 0.5,
     ...changes,
   });

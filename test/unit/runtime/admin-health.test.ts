@@ -10,6 +10,7 @@ const counts = {
   connected: 0,
   subscribers: 0,
   updates: 0,
+  legacyTokens: 0,
   announced: 0,
   merged: 0,
   refused: 0,

@@ -13,6 +13,7 @@ const hub = (check: () => Promise<void>): RunningHub => ({
     connected: 0,
     subscribers: 0,
     updates: 0,
+    legacyTokens: 0,
     announced: 0,
     merged: 0,
     refused: 0,

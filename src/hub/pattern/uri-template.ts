@@ -1,0 +1,194 @@
+import { parse } from 'uri-template';
+import { HubgateError } from '../../kernel/error.ts';
+import { type Meter, unmetered } from '../../kernel/slices.ts';
+import { type Component, componentOf, matchesComponent } from './component.ts';
+import { type AsciiSet, literal, type Syntax } from './syntax.ts';
+
+type TemplatePart = ReturnType<typeof parse>['ast']['parts'][number];
+type Expression = Extract<TemplatePart, { type: 'expression' }>;
+type Variable = Expression['variables'][number];
+
+/** RFC 6570 §2.1: neither controls, spaces, quotes, `<>\^{|}` and the grave, nor a `%` that escapes nothing. */
+const LITERAL = /^(?:[^\p{Cc} "'%<>\\^`{|}]|%[0-9A-Fa-f]{2})*$/u;
+const NAME = /^(?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*$/;
+/** RFC 6570 §2.4.1. */
+const MAX_PREFIX = 9999;
+
+/** What an operator puts before the first value and between values (RFC 6570, appendix A). */
+interface Operator {
+  readonly first: string;
+  readonly separator: string;
+  /** Whether a value stands behind the name of its variable. */
+  readonly named: boolean;
+  /** Whether an empty value is written without `=`. */
+  readonly bare: boolean;
+  readonly reserved: boolean;
+}
+
+const unnamed = { named: false, bare: false, reserved: false };
+const OPERATORS: Readonly<Record<string, Operator>> = {
+  '': { first: '', separator: ',', ...unnamed },
+  '+': { first: '', separator: ',', ...unnamed, reserved: true },
+  '#': { first: '#', separator: ',', ...unnamed, reserved: true },
+  '.': { first: '.', separator: '.', ...unnamed },
+  '/': { first: '/', separator: '/', ...unnamed },
+  ';': { first: ';', separator: ';', named: true, bare: true, reserved: false },
+  '?': { first: '?', separator: '&', named: true, bare: false, reserved: false },
+  '&': { first: '&', separator: '&', named: true, bare: false, reserved: false },
+};
+
+/**
+ * A URI Template (RFC 6570) as 0.x reads it: it covers a text that is one of its expansions, each
+ * variable on its own. Matched in linear time.
+ */
+export class UriTemplate {
+  readonly #component: Component;
+
+  /**
+   * @throws HubgateError `not-a-template`: malformed, or without a variable; `invalid-pattern`: too
+   *   large
+   */
+  constructor(text: string) {
+    const items = readParts(text).flatMap((part) =>
+      part.type === 'literal' ? codeUnits(part.value) : expressionSyntax(part),
+    );
+    this.#component = componentOf(items);
+  }
+
+  /** What every text that matches begins with. */
+  get prefix(): string {
+    return this.#component.prefix;
+  }
+
+  /** Instructions of its program: a measure of its memory. */
+  get size(): number {
+    const { rest } = this.#component;
+    return rest === null || rest === 'anything' ? 0 : rest.size;
+  }
+
+  /** Takes what it costs off `meter`. */
+  test(text: string, meter: Meter = unmetered()): boolean {
+    return matchesComponent(this.#component, text, meter);
+  }
+}
+
+function readParts(text: string): readonly TemplatePart[] {
+  // Most texts are none, and an error of the parser costs more than the question.
+  if (!text.includes('{')) throw notATemplate();
+  let parts: readonly TemplatePart[];
+  try {
+    ({ parts } = parse(text).ast);
+  } catch (error) {
+    throw notATemplate(error);
+  }
+  if (!parts.every(isLawful)) throw notATemplate();
+  return parts;
+}
+
+/** The library reads more than the standard has. */
+function isLawful(part: TemplatePart): boolean {
+  if (part.type === 'literal') return LITERAL.test(part.value);
+  return part.variables.every(({ name, modifier, extension }) => {
+    if (!NAME.test(name) || (extension !== undefined && extension !== null)) return false;
+    if (modifier?.type !== 'substr') return true;
+    return modifier.length > 0 && modifier.length <= MAX_PREFIX;
+  });
+}
+
+function notATemplate(cause?: unknown): HubgateError {
+  return new HubgateError('not-a-template', 'not a URI Template', { cause });
+}
+
+/** A variable without a value leaves nothing behind; without any, nor does the operator. */
+function expressionSyntax({ operator, variables }: Expression): readonly Syntax[] {
+  const known = OPERATORS[operator];
+  if (known === undefined) throw notATemplate();
+  const { first, separator } = known;
+  const values = variables.map((variable) => valueSyntax(variable, known));
+  // What begins like it goes on needs to know nothing of what has come before.
+  if (first === separator) {
+    return values.map((value) => optional([...literal(separator), value]));
+  }
+  const starts = values.map((value, at): Syntax => {
+    const later = values.slice(at + 1).map((other) => optional([...literal(separator), other]));
+    return sequence([value, ...later]);
+  });
+  return [optional([...literal(first), choice(starts)])];
+}
+
+function valueSyntax({ name, modifier }: Variable, operator: Operator): Syntax {
+  const { named, bare, reserved, separator } = operator;
+  const character = reserved ? RESERVED_CHARACTER : CHARACTER;
+  const text = many(character);
+  const equals = literal('=');
+  if (modifier?.type === 'explode') {
+    const lone = named && !bare ? sequence([text, ...equals, text]) : pair(text, equals);
+    return sequence([lone, many(sequence([...literal(separator), lone]))]);
+  }
+  const value =
+    modifier?.type === 'substr'
+      ? repeat(reserved ? RESERVED_SYMBOL : SYMBOL, 0, modifier.length)
+      : many(choice([character, ...literal(',')]));
+  if (!named) return value;
+  const label = literal(name);
+  return bare
+    ? sequence([...label, optional([...equals, value])])
+    : sequence([...label, ...equals, value]);
+}
+
+function pair(text: Syntax, equals: readonly Syntax[]): Syntax {
+  return sequence([text, optional([...equals, text])]);
+}
+
+/** The matcher compares code units, and a character may be two. */
+function codeUnits(text: string): readonly Syntax[] {
+  return Array.from({ length: text.length }, (_, at) => ({
+    kind: 'char',
+    code: text.charCodeAt(at),
+  }));
+}
+
+function asciiSet(characters: RegExp): Syntax {
+  const set: AsciiSet = Uint8Array.from({ length: 128 }, (_, code) =>
+    characters.test(String.fromCharCode(code)) ? 1 : 0,
+  );
+  return { kind: 'set', set };
+}
+
+function sequence(items: readonly Syntax[]): Syntax {
+  return { kind: 'sequence', items };
+}
+
+function choice(items: readonly Syntax[]): Syntax {
+  return { kind: 'choice', items };
+}
+
+function repeat(item: Syntax, min: number, max: number): Syntax {
+  return { kind: 'repeat', item, min, max };
+}
+
+function many(item: Syntax): Syntax {
+  return repeat(item, 0, Number.POSITIVE_INFINITY);
+}
+
+function optional(items: readonly Syntax[]): Syntax {
+  return repeat(sequence(items), 0, 1);
+}
+
+const HEX = asciiSet(/[0-9A-Fa-f]/);
+const escaped = (lead: RegExp): readonly Syntax[] => [...literal('%'), asciiSet(lead), HEX];
+const CONTINUATION = escaped(/[89ABab]/);
+const UNRESERVED = asciiSet(/[A-Za-z0-9\-._~]/);
+const RESERVED = asciiSet(/[A-Za-z0-9\-._~:/?#[\]@!$&'()*+,;=]/);
+/** What a value may be made of (RFC 6570 §3.2.1). */
+const CHARACTER = choice([UNRESERVED, sequence(escaped(/[0-9A-Fa-f]/))]);
+const RESERVED_CHARACTER = choice([RESERVED, sequence(escaped(/[0-9A-Fa-f]/))]);
+/** What counts as one for a prefix: all escapes of a character of UTF-8. */
+const ESCAPED_SYMBOLS = [
+  sequence(escaped(/[0-7]/)),
+  sequence([...escaped(/[CDcd]/), ...CONTINUATION]),
+  sequence([...escaped(/[Ee]/), ...CONTINUATION, ...CONTINUATION]),
+  sequence([...escaped(/[Ff]/), ...CONTINUATION, ...CONTINUATION, ...CONTINUATION]),
+];
+const SYMBOL = choice([UNRESERVED, ...ESCAPED_SYMBOLS]);
+const RESERVED_SYMBOL = choice([RESERVED, ...ESCAPED_SYMBOLS]);

@@ -1,0 +1,47 @@
+import type { Meter } from '../kernel/slices.ts';
+import { matches, type SubscriptionMatcher } from './matcher.ts';
+import type { Subscriber } from './subscriber.ts';
+import type { Topic } from './topic.ts';
+
+export type TemplateMatcher = Extract<SubscriptionMatcher, { kind: 'template' }>;
+
+interface TemplateEntry {
+  readonly matcher: TemplateMatcher;
+  readonly subscribers: Set<Subscriber>;
+}
+
+/** What comparing a prefix costs, in steps. */
+const PREFIX_STEPS = 10;
+
+/** Who has asked for what by URI Templates of 0.x; equal ones are tried once. */
+export class TemplateIndex {
+  readonly #entries = new Map<string, TemplateEntry>();
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  add(matcher: TemplateMatcher, subscriber: Subscriber): void {
+    const { match } = matcher.spec;
+    const present = this.#entries.get(match);
+    if (present === undefined)
+      this.#entries.set(match, { matcher, subscribers: new Set([subscriber]) });
+    else present.subscribers.add(subscriber);
+  }
+
+  delete({ spec: { match } }: TemplateMatcher, subscriber: Subscriber): void {
+    const entry = this.#entries.get(match);
+    entry?.subscribers.delete(subscriber);
+    if (entry?.subscribers.size === 0) this.#entries.delete(match);
+  }
+
+  /** The sets of subscribers whose template covers a topic; null whenever nothing is left of the meter. */
+  *select(topic: Topic, meter: Meter): Generator<ReadonlySet<Subscriber> | null> {
+    for (const { matcher, subscribers } of this.#entries.values()) {
+      meter.left -= PREFIX_STEPS;
+      if (meter.left <= 0) yield null;
+      if (!topic.text.startsWith(matcher.template.prefix)) continue;
+      if (matches(matcher, topic, meter)) yield subscribers;
+    }
+  }
+}

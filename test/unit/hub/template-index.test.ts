@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { NO_GRANTS } from '../../../src/hub/grants.ts';
+import { compileSelector } from '../../../src/hub/matcher.ts';
+import { Subscriber } from '../../../src/hub/subscriber.ts';
+import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
+import { parseTopic } from '../../../src/hub/topic.ts';
+import { unmetered } from '../../../src/kernel/slices.ts';
+
+const BASE = 'https://hub.example/';
+const keeper = { drained() {}, closed() {}, expired() {} };
+
+function subscriberTo(...selectors: readonly string[]): Subscriber {
+  const options = {
+    matchers: selectors.map((selector) => compileSelector(selector, true)),
+    grants: NO_GRANTS,
+    ...{ vouchedBy: null, tokenId: null, session: null, lifetimeMs: null, place: null },
+    settings: { heartbeatMs: 0, dispatchTimeoutMs: 0, maxBufferBytes: 1, announced: false },
+  };
+  return new Subscriber(options, 0, 0, keeper);
+}
+
+function reached(index: SubscriptionIndex, topic: string, meter = unmetered()): Subscriber[] {
+  const sets = [...index.select([parseTopic(topic, BASE)], meter)];
+  return sets.flatMap((set) => (set === null ? [] : [...set]));
+}
+
+describe('the index of URI Templates (0.x)', () => {
+  it('finds who asked for a template, until they leave', () => {
+    const index = new SubscriptionIndex();
+    const [one, two] = [subscriberTo('urn:a:{id}'), subscriberTo('urn:a:{id}', 'urn:{+rest}')];
+    index.add(one);
+    index.add(two);
+    assert.deepEqual(reached(index, 'urn:a:1'), [one, two, two]);
+    assert.deepEqual(reached(index, 'urn:b/1'), [two]);
+    assert.deepEqual(reached(index, 'urn:a:{id}'), [one, two]);
+    index.delete(two);
+    assert.deepEqual(reached(index, 'urn:a:1'), [one]);
+    index.delete(one);
+    assert.deepEqual(reached(index, 'urn:a:1'), []);
+  });
+
+  it('stops where nothing is left of the meter, and goes on', () => {
+    const index = new SubscriptionIndex();
+    const all = Array.from({ length: 50 }, (_, number) => subscriberTo(`urn:{id}:${number}`));
+    for (const subscriber of all) index.add(subscriber);
+    const meter = { left: 100 };
+    let stops = 0;
+    for (const set of index.select([parseTopic('urn:x:49', BASE)], meter)) {
+      if (set === null) {
+        stops += 1;
+        meter.left = 100;
+      } else assert.deepEqual([...set], all.slice(49));
+    }
+    assert.ok(stops > 5, `${stops}`);
+  });
+});
