@@ -63,6 +63,13 @@ async function bundle() {
   });
   const browser = { ...shared, platform: 'browser', target: 'es2022' };
   await esbuild.build({ ...browser, entryPoints: [`src/${BROWSER_ENTRY}.ts`] });
+  // The same in one small file, for sites without a bundler.
+  await esbuild.build({
+    ...browser,
+    entryPoints: [{ in: `src/${BROWSER_ENTRY}.ts`, out: 'client.min' }],
+    minify: true,
+    sourcemap: false,
+  });
   const live = await esbuild.build({
     ...browser,
     entryPoints: [`src/${LIVE_ENTRY}.ts`],

@@ -17,8 +17,8 @@ export function installMissing() {
     .digest('hex');
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return;
   console.error('hubgate: installing packages (once)…');
-  // Not `npm ci`: it refuses a lock file made where the binaries of other platforms cannot be had.
-  run('npm', ['install', '--no-save', '--no-audit', '--no-fund', '--loglevel=error']);
+  // Exactly what the lock file says, on every platform: scripts/complete-lock.mjs.
+  run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']);
   writeFileSync(stamp, wanted);
 }
 

@@ -1,14 +1,21 @@
 // Everything that must hold before a change lands: format, lint, types, layers, dead code, tests.
-// `npm test -- test/unit/hub` runs only the tests below a path (and none of the checks).
+// `npm test -- test/unit/hub` runs only the tests below a path (and none of the checks),
+// `npm test -- --changed` only those whose imports reach what git says has changed.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { build } from './build.mjs';
+import { changedTests } from './changed-tests.mjs';
 import { bin, installMissing, root, run } from './install.mjs';
 
 installMissing();
-const only = process.argv.slice(2);
+const given = process.argv.slice(2);
+const only = given.includes('--changed') ? changedTests() : given;
+if (given.length > 0 && only.length === 0) {
+  console.error('No test is concerned by what git says has changed.');
+  process.exit(0);
+}
 if (only.length === 0) {
   step('format', bin('biome'), ['format', '.']);
   step('lint', bin('oxlint'), [
@@ -24,6 +31,8 @@ if (only.length === 0) {
   step('types of browsers', bin('tsc'), ['-p', 'src/client/live/tsconfig.json']);
   step('layers', process.execPath, ['scripts/check-layers.mjs']);
   step('dead code', bin('knip'), ['--no-progress']);
+  step('error codes', process.execPath, ['scripts/error-codes.mjs', '--check']);
+  step('lock file', process.execPath, ['scripts/complete-lock.mjs', '--check']);
   step('protocol map', process.execPath, ['scripts/protocol-map.mjs', '--check']);
   step('directive tables', process.execPath, [
     '--conditions=hubgate-source',

@@ -18,6 +18,11 @@ export { Secret } from './kernel/secret.ts';
 export { mintToken, type MintedToken, type MintRequest } from './auth/mint.ts';
 export { signingKey } from './auth/key.ts';
 export {
+  type GrantedTopic,
+  signToken,
+  type SignTokenOptions,
+} from './auth/sign-token.ts';
+export {
   type BoundListener,
   createGateway,
   type Gateway,

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { SignJWT } from 'jose';
+import { signToken } from 'hubgate';
 
 const PORT = Number(process.env.PORT ?? 3000);
 const SITE = process.env.SITE ?? 'https://localhost:8443';
@@ -91,18 +91,23 @@ async function login(request, response) {
 
 /** What this user may read: private updates below its own path. */
 function subscriberToken(user) {
-  return sign(subscriberKey, user, {
-    actions: ['subscribe'],
-    topics: [{ match: `${SITE}/users/${user}/*`, match_type: 'urlpattern' }],
+  return signToken({
+    iss: SITE,
+    aud: HUB,
+    key: subscriberKey,
+    sub: user,
+    subscribe: { urlpattern: `${SITE}/users/${user}/*` },
   });
 }
 
 async function publish(topic, data, isPrivate) {
   const form = new URLSearchParams({ topic, data: JSON.stringify(data) });
   if (isPrivate) form.set('private', 'on');
-  const token = await sign(publisherKey, 'the-app', {
-    actions: ['publish'],
-    topics: [{ match: `${SITE}/*`, match_type: 'urlpattern' }],
+  const token = await signToken({
+    iss: SITE,
+    aud: HUB,
+    key: publisherKey,
+    publish: { urlpattern: `${SITE}/*` },
   });
   const answer = await fetch(HUB, {
     method: 'POST',
@@ -112,24 +117,9 @@ async function publish(topic, data, isPrivate) {
   if (!answer.ok) throw new Error(`the hub answered ${answer.status}`);
 }
 
-function sign(key, subject, detail) {
-  return new SignJWT({
-    client_id: 'board',
-    authorization_details: [{ type: 'urn:hub:authorization-detail', ...detail }],
-  })
-    .setProtectedHeader({ alg: 'HS256', typ: 'at+jwt' })
-    .setIssuer(SITE)
-    .setAudience(HUB)
-    .setSubject(subject)
-    .setIssuedAt()
-    .setExpirationTime('1h')
-    .setJti(randomUUID())
-    .sign(key);
-}
-
 function secret(name) {
   const value = process.env[name];
-  if (value) return new TextEncoder().encode(value);
+  if (value) return value;
   console.error(`app: set ${name} to the key that the Hubfile uses`);
   process.exit(1);
 }

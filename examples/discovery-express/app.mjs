@@ -3,7 +3,7 @@
 // that carries the user's token, and the POST that publishes.
 import { randomUUID } from 'node:crypto';
 import express from 'express';
-import { SignJWT } from 'jose';
+import { signToken } from 'hubgate';
 
 const { APP_PORT = '3000', SITE = 'http://localhost:8080' } = process.env;
 const HUB = `${SITE}/.well-known/hub`;
@@ -58,20 +58,8 @@ app.post('/orders', async (request, response) => {
 
 app.listen(Number(APP_PORT), 'localhost', () => console.error('app: listening'));
 
-function token(action, match) {
+function token(action, urlpattern) {
   const name = action === 'publish' ? 'HUB_PUBLISHER_JWT_KEY' : 'HUB_SUBSCRIBER_JWT_KEY';
-  const detail = {
-    type: 'urn:hub:authorization-detail',
-    actions: [action],
-    topics: [{ match, match_type: 'urlpattern' }],
-  };
-  return new SignJWT({ client_id: 'shop', authorization_details: [detail] })
-    .setProtectedHeader({ alg: 'HS256', typ: 'at+jwt' })
-    .setIssuer(SITE)
-    .setAudience(HUB)
-    .setSubject('shop')
-    .setIssuedAt()
-    .setExpirationTime('15m')
-    .setJti(randomUUID())
-    .sign(new TextEncoder().encode(process.env[name]));
+  const key = process.env[name];
+  return signToken({ iss: SITE, aud: HUB, key, [action]: { urlpattern }, ttl: '15m' });
 }

@@ -1,13 +1,12 @@
 // Serves the files of a single-page app, its state, and a token to whoever has a session. CLIENT is
 // the file of hubgate/client, bundled.
-import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { SignJWT } from 'jose';
+import { signToken } from 'hubgate';
 
 const { APP_PORT = '3000', PORT = '8080', CLIENT = '' } = process.env;
 const page = readFileSync(new URL('./index.html', import.meta.url));
-const key = new TextEncoder().encode(process.env.HUB_SUBSCRIBER_JWT_KEY);
+const key = process.env.HUB_SUBSCRIBER_JWT_KEY;
 
 createServer((request, response) => {
   switch (request.url) {
@@ -30,16 +29,11 @@ createServer((request, response) => {
 }).listen(Number(APP_PORT), 'localhost', () => console.error('app: listening'));
 
 function token() {
-  const detail = {
-    type: 'urn:hub:authorization-detail',
-    actions: ['subscribe'],
-    topics: [{ match: 'https://example.com/notes' }],
-  };
-  return new SignJWT({ authorization_details: [detail] })
-    .setProtectedHeader({ alg: 'HS256', typ: 'at+jwt' })
-    .setIssuer(`http://spa.localhost:${PORT}`)
-    .setAudience(`http://hub.localhost:${PORT}/.well-known/hub`)
-    .setExpirationTime('15m')
-    .setJti(randomUUID())
-    .sign(key);
+  return signToken({
+    iss: `http://spa.localhost:${PORT}`,
+    aud: `http://hub.localhost:${PORT}/.well-known/hub`,
+    key,
+    subscribe: 'https://example.com/notes',
+    ttl: '15m',
+  });
 }

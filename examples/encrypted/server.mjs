@@ -2,13 +2,14 @@
 // key from the app alone, by a link of the relation `key-set`. The hub relays what it cannot read.
 import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
-import { CompactEncrypt, SignJWT, exportJWK, generateSecret } from 'jose';
+import { signToken } from 'hubgate';
+import { CompactEncrypt, exportJWK, generateSecret } from 'jose';
 
 const PORT = Number(process.env.PORT ?? 3000);
 const SITE = process.env.SITE ?? 'https://localhost:8443';
 const HUB = `${SITE}/.well-known/hub`;
 const TOPIC = `${SITE}/secrets`;
-const hubKey = new TextEncoder().encode(process.env.HUB_PUBLISHER_JWT_KEY);
+const hubKey = process.env.HUB_PUBLISHER_JWT_KEY;
 
 // Of the app's users only: a real app serves it to those who are logged in.
 const contentKey = await generateSecret('A256GCM', { extractable: true });
@@ -46,15 +47,7 @@ async function publish(text) {
   const data = await new CompactEncrypt(new TextEncoder().encode(text))
     .setProtectedHeader({ alg: 'dir', enc: 'A256GCM', kid: '1' })
     .encrypt(contentKey);
-  const details = [
-    { type: 'urn:hub:authorization-detail', actions: ['publish'], topics: [{ match: TOPIC }] },
-  ];
-  const token = await new SignJWT({ authorization_details: details })
-    .setProtectedHeader({ alg: 'HS256', typ: 'at+jwt' })
-    .setIssuer(SITE)
-    .setAudience(HUB)
-    .setExpirationTime('1m')
-    .sign(hubKey);
+  const token = await signToken({ iss: SITE, aud: HUB, key: hubKey, publish: TOPIC, ttl: '1m' });
   const answer = await fetch(HUB, {
     method: 'POST',
     headers: { authorization: `Bearer ${token}` },

@@ -3,6 +3,7 @@ import { ConfigError } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { commandsFor } from './commands.ts';
 import { completionCommand } from './commands/completion.ts';
+import { describeFurther } from './help.ts';
 import { EXIT, processOutput } from './output.ts';
 import { packageVersion } from './package-version.ts';
 
@@ -15,6 +16,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   program.addCommand(completionCommand(program, processOutput));
   for (const command of [program, ...program.commands.flatMap((one) => [one, ...one.commands])]) {
     command.exitOverride().showHelpAfterError('(--help tells more)');
+    describeFurther(command);
   }
   // A reader that has seen enough (`hubgate subscribe | head -1`) is no fault.
   process.stdout.on('error', (error) => {

@@ -7,8 +7,8 @@ import type { StreamSettings } from '../hub/subscriber.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
+import type { BrowserScript } from './browser-script.ts';
 import type { LegacyTopics } from './matcher-parameters.ts';
-import type { LiveScript } from './live-script.ts';
 
 /**
  * All that the hub's HTTP face is compiled from: the core it speaks for, and the site's settings.
@@ -30,7 +30,9 @@ export interface HubEndpoint {
   /** Whether `HUB/debug/` is served. */
   readonly debugger: boolean;
   /** Served as `HUB/live.js`; null: not there. */
-  readonly liveScript: LiveScript | null;
+  readonly liveScript: BrowserScript | null;
+  /** Served as `HUB/client.js`; null: not there. */
+  readonly clientScript: BrowserScript | null;
   /** null: no playground. */
   readonly playground: Playground | null;
   readonly corsOrigins: readonly string[];

@@ -8,7 +8,7 @@ import { createIdentity, type Identity, metadataPath } from './identity.ts';
 import { createForeignOrigin } from './foreign-origin.ts';
 import { RefusalLog } from './refusal-log.ts';
 import { createReadMatchers } from './matcher-parameters.ts';
-import { createLiveScript, noLiveScript } from './live-script.ts';
+import { createScriptAnswer } from './browser-script.ts';
 import { createMetadata } from './metadata.ts';
 import { createPlayground } from './playground.ts';
 import { createPublish } from './publish.ts';
@@ -92,8 +92,8 @@ function createRoute(endpoint: HubEndpoint): Route {
   const answerMetadata =
     verifier.roles.publisher || verifier.roles.subscriber ? createMetadata(endpoint) : absent;
 
-  const answerLiveScript =
-    endpoint.liveScript === null ? noLiveScript : createLiveScript(endpoint.liveScript);
+  const answerLiveScript = createScriptAnswer(endpoint.liveScript);
+  const answerClientScript = createScriptAnswer(endpoint.clientScript);
 
   return (exchange, identity, requested) => {
     if (requested === path) {
@@ -109,6 +109,7 @@ function createRoute(endpoint: HubEndpoint): Route {
       }
     }
     if (requested === `${path}/live.js`) return answerLiveScript(exchange);
+    if (requested === `${path}/client.js`) return answerClientScript(exchange);
     if (requested === metadata) return answerMetadata(exchange, identity, requested);
     if (requested === api || requested.startsWith(`${api}/`)) {
       return answerSubscriptions(exchange, identity, requested);

@@ -14,8 +14,8 @@ import type { Hub } from '../hub/hub.ts';
 import { profiles, type Profile } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
+import type { BrowserScript } from '../hub-http/browser-script.ts';
 import type { LegacyTopics } from '../hub-http/matcher-parameters.ts';
-import type { LiveScript } from '../hub-http/live-script.ts';
 import { MatcherCache } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
@@ -25,8 +25,8 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
+import { readClientScript, readLiveScript } from './browser-scripts.ts';
 import { countLegacyTokens } from './legacy-use.ts';
-import { readLiveScript } from './live-script.ts';
 import type { HubSignals } from './siblings.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { playgroundIssuer } from './playground-key.ts';
@@ -65,7 +65,7 @@ export interface ReadyHub {
   readonly cookieName: string;
   readonly core: HubCore;
   /** null where it has not been built. */
-  readonly liveScript: LiveScript | null;
+  readonly liveScript: BrowserScript | null;
   readonly handle: Handler;
   /** Ends the streams that these settings no longer allow, and says how many. */
   reauthorise(): number;
@@ -122,6 +122,7 @@ export async function setUpHub(
       .map(({ id }) => id),
     debugger: config.debugger,
     liveScript,
+    clientScript: readClientScript(),
     playground: config.playground
       ? { signer: playgroundIssuer(config, around.playgroundSalt)?.signer ?? null }
       : null,

@@ -54,6 +54,8 @@ export interface ListenerOptions {
  */
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 30_000 };
 
+/** How long a connection may have sent nothing when its listener closes. */
+const LATE_REQUEST_MS = 1_000;
 /** Connections that wait for a service to answer them; those that come beyond are closed. */
 export const MAX_HELD_CONNECTIONS = 1_000;
 
@@ -209,10 +211,13 @@ export class Listener {
     this.suspend();
     this.#tls?.close();
     for (const protocols of this.#protocols) protocols.drain();
-    for (const socket of this.#sockets) {
-      if (socket.bytesRead === 0 || this.#held.has(socket)) socket.destroy();
-    }
+    for (const socket of this.#held) socket.destroy();
+    // Who was accepted a moment ago has sent a request that is on its way, or lies here unread.
+    const cut = this.#clock.after(LATE_REQUEST_MS, () => {
+      for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy();
+    });
     await Promise.all(this.#closing);
+    cut();
     for (const protocols of this.#protocols) protocols.close();
   }
 

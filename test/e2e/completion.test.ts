@@ -58,7 +58,7 @@ describe('hubgate completion', () => {
         ['fmt --w', ['--write'], ['--diff']],
         ['adapt --show', ['--show-secrets'], ['--to']],
         ['adapt --to ', ['json', 'yaml'], ['hubfile']],
-        ['completion ', ['bash', 'zsh', 'fish'], []],
+        ['completion ', ['bash', 'zsh', 'fish', 'powershell'], []],
         ['token ins', ['inspect'], ['--']],
         ['token --sub', ['--subscribe', '--subscribe-urlpattern'], ['--topic']],
         ['token inspect --ac', ['--action'], ['--alg']],

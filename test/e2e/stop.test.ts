@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -39,6 +40,22 @@ describe('a stop (SIGTERM)', () => {
     assert.match(gateway.output, /"streams":40,"why":"the gateway stops","overMs":400/);
     const retries = new Set(streams.map(({ text }) => /retry: (\d+)\n\n$/.exec(text)?.[1]));
     assert.ok(retries.size > 2 && !retries.has(undefined), [...retries].join());
+  });
+
+  it('serves who was accepted before it and whose request comes after it', async (test) => {
+    const { gateway, site } = await start(test, '\trespond served\n');
+    const accepted = connect({ host: 'localhost', port: Number(new URL(site).port) });
+    test.after(() => accepted.destroy());
+    await once(accepted, 'connect');
+    // The next one is answered, so the one before it has been accepted.
+    await send(site);
+    gateway.child.kill('SIGTERM');
+    await gateway.says('"Stopping"');
+    await assert.rejects(send(site), 'nobody is accepted any more');
+    accepted.write(`GET / HTTP/1.1\r\nHost: ${new URL(site).host}\r\n\r\n`);
+    const [answer] = (await once(accepted, 'data')) as [Buffer];
+    assert.match(String(answer), /^HTTP\/1\.1 200 OK\r\n[^]*Connection: close/i);
+    assert.equal(await gateway.exited(), 0);
   });
 
   it('says so when a second signal cuts what is in flight, and exits 2', async (test) => {

@@ -129,7 +129,7 @@ if (readLegacyClaim === null) {
       const { NODE_TEST_CONTEXT: _context, ...env } = process.env;
       const { status, stdout, stderr } = spawnSync(
         process.execPath,
-        [...conditions, '--import', 'tsx', fileURLToPath(import.meta.url)],
+        [...conditions, '--import', 'tsx', '--test-reporter=tap', fileURLToPath(import.meta.url)],
         { encoding: 'utf8', env },
       );
       assert.equal(status, 0, stdout + stderr);

@@ -2,6 +2,7 @@ import { Argument, Command } from 'commander';
 import { bashCompletion } from '../completion/bash.ts';
 import { type Completed, completedCommands } from '../completion/completed.ts';
 import { fishCompletion } from '../completion/fish.ts';
+import { powershellCompletion } from '../completion/powershell.ts';
 import { zshCompletion } from '../completion/zsh.ts';
 import type { Output } from '../output.ts';
 
@@ -9,6 +10,7 @@ const SCRIPTS: Readonly<Record<string, (commands: readonly Completed[]) => strin
   bash: bashCompletion,
   zsh: zshCompletion,
   fish: fishCompletion,
+  powershell: powershellCompletion,
 };
 
 /** `hubgate completion`: a script that teaches a shell the commands, their options and choices. */

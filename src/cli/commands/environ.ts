@@ -9,7 +9,8 @@ const SECRET_VARIABLE = /KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|DS
 export function environCommand(output: Output): Command {
   return new Command('environ')
     .description('print the version, the paths and the environment; secrets are left out')
-    .action(() => {
+    .option('--json', 'print them as JSON')
+    .action(({ json = false }: { readonly json?: boolean }) => {
       const own = {
         'hubgate.version': packageVersion(),
         'hubgate.storage': defaultStorage(),
@@ -17,10 +18,12 @@ export function environCommand(output: Output): Command {
         'node.version': process.version,
         'node.platform': `${process.platform} ${process.arch}`,
       };
-      for (const [name, value] of Object.entries(own)) output.result(`${name}=${value}`);
-      for (const [name, value] of Object.entries(process.env).sort(byName)) {
-        output.result(`${name}=${SECRET_VARIABLE.test(name) ? '[redacted]' : value}`);
-      }
+      const surroundings = Object.entries(process.env)
+        .sort(byName)
+        .map(([name, value]) => [name, SECRET_VARIABLE.test(name) ? '[redacted]' : value] as const);
+      const all = [...Object.entries(own), ...surroundings];
+      if (json) output.result(JSON.stringify(Object.fromEntries(all)));
+      else for (const [name, value] of all) output.result(`${name}=${value}`);
     });
 }
 

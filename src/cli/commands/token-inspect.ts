@@ -17,21 +17,26 @@ export function inspectCommand(output: Output): Command {
         .default('subscribe'),
     )
     .option('--topic <topic>', 'also check that the grants cover this topic')
+    .option('--json', 'print it as JSON')
     .action(async (token: string, _flags: unknown, command: Command) => {
       // Of the options that `token` has too, commander gives the parent's; these are ours.
       const flags = command.opts<InspectFlags>();
       const text = token === '-' ? readFileSync(0, 'utf8').trim() : token;
       const { inspect } = await import('../token-inspection.ts');
       const { checks, granted } = await inspect(text, flags);
+      const failed = checks.filter(({ passed }) => !passed);
+      if (failed.length > 0) process.exitCode = EXIT.failed;
+      if (command.opts<{ readonly json?: true }>().json === true) {
+        output.result(JSON.stringify({ accepted: failed.length === 0, checks, granted }));
+        return;
+      }
       for (const check of checks) output.result(describe(check));
       for (const line of granted) output.result(line);
-      const failed = checks.filter(({ passed }) => !passed);
       output.result(
         failed.length === 0
           ? 'The hub accepts this token.'
           : `The hub refuses this token: ${failed.map(({ check }) => check).join(', ')}.`,
       );
-      if (failed.length > 0) process.exitCode = EXIT.failed;
     });
 }
 

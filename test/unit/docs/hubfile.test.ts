@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -12,9 +12,15 @@ import { loadConfig } from '../../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../../support/certificate-files.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
-const PAGES = ['docs/hubfile.md', 'docs/from-mercure.md'];
+const PAGES = readdirSync(join(root, 'docs'))
+  .filter((name) => name.endsWith('.md'))
+  .map((name) => `docs/${name}`);
 const blocks = PAGES.flatMap((page) => {
-  const markdown = readFileSync(join(root, page), 'utf8');
+  // What is YAML here is Prometheus' own.
+  const markdown = readFileSync(join(root, page), 'utf8').replace(
+    '```yaml\n# prometheus.yml',
+    '```\n',
+  );
   return [...markdown.matchAll(/```(hubfile|yaml)\n([^`]*(?:`[^`]+`[^`]*)*?)```/g)].map(
     ({ 1: language = '', 2: text = '', index }) => ({
       // One of the two words of the pattern.
@@ -25,6 +31,7 @@ const blocks = PAGES.flatMap((page) => {
   );
 });
 const env = {
+  GATEWAY_SECRET: 'a secret',
   MERCURE_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
   MERCURE_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
   HUB_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',

@@ -125,6 +125,7 @@ function setUp(test: TestContext) {
     anonymous: true,
     debugger: false,
     liveScript: null,
+    clientScript: null,
     playground: null,
     corsOrigins: [],
     publishOrigins: [],

@@ -4,15 +4,19 @@ import type { Exchange } from '../http/exchange.ts';
 import { parseQuery, valuesOf } from './form.ts';
 import { methodNotAllowed, notFound } from './refusal.ts';
 
-/** The script that makes pages live, as browsers get it. */
-export interface LiveScript {
+/** A script as browsers get it. */
+export interface BrowserScript {
   readonly bytes: Buffer;
   /** Changes with the bytes. */
   readonly version: string;
 }
 
-/** `GET HUB/live.js?v=VERSION`: for ever, where the version is the current one. */
-export function createLiveScript(script: LiveScript): (exchange: Exchange) => void {
+/**
+ * `GET HUB/live.js?v=VERSION`, `GET HUB/client.js`: for ever, where the version is the current one.
+ * Nothing in it is secret, and a module of another origin is read under CORS: every page may.
+ */
+export function createScriptAnswer(script: BrowserScript | null): (exchange: Exchange) => void {
+  if (script === null) return absent;
   const { bytes, version } = script;
   const compressed = gzipSync(bytes, { level: 9 });
   return (exchange) => {
@@ -24,6 +28,7 @@ export function createLiveScript(script: LiveScript): (exchange: Exchange) => vo
       'cache-control': isCurrent ? 'public, max-age=31536000, immutable' : 'no-cache',
       etag: `"${version}"`,
       vary: 'Accept-Encoding',
+      'access-control-allow-origin': '*',
     };
     if (exchange.headers.get('if-none-match')?.includes(`"${version}"`) === true) {
       answer(exchange, 304, fields);
@@ -33,7 +38,7 @@ export function createLiveScript(script: LiveScript): (exchange: Exchange) => vo
   };
 }
 
-export const noLiveScript = (): never => {
+const absent = (): never => {
   throw notFound();
 };
 

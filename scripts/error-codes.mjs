@@ -1,0 +1,122 @@
+// Writes docs/errors.md: every code of an error or a warning, with what its message says, as they stand
+// in the source. `--check` changes nothing and fails where the page is out of date.
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseSync } from 'oxc-parser';
+import { root } from './install.mjs';
+
+const CODE = /^[a-z0-9]+(?:-[a-z0-9]+)+$/;
+const PAGE = 'docs/errors.md';
+/** What is thrown for programs, or for a bug of our own. */
+const THROWING = new Set(['HubgateError']);
+
+const found = new Map();
+const names = readdirSync(join(root, 'src'), { recursive: true });
+for (const name of names.sort((a, b) => (a < b ? -1 : 1))) {
+  if (!name.endsWith('.ts')) continue;
+  const file = join('src', name);
+  const text = readFileSync(join(root, file), 'utf8');
+  visit(parseSync(file, text).program);
+}
+
+const page = `# Errors by code
+
+Every error and warning has a code that does not change, in \`validate --json\`, in the log (\`code\`) and in
+\`HubgateError.code\`; its message says what is wrong, where, and what to do. What stands in braces is filled in.
+This page is written by \`node scripts/error-codes.mjs\`.
+
+| code | | message |
+|---|---|---|
+${[...found]
+  .sort(([a], [b]) => (a < b ? -1 : 1))
+  .map(([code, { kinds, messages }]) => {
+    const said = [...messages].map(cell).join('<br>') || '(its message tells the particulars)';
+    return `| \`${code}\` | ${[...kinds].join(', ')} | ${said} |`;
+  })
+  .join('\n')}
+`;
+const path = join(root, PAGE);
+if (!process.argv.includes('--check')) writeFileSync(path, page);
+else if (readFileSync(path, 'utf8') !== page) {
+  console.error(`${PAGE} is out of date. Run: node scripts/error-codes.mjs`);
+  process.exit(1);
+}
+
+/** Looks for `new HubgateError('code', message)` and `{ severity, code, message }`. */
+function visit(node) {
+  if (Array.isArray(node)) for (const one of node) visit(one);
+  else if (node !== null && typeof node === 'object') {
+    if (node.type === 'NewExpression' && THROWING.has(node.callee.name)) {
+      note(literal(node.arguments[0]), 'error', messageOf(node.arguments[1]));
+    } else if (node.type === 'ObjectExpression') noteProblem(node);
+    else if (node.type === 'CallExpression') noteCall(node);
+    for (const inner of Object.values(node)) visit(inner);
+  }
+}
+
+function noteProblem({ properties }) {
+  const value = (name) => properties.find(({ key }) => key?.name === name)?.value;
+  const code = literal(value('code'));
+  const message = value('message');
+  if (code === null || message === undefined) return;
+  note(code, literal(value('severity')) ?? 'error', messageOf(message));
+}
+
+/** \`fail(place, 'code', 'message')\`, \`report.warning('code', 'message')\` and their like. */
+function noteCall({ callee, arguments: given }) {
+  const name = callee.name ?? callee.property?.name ?? '';
+  const at = given.findIndex((argument) => literal(argument) !== null);
+  const next = given[at + 1];
+  if (at === -1 || next === undefined || !/error|warn|problem|fail|refuse|complain/i.test(name))
+    return;
+  const message = messageOf(next);
+  if (message !== null) note(literal(given[at]), /warn/i.test(name) ? 'warning' : 'error', message);
+}
+
+function note(code, kind, message) {
+  if (code === null) return;
+  const entry = found.get(code) ?? { kinds: new Set(), messages: new Set() };
+  entry.kinds.add(kind);
+  if (message !== null) entry.messages.add(message);
+  found.set(code, entry);
+}
+
+function literal(node) {
+  if (node?.type !== 'Literal' || typeof node.value !== 'string') return null;
+  return CODE.test(node.value) ? node.value : null;
+}
+
+/** The text of a message, with names in braces for what is filled in; null for what is no text. */
+function messageOf(node) {
+  switch (node?.type) {
+    case 'Literal':
+      return typeof node.value === 'string' ? node.value : null;
+    case 'TemplateLiteral':
+      return node.quasis
+        .map(
+          ({ value }, at) =>
+            value.cooked + (at < node.expressions.length ? hole(node.expressions[at]) : ''),
+        )
+        .join('');
+    case 'BinaryExpression': {
+      const parts = [node.left, node.right].map((part) => messageOf(part) ?? hole(part));
+      return node.operator === '+' ? parts.join('') : null;
+    }
+    default:
+      return null;
+  }
+}
+
+function hole(node) {
+  const names = { MemberExpression: node.property?.name, Identifier: node.name };
+  const called = node.callee?.name ?? node.callee?.property?.name;
+  return `{${names[node.type] ?? called?.replace(/Of$|Text$/, '') ?? '…'}}`;
+}
+
+function cell(message) {
+  return message
+    .replaceAll('|', '\\|')
+    .replaceAll('<', '&lt;')
+    .replaceAll('\n', ' ')
+    .replaceAll('`', "'");
+}

@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import { createServer as createTcpServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { root, runCommand } from '../support/process.ts';
+
+async function listening(test: TestContext, server: ReturnType<typeof createTcpServer>) {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  test.after(() => server.close());
+  const address = server.address();
+  assert.ok(address !== null && typeof address === 'object');
+  return address.port;
+}
+
+const subscribe = (hub: string) => runCommand(['subscribe', '--match', '*', '--hub', hub]);
+
+describe('hubgate --help', () => {
+  it('has an example and the page that says more for every command', {
+    timeout: 120_000,
+  }, async () => {
+    const { stdout } = await runCommand(['--help']);
+    const commands = [...stdout.matchAll(/^ {2}([a-z-]+)(?: \[| <|  )/gm)].map(
+      ([, name = '']) => name,
+    );
+    assert.ok(commands.length > 15);
+    for (const name of [...commands, 'token inspect', 'history export']) {
+      if (name === 'help' || name === 'history') continue;
+      const help = (await runCommand([...name.split(' '), '--help'])).stdout;
+      assert.match(help, new RegExp(`\nExamples:\n  [^\n]*hubgate ${name}`), name);
+      const [, page = ''] = /\nMore in (\S+) of the package\.\n$/.exec(help) ?? [];
+      assert.ok(page !== '' && existsSync(join(root, page)), `${name}: ${page}`);
+    }
+  });
+
+  it('is in colour where colour is asked for, and not after a mistake or in a pipe', async () => {
+    const colour = await runCommand(['version', '--help'], {
+      NO_COLOR: undefined,
+      FORCE_COLOR: '1',
+    });
+    assert.ok(colour.stdout.includes('\u001B[1mUsage:'));
+    const plain = await runCommand(['version', '--help']);
+    assert.ok(!plain.stdout.includes('\u001B['));
+    const mistake = await runCommand(['version', '--nonsense']);
+    assert.equal(mistake.code, 64);
+    assert.doesNotMatch(mistake.stderr, /Examples/);
+  });
+});
+
+describe('a hub that cannot be reached is told of by what to check', () => {
+  it('a name below localhost is this machine; a port where nothing listens', async (test) => {
+    const server = createServer((_request, response) => response.writeHead(404).end('not here'));
+    const port = await listening(test, server);
+    const answered = await subscribe(`http://some.name.localhost:${port}/hub`);
+    assert.match(answered.stderr, /404/);
+    const free = await freePort();
+    const refused = await subscribe(`http://a.localhost:${free}/hub`);
+    assert.equal(refused.code, 1);
+    const expected = `nothing listens on port ${free} of a.localhost; is the gateway running, and is that its port\\?`;
+    assert.match(refused.stderr, new RegExp(expected));
+  });
+
+  it('a name that nobody knows', async () => {
+    const { stderr } = await subscribe('http://no-such-name.invalid/hub');
+    assert.match(
+      stderr,
+      /no address is known for no-such-name\.invalid; is the name spelled right/,
+    );
+  });
+
+  it('the other of http:// and https://', async (test) => {
+    const port = await listening(
+      test,
+      createServer((_request, response) => response.end('plain')),
+    );
+    const tls = await subscribe(`https://localhost:${port}/hub`);
+    assert.match(tls.stderr, /does not speak TLS; does the URL begin with http:\/\/ instead/);
+    const silent = createTcpServer((socket) => socket.destroy());
+    const closing = await subscribe(`http://localhost:${await listening(test, silent)}/hub`);
+    assert.match(closing.stderr, /closed the connection without an answer in HTTP/);
+  });
+});
+
+describe('--json', () => {
+  it('environ and token inspect print data', async () => {
+    const environ = JSON.parse((await runCommand(['environ', '--json'])).stdout) as Record<
+      string,
+      string
+    >;
+    assert.equal(environ['node.version'], process.version);
+    const config = join(root, 'Hubfile.example');
+    const { code, stdout } = await runCommand(
+      [
+        ...['token', 'inspect', 'x', '--json', '--config', config],
+        ...['--url', 'https://localhost:8443/.well-known/hub'],
+      ],
+      {
+        HUB_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
+        HUB_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
+      },
+    );
+    assert.equal(code, 1);
+    const told = JSON.parse(stdout) as {
+      readonly accepted: boolean;
+      readonly checks: readonly unknown[];
+    };
+    assert.equal(told.accepted, false);
+    assert.ok(told.checks.length > 0);
+  });
+});
+
+describe('hubgate completion powershell', () => {
+  it('names every command, its options and their choices', async () => {
+    const { code, stdout } = await runCommand(['completion', 'powershell']);
+    assert.equal(code, 0);
+    assert.match(stdout, /^Register-ArgumentCompleter -Native -CommandName hubgate/m);
+    assert.match(stdout, /'token inspect' = @\{ Words = @\(.*'--action'/);
+    assert.match(stdout, /'--action' = @\('publish', 'subscribe'\)/);
+    assert.match(stdout, /\$first = @\('run', 'validate'/);
+    const opened = [...stdout.matchAll(/[{(]/g)].length;
+    assert.equal([...stdout.matchAll(/[})]/g)].length, opened);
+  });
+});

@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { before, describe, it, after } from 'node:test';
+import { promisify } from 'node:util';
+import { root } from '../support/process.ts';
+
+const run = promisify(execFile);
+/** Licences that ask for no more than their text, which `dist/LICENSES.txt` has. */
+const LICENCES = [
+  'MIT',
+  'ISC',
+  'Apache-2.0',
+  'BSD-2-Clause',
+  'BSD-3-Clause',
+  '0BSD',
+  '(BSD-3-Clause OR GPL-2.0)',
+];
+
+describe('the package (npm pack)', () => {
+  let directory = '';
+  let files: readonly string[] = [];
+  before(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'hubgate-package-'));
+    const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', directory], {
+      cwd: root,
+    });
+    // npm 10 lists what it packed, npm 11 names it.
+    const packed = Object.values(JSON.parse(stdout) as Record<string, PackedPackage>)[0];
+    files = packed?.files.map(({ path }) => path) ?? [];
+    const modules = join(directory, 'node_modules');
+    await mkdir(join(modules, 'hubgate'), { recursive: true });
+    const tarball = join(directory, packed?.filename ?? '');
+    await run('tar', ['-xzf', tarball, '-C', join(modules, 'hubgate'), '--strip-components=1']);
+    await mkdir(join(modules, '@types'));
+    for (const name of ['lmdb', '@types/node', 'undici-types'])
+      await symlink(join(root, 'node_modules', name), join(modules, name));
+  });
+  after(() => rm(directory, { recursive: true, force: true }));
+
+  it('holds the documents and what is deployed, and neither marks nor maps of the build', () => {
+    for (const name of [
+      ...['README.md', 'LICENSE', 'CHANGELOG.md', 'Hubfile.example', 'docs/hubfile.md'],
+      ...[
+        'deploy/docker/Dockerfile',
+        'deploy/systemd/hubgate.service',
+        'ops/grafana-dashboard.json',
+      ],
+      ...['dist/LICENSES.txt', 'dist/cli/main.js', 'dist/index.d.ts', 'dist/client.min.js'],
+    ]) {
+      assert.ok(files.includes(name), name);
+    }
+    const strays = files.filter((name) => /\.map$|\.built$|^(?:src|test|scripts)\//.test(name));
+    assert.deepEqual(strays, []);
+  });
+
+  it('every door of it is found by Node and by the compiler, for modules and for CommonJS', async () => {
+    const doors = `
+      import { createGateway, parseHubfile, signToken } from 'hubgate';
+      import { createHub } from 'hubgate/hub';
+      import { subscribe } from 'hubgate/client';
+      export const doors: readonly unknown[] = [createGateway, parseHubfile, signToken, createHub, subscribe];
+      if (doors.some((door) => typeof door !== 'function')) throw new Error('A door is shut');
+    `;
+    for (const name of ['doors.mts', 'doors.cts']) await writeFile(join(directory, name), doors);
+    for (const [module, resolution] of [
+      ['nodenext', 'nodenext'],
+      ['preserve', 'bundler'],
+    ] as const) {
+      const flags = ['--strict', '--types', 'node', '--target', 'es2023', '--outDir', 'out'];
+      const how = ['--module', module, '--moduleResolution', resolution];
+      const tsc = join(root, 'node_modules/.bin/tsc');
+      await run(tsc, [...flags, ...how, 'doors.mts', 'doors.cts'], { cwd: directory });
+      await run(process.execPath, [join('out', 'doors.mjs')], { cwd: directory });
+    }
+    const minified = await import(join(directory, 'node_modules/hubgate/dist/client.min.js'));
+    assert.equal(typeof (minified as { subscribe?: unknown }).subscribe, 'function');
+  });
+
+  it('says whose licences it holds, all of which let it', async () => {
+    const text = await readFile(join(root, 'dist/LICENSES.txt'), 'utf8');
+    const found = [...text.matchAll(/^(\S+ \d\S*) \((.+)\)$/gm)];
+    assert.ok(found.length > 10);
+    for (const [, name, licence = ''] of found) assert.ok(LICENCES.includes(licence), name);
+  });
+
+  it('npm makes a bill of materials of it, in both forms', async () => {
+    for (const [format, listed] of [
+      ['cyclonedx', 'components'],
+      ['spdx', 'packages'],
+    ] as const) {
+      const flags = ['sbom', '--omit=dev', '--package-lock-only', `--sbom-format=${format}`];
+      const { stdout } = await run('npm', flags, { cwd: root });
+      const bill = JSON.parse(stdout) as Record<string, readonly { readonly name: string }[]>;
+      assert.ok(
+        bill[listed]?.some(({ name }) => name === 'lmdb'),
+        format,
+      );
+    }
+  });
+
+  it('npm ci takes the lock file on every platform', { timeout: 120_000 }, async (test) => {
+    const copy = await mkdtemp(join(tmpdir(), 'hubgate-lock-'));
+    test.after(() => rm(copy, { recursive: true, force: true }));
+    for (const name of ['package.json', 'package-lock.json', '.npmrc'])
+      await writeFile(join(copy, name), await readFile(join(root, name)));
+    for (const [os, cpu] of [
+      ['darwin', 'arm64'],
+      ['win32', 'x64'],
+      ['linux', 'arm64'],
+    ] as const) {
+      const flags = [`--os=${os}`, `--cpu=${cpu}`, '--ignore-scripts', '--dry-run', '--offline'];
+      await run('npm', ['ci', ...flags], { cwd: copy });
+    }
+  });
+});
+
+interface PackedPackage {
+  readonly filename: string;
+  readonly files: readonly { readonly path: string }[];
+}

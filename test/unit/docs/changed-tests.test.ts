@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+
+interface ChangedTests {
+  testsConcernedBy(files: readonly string[]): readonly string[];
+}
+// No path that the compiler would follow: scripts have no types.
+const script = new URL('../../../scripts/changed-tests.mjs', import.meta.url).href;
+const { testsConcernedBy } = (await import(script)) as ChangedTests;
+
+describe('npm test -- --changed', () => {
+  it('takes the tests whose imports reach the change, over any number of files', () => {
+    const signing = testsConcernedBy(['src/auth/sign-token.ts']);
+    assert.ok(signing.includes('test/unit/auth/sign-token.test.ts'));
+    assert.ok(!signing.includes('test/unit/hub-pattern/syntax.test.ts'));
+    const wheel = testsConcernedBy(['src/kernel/timer-wheel.ts']);
+    // It starts the built program, in which the wheel turns.
+    assert.ok(wheel.includes('test/e2e/stop.test.ts'));
+    assert.ok(wheel.includes('test/protocol/subscribe.test.ts'));
+    assert.ok(wheel.length > signing.length);
+  });
+
+  it('takes a test that has changed itself, one beside a fixture, and none for no change', () => {
+    assert.deepEqual(testsConcernedBy(['test/e2e/upgrade.test.ts']), ['test/e2e/upgrade.test.ts']);
+    const golden = testsConcernedBy(['test/hubfile/addresses/ports.hubfile']);
+    assert.ok(golden.includes('test/hubfile/golden.test.ts'));
+    assert.deepEqual(testsConcernedBy([]), []);
+  });
+});

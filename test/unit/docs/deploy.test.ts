@@ -1,0 +1,230 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { parse, parseAllDocuments } from 'yaml';
+import { parseDuration } from '../../../src/config/units.ts';
+import { diskIo } from '../../../src/hubfile/disk.ts';
+import { formatHubfile } from '../../../src/hubfile/format.ts';
+import { loadConfig } from '../../../src/load-config.ts';
+import { createCertificateFiles, withFiles } from '../../support/certificate-files.ts';
+import { programPath } from '../../support/program.ts';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+const deploy = join(root, 'deploy');
+const run = promisify(execFile);
+const env = {
+  HUB_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
+  HUB_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
+};
+
+/** A part of a manifest, which its test knows how to read. */
+interface Part {
+  readonly [key: string]: Part | undefined;
+}
+
+const manifests = readdirSync(join(deploy, 'kubernetes')).flatMap((file) =>
+  parseAllDocuments(readFileSync(join(deploy, 'kubernetes', file), 'utf8')).map((document) => {
+    assert.deepEqual(document.errors, [], file);
+    return document.toJS() as Part;
+  }),
+);
+const manifest = (kind: string, name: string): Part => {
+  const found = manifests.find(
+    (one) => text(one, 'kind') === kind && text(one, 'metadata', 'name') === name,
+  );
+  assert.ok(found, `${kind} ${name}`);
+  return found;
+};
+const at = (part: Part | undefined, ...keys: readonly string[]): Part => {
+  let found = part;
+  for (const key of keys) found = found?.[key];
+  assert.ok(found !== undefined, keys.join('.'));
+  return found;
+};
+const text = (part: Part | undefined, ...keys: readonly string[]): string =>
+  scalar(at(part, ...keys));
+const scalar = (value: unknown): string => {
+  assert.ok(typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean');
+  return String(value);
+};
+const list = (part: Part, ...keys: readonly string[]): readonly Part[] =>
+  Object.values(at(part, ...keys)) as Part[];
+
+describe('deploy: Hubfiles', () => {
+  const { site } = createCertificateFiles();
+  const hubfiles = {
+    'docker/Hubfile': readFileSync(join(deploy, 'docker/Hubfile'), 'utf8'),
+    'systemd/Hubfile': readFileSync(join(deploy, 'systemd/Hubfile'), 'utf8'),
+    'the ConfigMap of kubernetes/': text(manifest('ConfigMap', 'hubgate'), 'data', 'Hubfile'),
+  };
+  for (const [name, hubfile] of Object.entries(hubfiles)) {
+    it(`${name} is valid, and formatted`, () => {
+      const io = withFiles(
+        { ...diskIo(env), read: () => Buffer.from(hubfile) },
+        { '/etc/hubgate-tls/tls.crt': site.cert, '/etc/hubgate-tls/tls.key': site.key },
+      );
+      const { warnings } = loadConfig('Hubfile', io, 'hubfile');
+      const expected = ['local-certificate', 'certificate-for-others'];
+      assert.deepEqual(
+        warnings.filter(({ code }) => !expected.includes(code)),
+        [],
+      );
+      assert.equal(formatHubfile(hubfile), hubfile);
+    });
+  }
+});
+
+describe('deploy: systemd', () => {
+  it('the units are what systemd-analyze lets pass', async (test) => {
+    const analyze = programPath(test, 'systemd-analyze', 'systemd');
+    if (analyze === null) return;
+    const directory = await temporary(test);
+    const units = readdirSync(join(deploy, 'systemd')).filter((name) => name !== 'Hubfile');
+    for (const unit of units) {
+      const written = readFileSync(join(deploy, 'systemd', unit), 'utf8');
+      // The program need not be where it is once it is installed.
+      await writeFile(
+        join(directory, unit),
+        written.replaceAll('/usr/bin/hubgate', process.execPath),
+      );
+    }
+    const files = units.map((unit) => join(directory, unit.replace('@.', '@2029.')));
+    const { stderr } = await run(analyze, ['verify', ...files]);
+    assert.equal(stderr, '');
+    for (const unit of units.filter((name) => name.endsWith('.service'))) {
+      const written = readFileSync(join(deploy, 'systemd', unit), 'utf8');
+      for (const line of ['Type=notify', 'NotifyAccess=all', 'LimitNOFILE=1048576'])
+        assert.ok(written.includes(`\n${line}\n`), `${unit}: ${line}`);
+      assert.match(written, /\nReadWritePaths=\/var\/lib\/hubgate /);
+    }
+  });
+});
+
+describe('deploy: docker', () => {
+  const dockerfile = readFileSync(join(deploy, 'docker/Dockerfile'), 'utf8');
+  const compose = parse(readFileSync(join(deploy, 'docker/compose.yaml'), 'utf8')) as Part;
+
+  it('the image runs without root, has a health check, and copies what is there', () => {
+    const users = [...dockerfile.matchAll(/^USER (.+)$/gm)].map(([, user]) => user);
+    assert.deepEqual(users, ['node']);
+    assert.match(dockerfile, /^HEALTHCHECK .*\\\n.*9090\/hub\/health\/ready/m);
+    const copied = [...dockerfile.matchAll(/^COPY (\S+) /gm)].map(([, path = '']) => path);
+    const sent = readFileSync(join(deploy, 'docker/Dockerfile.dockerignore'), 'utf8').split('\n');
+    for (const path of copied) {
+      assert.ok(existsSync(join(root, path)), path);
+      assert.ok(sent.includes(`!${path}`), path);
+    }
+  });
+
+  it('the services mount what is there, wait for whom they need, and no secret stands in the file', () => {
+    const services = Object.entries(at(compose, 'services')) as [string, Part][];
+    assert.deepEqual(
+      services.map(([name]) => name),
+      ['hubgate', 'app', 'redis', 'prometheus', 'grafana'],
+    );
+    for (const [name, service] of services) {
+      for (const mount of Object.values(service['volumes'] ?? {}) as unknown as readonly string[]) {
+        const [source = ''] = mount.split(':');
+        const isThere = source.startsWith('.')
+          ? existsSync(join(deploy, 'docker', source))
+          : source in at(compose, 'volumes');
+        assert.ok(isThere, `${name}: ${mount}`);
+      }
+      for (const value of Object.values(service['environment'] ?? {}))
+        assert.match(scalar(value), /^\$\{/, name);
+    }
+    const hubgate = at(compose, 'services', 'hubgate');
+    const hubfile = readFileSync(join(deploy, 'docker/Hubfile'), 'utf8');
+    for (const name of Object.keys(at(hubgate, 'environment'))) assert.ok(hubfile.includes(name));
+    assert.equal(text(hubgate, 'depends_on', 'redis', 'condition'), 'service_healthy');
+    assert.ok(at(compose, 'services', 'redis', 'healthcheck'));
+    assert.deepEqual(at(hubgate, 'cap_drop'), ['ALL']);
+  });
+
+  it('Prometheus takes its configuration', async (test) => {
+    const promtool = programPath(test, 'promtool', 'prometheus');
+    if (promtool === null) return;
+    const directory = await temporary(test);
+    cpSync(join(deploy, 'docker/prometheus.yml'), join(directory, 'prometheus.yml'));
+    cpSync(join(root, 'ops/prometheus-alerts.yml'), join(directory, 'prometheus-alerts.yml'));
+    await run(promtool, ['check', 'config', join(directory, 'prometheus.yml')]);
+  });
+});
+
+describe('deploy: kubernetes', () => {
+  const deployment = manifest('Deployment', 'hubgate');
+  const pod = at(deployment, 'spec', 'template', 'spec');
+  const container = at(pod, 'containers', '0');
+
+  it('each object says what it is, and its selectors find pods', () => {
+    const labels = ['hubgate', 'hubgate-redis'];
+    for (const one of manifests) {
+      for (const keys of [['apiVersion'], ['kind'], ['metadata', 'name']]) at(one, ...keys);
+      const selector = one['spec']?.['selector'];
+      if (selector === undefined) continue;
+      const wanted = (selector['matchLabels'] ?? selector)['app.kubernetes.io/name'];
+      assert.ok(labels.includes(scalar(wanted)), text(one, 'kind'));
+    }
+    for (const one of [deployment, manifest('StatefulSet', 'hubgate-redis')]) {
+      const given = at(one, 'spec', 'template', 'metadata', 'labels');
+      assert.deepEqual(given, at(one, 'spec', 'selector', 'matchLabels'));
+    }
+  });
+
+  it('two replicas share the history of the Redis that is there', () => {
+    assert.equal(text(deployment, 'spec', 'replicas'), '2');
+    const redis = text(manifest('Service', 'hubgate-redis'), 'metadata', 'name');
+    const hubfile = text(manifest('ConfigMap', 'hubgate'), 'data', 'Hubfile');
+    assert.ok(hubfile.includes(`url redis://${redis}:6379`));
+  });
+
+  it('the ConfigMap is mounted as a directory, so that a change arrives', () => {
+    const mounts = list(container, 'volumeMounts');
+    const volumes = list(pod, 'volumes');
+    assert.deepEqual(
+      mounts.map((mount) => text(mount, 'name')),
+      volumes.map((volume) => text(volume, 'name')),
+    );
+    assert.ok(mounts.every((mount) => mount['subPath'] === undefined));
+    const [hubfile] = volumes;
+    assert.equal(text(hubfile, 'configMap', 'name'), 'hubgate');
+    assert.equal(text(container, 'args', '2'), `${text(mounts[0], 'mountPath')}/Hubfile`);
+  });
+
+  it('is asked at the listener for metrics, and given the time that a stop takes', () => {
+    const names = list(container, 'ports').map((port) => text(port, 'name'));
+    for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe']) {
+      const { path, port } = at(container, probe, 'httpGet') as unknown as Record<string, string>;
+      assert.match(path ?? '', /^\/hub\/health\/(?:live|ready)$/);
+      assert.equal(port, 'metrics');
+    }
+    assert.ok(names.includes('metrics'));
+    const hubfile = text(manifest('ConfigMap', 'hubgate'), 'data', 'Hubfile');
+    assert.match(hubfile, /\tmetrics :9090\n/);
+    const grace = parseDuration(/grace_period (\S+)/.exec(hubfile)?.[1] ?? '') ?? Number.NaN;
+    const preStop = text(container, 'lifecycle', 'preStop', 'exec', 'command', '1');
+    const allowed = Number(text(pod, 'terminationGracePeriodSeconds')) * 1000;
+    assert.ok(allowed > grace + Number(preStop) * 1000);
+  });
+
+  it('needs no root', () => {
+    assert.equal(text(pod, 'securityContext', 'runAsNonRoot'), 'true');
+    assert.deepEqual(at(container, 'securityContext', 'capabilities', 'drop'), ['ALL']);
+    assert.deepEqual(at(pod, 'securityContext', 'sysctls', '0'), {
+      name: 'net.ipv4.ip_unprivileged_port_start',
+      value: '0',
+    });
+  });
+});
+
+async function temporary(test: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'hubgate-deploy-'));
+  test.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
