@@ -3,9 +3,11 @@ import { Command, InvalidArgumentError } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import type { StatusReport } from '../../runtime/report.ts';
 import { adminAddressOf, getFromAdmin } from '../admin-request.ts';
+import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import type { Output } from '../output.ts';
+import { configIfAny } from '../storage.ts';
 
-interface TopFlags {
+interface TopFlags extends ConfigSource {
   readonly address?: string;
   readonly interval: number;
   readonly once?: true;
@@ -24,14 +26,15 @@ const CLEAR_REST = '\u001b[J';
 
 /** `hubgate top`: what a running gateway does, live. */
 export function topCommand(output: Output): Command {
-  return new Command('top')
+  return withConfigSource(new Command('top'))
     .description('show what a running gateway does: rates, hubs, upstreams, slow subscribers')
-    .option('--address <host:port>', 'admin address of the gateway')
+    .option('--address <host:port>', 'admin address of the gateway, if not the one of the file')
     .option('--interval <seconds>', 'time between two looks', seconds, 2)
     .option('--once', 'look twice, print what is seen, and end')
     .option('--json', 'print JSON, a line for each look')
-    .action(async (flags: TopFlags) => {
-      const address = adminAddressOf(flags.address);
+    .action(async (flags: TopFlags, command: Command) => {
+      const config = flags.address === undefined ? configIfAny(flags, command) : null;
+      const address = adminAddressOf(flags.address, config?.options);
       const terminal = process.stdout.isTTY && flags.once !== true && flags.json !== true;
       if (!terminal) await watch(address, flags, (lines) => output.result(lines.join('\n')));
       else await onScreen((show) => watch(address, flags, show));
