@@ -10,9 +10,12 @@ export interface SiteFile {
   readonly stats: Stats;
 }
 
+/** Characters; no system has longer paths. */
+const MAX_PATH = 4096;
+
 /** The names of a decoded path; null for one that no file of a site can have: dotfiles and `..`. */
 export function siteNames(path: string): string[] | null {
-  if (path.includes('\0')) return null;
+  if (path.includes('\0') || path.length > MAX_PATH) return null;
   const names = path.split('/').filter((name) => name !== '' && name !== '.');
   const isAllowed = (name: string): boolean => !name.startsWith('.') || name === '.well-known';
   return names.every(isAllowed) ? names : null;

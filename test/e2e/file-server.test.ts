@@ -93,6 +93,16 @@ describe('file_server', () => {
     assert.equal((await get('//evil.example/%2e%2e/docs')).status, 404);
   });
 
+  it('hides by patterns in linear time, whatever name a client asks for', async (test) => {
+    const { get } = await serve(
+      test,
+      (root) => `\troot * ${root}\n\tfile_server {\n\t\thide *a*a*a*a*a*a*a*b docs/*a*a*a*a*a*b\n\t}`,
+    );
+    assert.equal((await get(`/${'a'.repeat(4000)}`)).status, 404);
+    assert.equal((await get(`/docs/${'a'.repeat(4000)}`)).status, 404);
+    assert.equal((await get('/digits.txt')).status, 200);
+  });
+
   it('hides dotfiles, what is configured, and everything outside of the root', async (test) => {
     const { get } = await serve(test, plain);
     for (const target of [
@@ -114,6 +124,7 @@ describe('file_server', () => {
       '/missing',
       '/digits.txt/x',
       `/${'x'.repeat(300)}`,
+      `/${'x/'.repeat(5000)}`,
     ]) {
       const { status, body } = await get(target);
       assert.equal(status, 404, target);

@@ -1,5 +1,6 @@
 import { answer } from '../../http/answer.ts';
 import { HttpError } from '../../http/errors.ts';
+import { compilePattern } from '../../http/linear-regexp.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
 import { pathOf } from '../../site/placeholders.ts';
 import { noSuchFile, realRoot, type SiteFile, siteFile, siteNames } from '../../site/site-files.ts';
@@ -85,14 +86,20 @@ function hiddenBy(patterns: readonly string[]): IsHidden {
     .map((pattern) => glob(pattern.replace(/^\.?\//, '').replace(/\/$/, '')));
   return (names) =>
     names.some((name, index) => {
+      if (byName.some((matches) => matches(name))) return true;
+      if (byPath.length === 0) return false;
       const path = names.slice(0, index + 1).join('/');
-      return byName.some((one) => one.test(name)) || byPath.some((one) => one.test(path));
+      return byPath.some((matches) => matches(path));
     });
 }
 
-function glob(pattern: string): RegExp {
+/** Clients choose the names, so it takes linear time. */
+function glob(pattern: string): (text: string) => boolean {
   const escaped = pattern.replaceAll(/[.+^${}()|[\]\\]/g, '\\$&');
-  return new RegExp(`^${escaped.replaceAll('*', '[^/]*').replaceAll('?', '[^/]')}$`, 'su');
+  const compiled = compilePattern(
+    `^${escaped.replaceAll('*', '[^/]*').replaceAll('?', '[^/]')}$`,
+  );
+  return (text) => compiled.match(text) !== null;
 }
 
 /**
