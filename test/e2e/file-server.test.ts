@@ -96,7 +96,8 @@ describe('file_server', () => {
   it('hides by patterns in linear time, whatever name a client asks for', async (test) => {
     const { get } = await serve(
       test,
-      (root) => `\troot * ${root}\n\tfile_server {\n\t\thide *a*a*a*a*a*a*a*b docs/*a*a*a*a*a*b\n\t}`,
+      (root) =>
+        `\troot * ${root}\n\tfile_server {\n\t\thide *a*a*a*a*a*a*a*b docs/*a*a*a*a*a*b\n\t}`,
     );
     assert.equal((await get(`/${'a'.repeat(4000)}`)).status, 404);
     assert.equal((await get(`/docs/${'a'.repeat(4000)}`)).status, 404);

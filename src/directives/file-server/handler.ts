@@ -96,9 +96,7 @@ function hiddenBy(patterns: readonly string[]): IsHidden {
 /** Clients choose the names, so it takes linear time. */
 function glob(pattern: string): (text: string) => boolean {
   const escaped = pattern.replaceAll(/[.+^${}()|[\]\\]/g, '\\$&');
-  const compiled = compilePattern(
-    `^${escaped.replaceAll('*', '[^/]*').replaceAll('?', '[^/]')}$`,
-  );
+  const compiled = compilePattern(`^${escaped.replaceAll('*', '[^/]*').replaceAll('?', '[^/]')}$`);
   return (text) => compiled.match(text) !== null;
 }
 
