@@ -402,6 +402,23 @@ for (const implementation of implementations) {
       assert.deepEqual(sizes, [10, 10, 5]);
     });
 
+    it('shows nobody who has gone, however few they are', async (test) => {
+      const transport = await opened(implementation, test);
+      if (transport === null) return;
+      const { presence } = transport;
+      for (const id of ['a', 'b', 'c', 'd', 'e']) {
+        await presence.enter(`urn:${id}`, [subscription(id, 'm')]);
+      }
+      await presence.leave('urn:b');
+      const matcher = { match_type: 'exact', match: 'm' } as const;
+      for (const found of [await onBoard(presence), await onBoard(presence, matcher)]) {
+        assert.deepEqual(
+          found.map(({ subscriber }) => subscriber),
+          ['a', 'c', 'd', 'e'],
+        );
+      }
+    });
+
     it('finds who has a matcher, and one subscriber, without looking at the others', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;

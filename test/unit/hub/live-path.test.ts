@@ -312,7 +312,7 @@ describe('live path: who comes back from a node that is gone', { timeout: 60_000
         connect({ lastEventId: String(190 + (client % 10)) }),
       ),
     );
-    assert.ok(asked.find <= 20, `${asked.find} look-ups`);
+    assert.ok(asked.find <= 10, `${asked.find} look-ups`);
     asked.find = 0;
     const unknown = Array.from({ length: 1_000 }, () => connect({ lastEventId: 'evicted' }));
     await Promise.all(unknown);
