@@ -10,8 +10,8 @@ import {
   placeholdersLike,
 } from '../site/placeholder-names.ts';
 
-/** Members in which braces mean something else, or nothing is replaced that others would expect. */
-const OTHER_LANGUAGES = new Set(['pattern', 'search', 'matcher']);
+/** Members in which braces mean something else. */
+const OTHER_LANGUAGES = new Set(['pattern', 'search']);
 
 /**
  * Whether what looks like a placeholder of the request is one: what is none stays in the text as it
