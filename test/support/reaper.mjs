@@ -32,7 +32,11 @@ function descendants(of) {
 function parentOf(pid) {
   try {
     // The name, in brackets, may hold spaces and brackets.
-    return Number(readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) /s, '').split(' ')[1]);
+    return Number(
+      readFileSync(`/proc/${pid}/stat`, 'utf8')
+        .replace(/^.*\) /s, '')
+        .split(' ')[1],
+    );
   } catch {
     return 0;
   }
