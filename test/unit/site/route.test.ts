@@ -27,7 +27,7 @@ describe('routes', () => {
       on({ kind: 'rewrite', to: '/new?from={path}' }, path('/old')),
       on(respond('{uri}'), path('/new')),
     ]);
-    assert.equal((await ask1(site.http1, { path: '/old' })).body, '/new?from=/old');
+    assert.equal((await ask1(site.http1, { path: '/old' })).body, '/new?from=%2Fold');
   });
 
   it('of one handle group exclude each other; those of another go on', async () => {
@@ -58,17 +58,17 @@ describe('routes', () => {
     assert.equal((await ask1(site.http1, { path: '/' })).body, 'app');
   });
 
-  for (const [operation, target, expected] of [
-    [{ operation: 'strip_prefix', text: '/api' }, '/api/x?y=1', '/x?y=1'],
-    [{ operation: 'strip_prefix', text: '/api' }, '/%41pi/x', '/x'],
-    [{ operation: 'strip_prefix', text: '/api' }, '/api', '/'],
-    [{ operation: 'strip_prefix', text: '/api' }, '/other', '/other'],
-    [{ operation: 'strip_suffix', text: '.html' }, '/a.html?q', '/a?q'],
-    [{ operation: 'replace', text: '/a', replacement: '/b', limit: 1 }, '/a/a', '/b/a'],
-    [{ operation: 'replace', text: '/a', replacement: '/b', limit: 0 }, '/a/a', '/b/b'],
+  for (const [change, target, expected] of [
+    [{ kind: 'strip_prefix', text: '/api' }, '/api/x?y=1', '/x?y=1'],
+    [{ kind: 'strip_prefix', text: '/api' }, '/%41pi/x', '/x'],
+    [{ kind: 'strip_prefix', text: '/api' }, '/api', '/'],
+    [{ kind: 'strip_prefix', text: '/api' }, '/other', '/other'],
+    [{ kind: 'strip_suffix', text: '.html' }, '/a.html?q', '/a?q'],
+    [{ kind: 'replace', text: '/a', replacement: '/b', limit: 1 }, '/a/a', '/b/a'],
+    [{ kind: 'replace', text: '/a', replacement: '/b', limit: 0 }, '/a/a', '/b/b'],
   ] as const) {
-    it(`uri ${operation.operation} ${operation.text} makes ${target} ${expected}`, async () => {
-      const handler: HandlerConfig = { kind: 'uri', replacement: '', limit: 0, ...operation };
+    it(`uri ${change.kind} ${change.text} makes ${target} ${expected}`, async () => {
+      const handler: HandlerConfig = { kind: 'uri', change };
       await using site = await serveSite([on(handler), on(respond('{uri}'))]);
       assert.equal((await ask1(site.http1, { path: target })).body, expected);
     });
@@ -76,8 +76,12 @@ describe('routes', () => {
 
   for (const [to, target, expected] of [
     ['/index.php', '/a?x=1', '/index.php?x=1'],
-    ['/index.php?p={path}', '/a?x=1', '/index.php?p=/a'],
+    ['/index.php?p={path}', '/a?x=1', '/index.php?p=%2Fa'],
     ['?only=query', '/a?x=1', '/a?only=query'],
+    ['/index.php?', '/a?x=1', '/index.php'],
+    ['/index.php?p={path.0}&{query}', '/a%26b?x=1&y=%20', '/index.php?p=a%26b&x=1&y=%20'],
+    ['/index.php?p={query.x}&{query.y}&z', '/a?x=1%262+3', '/index.php?p=1%262+3&z'],
+    ['/new{?query}', '/a?x=1', '/new?x=1'],
     ['/app{uri}', '/a?x=1', '/app/a?x=1'],
     ['/{query.name}', '/?name=%0d%0aé', '/%0D%0A%C3%A9?name=%0d%0a%C3%A9'],
   ] as const) {
