@@ -13,6 +13,7 @@ import { handleErrors } from './handle-errors/syntax.ts';
 import { handlePath } from './handle-path/syntax.ts';
 import { header } from './header/syntax.ts';
 import { hub } from './hub/syntax.ts';
+import { invoke } from './invoke/syntax.ts';
 import { log } from './log/syntax.ts';
 import { mercure } from './mercure/syntax.ts';
 import { logSkip } from './log-skip/syntax.ts';
@@ -48,6 +49,7 @@ export const directives: Readonly<Record<string, Directive>> &
   handle_path: handlePath,
   header,
   hub,
+  invoke,
   log,
   mercure,
   log_skip: logSkip,

@@ -7,6 +7,7 @@ import { Cursor } from './cursor.ts';
 import { directives } from '../directives/syntaxes.ts';
 import { unsupportedDirectives } from '../directives/unsupported.ts';
 import { NamedMatchers } from './named-matchers.ts';
+import { NamedRoutes } from './named-routes.ts';
 import { type OrderedStep, inDocumentedOrder } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
@@ -28,18 +29,37 @@ export interface SiteLines {
   readonly isThere: boolean;
 }
 
+/** What all sites of a file share while they are read. */
+export interface SiteReading {
+  readonly problems: Problems;
+  readonly origins: Origins;
+  readonly named: NamedRoutes;
+}
+
+/** Reads the named routes of a file; what is wrong with them is reported, invoked or not. */
+export function readNamedRoutes(
+  lines: readonly Line[],
+  mayLack: boolean,
+  problems: Problems,
+  origins: Origins,
+): NamedRoutes {
+  return new NamedRoutes(lines, mayLack, problems, (block, named) => {
+    const reader = new SiteReader(emptyDraft(), { problems, origins, named });
+    return reader.block(block, 'documented', new NamedMatchers(null, mayLack), false);
+  });
+}
+
 /** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
 export function readSite(
   { head, body, isThere }: SiteLines,
   ports: SchemePorts,
-  problems: Problems,
-  origins: Origins,
+  { problems, origins, named }: SiteReading,
 ): SiteConfig {
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
   const directive = words.find(({ text }) => isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
-  const reader = new SiteReader(draft, problems, origins);
+  const reader = new SiteReader(draft, { problems, origins, named });
   // The block of a directive holds something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(null, !isThere));
@@ -96,15 +116,22 @@ class SiteReader {
   readonly #draft: SiteDraft;
   readonly #problems: Problems;
   readonly #origins: Origins;
+  readonly #named: NamedRoutes;
 
-  constructor(draft: SiteDraft, problems: Problems, origins: Origins) {
+  constructor(draft: SiteDraft, { problems, origins, named }: SiteReading) {
     this.#draft = draft;
     this.#problems = problems;
     this.#origins = origins;
+    this.#named = named;
   }
 
   /** The steps of a block of directives. Its matchers are known in the blocks inside it. */
-  block(lines: readonly Line[], order: RunningOrder, matchers: NamedMatchers): RouteConfig[] {
+  block(
+    lines: readonly Line[],
+    order: RunningOrder,
+    matchers: NamedMatchers,
+    top = matchers.outer === null,
+  ): RouteConfig[] {
     const cursors = lines
       .filter(isReadable)
       .map((line) => new Cursor(line, this.#problems, this.#origins));
@@ -116,9 +143,10 @@ class SiteReader {
     const scope: Scope = {
       site: this.#draft,
       matchers,
-      top: matchers.outer === null,
+      top,
       group: ++this.#draft.lastGroup,
       routes: (inner, innerOrder) => this.block(inner, innerOrder, new NamedMatchers(matchers)),
+      named: (cursor, name) => this.#named.find(cursor, name),
     };
     const steps = cursors.flatMap((cursor): OrderedStep[] => {
       if (definesMatcher(cursor)) return [];

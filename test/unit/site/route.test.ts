@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
 import { describe, it } from 'node:test';
 import type { HandlerConfig } from '../../../src/config/config.ts';
 import { answer } from '../../../src/http/answer.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { defaultRequestBody } from '../../../src/directives/request-body/data.ts';
+import { TestClock } from '../../support/test-clock.ts';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
 import { closedPort, origin, proxyConfig } from '../proxy/gateway.ts';
 import { on, path, respond, serveSite } from './site-server.ts';
@@ -152,7 +156,7 @@ describe('routes', () => {
         });
       });
       await using site = await serveSite([
-        on({ kind: 'request_body', maxSize: 10 }),
+        on({ kind: 'request_body', ...defaultRequestBody, maxSize: 10 }),
         on(proxyConfig([upstream.url])),
       ]);
       const post = (body: string, chunked: boolean) =>
@@ -167,6 +171,70 @@ describe('routes', () => {
       assert.equal((await post('0123456789x', false)).status, 413);
       assert.equal((await post('0123456789x', true)).status, 413);
       assert.equal(reached, 2);
+    });
+
+    it(`request_body answers a body that takes too long with 408, over ${name}`, async () => {
+      const clock = new TestClock();
+      const reading = new EventEmitter();
+      const begun = once(reading, 'begun');
+      await using site = await serveSite(
+        [
+          on({ kind: 'request_body', ...defaultRequestBody, readTimeoutMs: 1000 }),
+          on({ kind: 'hub' }),
+        ],
+        {
+          clock,
+          hub: async (exchange) => {
+            reading.emit('begun');
+            for await (const _ of exchange.body);
+            answer(exchange, 200, {}, 'whole');
+          },
+        },
+      );
+      const slow = ask(port(site), { method: 'POST', body: 'a', chunked: true, unended: true });
+      await begun;
+      clock.advance(999);
+      assert.equal(clock.waiting, 1);
+      clock.advance(1);
+      assert.equal((await slow).status, 408);
+      const quick = await ask(port(site), { method: 'POST', body: 'a', chunked: true });
+      assert.equal(quick.body, 'whole');
+      assert.equal(clock.waiting, 0);
+      assert.deepEqual(site.faults, []);
+    });
+
+    it(`request_body breaks off an answer that takes too long, over ${name}`, async () => {
+      const clock = new TestClock();
+      const waiting = new EventEmitter();
+      const reached = once(waiting, 'reached');
+      await using site = await serveSite(
+        [
+          on({ kind: 'request_body', ...defaultRequestBody, writeTimeoutMs: 1000 }),
+          on({ kind: 'hub' }),
+        ],
+        {
+          clock,
+          hub: async (exchange) => {
+            if (exchange.target === '/quick') {
+              answer(exchange, 200, {}, 'whole');
+              return;
+            }
+            exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' }).write('a');
+            waiting.emit('reached');
+            await new Promise<void>((resolve) => exchange.onAbandoned(resolve));
+          },
+        },
+      );
+      assert.equal((await ask(port(site), { path: '/quick' })).body, 'whole');
+      assert.equal(clock.waiting, 0);
+      const slow = ask(port(site)).then(
+        ({ broken }) => broken,
+        () => true,
+      );
+      await reached;
+      clock.advance(1000);
+      assert.equal(await slow, true);
+      assert.deepEqual(site.faults, []);
     });
   }
 });
