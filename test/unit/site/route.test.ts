@@ -219,7 +219,9 @@ describe('routes', () => {
               answer(exchange, 200, {}, 'whole');
               return;
             }
-            exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' }).write('a');
+            exchange
+              .begin({ status: 200, headers: new HeaderList(), source: 'gateway' })
+              .write('a');
             waiting.emit('reached');
             await new Promise<void>((resolve) => exchange.onAbandoned(resolve));
           },
