@@ -121,8 +121,10 @@ export interface SiteConfig {
   readonly bind: readonly BindAddress[];
   readonly tls: TlsConfig;
   readonly hub: HubConfig | null;
+  /** Further hubs, each with a `name` of its own; only beside `hub`. */
+  readonly moreHubs: readonly HubConfig[];
   readonly discovery: DiscoveryConfig | null;
-  /** Everything else in the order in which it runs; `{ kind: 'hub' }` marks the hub's place. */
+  /** Everything else in the order in which it runs; `{ kind: 'hub' }` marks a hub's place. */
   readonly routes: readonly RouteConfig[];
   /** Run instead of the plain error answer when a handler fails. */
   readonly errorRoutes: readonly RouteConfig[];
@@ -259,7 +261,10 @@ export interface JwksKeySource {
 
 export interface DiscoveryConfig {
   readonly matcher: RequestMatcher | null;
-  /** Address of the site whose hub is announced, a hub's URL elsewhere, or null for this site's hub. */
+  /**
+   * Address of the site whose hub is announced, a hub's URL, its path where it is a hub of this site,
+   * or null for this site's first one.
+   */
   readonly hub: string | null;
   readonly link: boolean;
   readonly self: boolean;

@@ -83,6 +83,7 @@ export const defaultSite: SiteConfig = {
   bind: [],
   tls: defaultTls,
   hub: null,
+  moreHubs: [],
   discovery: null,
   routes: [],
   errorRoutes: [],

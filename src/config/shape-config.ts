@@ -82,6 +82,7 @@ const site = object<SiteConfig>(
     bind: list(bindAddress),
     tls,
     hub: nullable(hubShape),
+    moreHubs: list(hubShape),
     discovery: nullable(discoveryShape(matcherShape)),
     routes: routesShape,
     errorRoutes: routesShape,

@@ -16,6 +16,7 @@ import type { Span } from './place.ts';
 /** What the directives of a site have said so far. */
 export interface SiteDraft {
   hub: HubConfig | null;
+  readonly moreHubs: HubConfig[];
   /** `off` is not the same as never mentioned. */
   discovery: DiscoveryConfig | 'off' | null;
   tls: TlsConfig | null;

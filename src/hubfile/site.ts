@@ -44,8 +44,15 @@ export function readNamedRoutes(
   origins: Origins,
 ): NamedRoutes {
   return new NamedRoutes(lines, mayLack, problems, (block, named) => {
-    const reader = new SiteReader(emptyDraft(), { problems, origins, named });
-    return reader.block(block, 'documented', new NamedMatchers(null, mayLack), false);
+    const draft = emptyDraft();
+    const reader = new SiteReader(draft, { problems, origins, named });
+    const routes = reader.block(block, 'documented', new NamedMatchers(null, mayLack), false);
+    const at = draft.hub === null ? undefined : origins.find(draft.hub);
+    if (at !== undefined) {
+      const hint = 'write it in the site';
+      problems.error(at, 'misplaced-directive', "a hub is one site's, so no route has one", hint);
+    }
+    return routes;
   });
 }
 
@@ -73,6 +80,7 @@ export function readSite(
     bind: draft.bind,
     tls: draft.tls ?? defaultTls,
     hub: draft.hub,
+    moreHubs: draft.moreHubs,
     discovery: discoveryOf(draft),
     routes,
     errorRoutes: draft.errorRoutes,
@@ -96,6 +104,7 @@ function refuseDirective({ text, span }: Word, problems: Problems): void {
 function emptyDraft(): SiteDraft {
   return {
     hub: null,
+    moreHubs: [],
     discovery: null,
     tls: null,
     bind: [],

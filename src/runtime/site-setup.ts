@@ -10,14 +10,14 @@ import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
 import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
 import { siteLabel } from './gateway-measures.ts';
-import type { ReadyHub } from './hub-setup.ts';
+import type { ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
 /** A site as one handler: discovery around its routes, the hub among them. */
 export async function setUpSite(
   site: SiteConfig,
   config: Config,
-  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  hubs: ReadyHubs,
   spans: SpanSink | null,
   resources: Resources,
   scope: Scope,
@@ -31,9 +31,13 @@ export async function setUpSite(
     random,
     upstreams,
     rateLimits,
-    sharedCounts: hubs.get(site)?.core.transport.counts ?? null,
+    sharedCounts: hubs.get(site)?.[0]?.core.transport.counts ?? null,
     trusted: addressSet(config.options.servers.trustedProxies),
-    hubHandler: hubs.get(site)?.handle ?? passOn,
+    hubHandler: (name) => {
+      const own = hubs.get(site) ?? [];
+      const hub = name === null ? own[0] : own.slice(1).find(({ config }) => config.name === name);
+      return hub?.handle ?? passOn;
+    },
     besidePages: (pages) =>
       livePages === null
         ? pages

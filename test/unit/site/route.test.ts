@@ -51,7 +51,7 @@ describe('routes', () => {
   });
 
   it('pass the hub its own and go on with the rest', async () => {
-    await using site = await serveSite([on({ kind: 'hub' }), on(respond('app'))], {
+    await using site = await serveSite([on({ kind: 'hub', name: null }), on(respond('app'))], {
       hub: (exchange, next) => {
         if (exchange.target !== '/hub') return next();
         answer(exchange, 200, {}, 'hub');
@@ -180,7 +180,7 @@ describe('routes', () => {
       await using site = await serveSite(
         [
           on({ kind: 'request_body', ...defaultRequestBody, readTimeoutMs: 1000 }),
-          on({ kind: 'hub' }),
+          on({ kind: 'hub', name: null }),
         ],
         {
           clock,
@@ -210,7 +210,7 @@ describe('routes', () => {
       await using site = await serveSite(
         [
           on({ kind: 'request_body', ...defaultRequestBody, writeTimeoutMs: 1000 }),
-          on({ kind: 'hub' }),
+          on({ kind: 'hub', name: null }),
         ],
         {
           clock,
@@ -297,7 +297,7 @@ describe('what handlers throw', () => {
   });
 
   it('is 500 without detail when it is no HttpError', async () => {
-    await using site = await serveSite([on({ kind: 'hub' })], {
+    await using site = await serveSite([on({ kind: 'hub', name: null })], {
       hub: () => {
         throw new TypeError('secret');
       },

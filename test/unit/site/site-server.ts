@@ -43,7 +43,7 @@ export async function serveSite(
       random: Math.random,
       upstreams: registry,
       trusted: () => false,
-      hubHandler: more.hub ?? ((_, next) => next()),
+      hubHandler: () => more.hub ?? ((_, next) => next()),
       besidePages: (handler) => handler,
       rateLimits: new RateLimits(systemClock, null),
       sharedCounts: null,
