@@ -1,6 +1,7 @@
 import type { Config, GlobalOptions, HubConfig } from './config.ts';
 import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
+import { checkLogs } from './check-logs.ts';
 import { checkOwnUpstreams } from './check-own-upstreams.ts';
 import { checkPorts } from './check-ports.ts';
 import { checkTransport } from './check-transport.ts';
@@ -45,6 +46,7 @@ export function checkConfig(config: Config, report: Report): void {
       });
     }
   }
+  checkLogs(config, report);
   checkStores(config, report);
   checkHubNames(config, report);
 }

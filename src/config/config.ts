@@ -34,6 +34,7 @@ export interface GlobalOptions {
   /** Processes that share the listeners; `auto`: one for each processor. */
   readonly workers: number | 'auto';
   readonly log: LogOptions;
+  readonly requestLogs: readonly RequestLogOptions[];
   readonly trace: TraceOptions;
   readonly servers: ServerOptions;
 }
@@ -69,6 +70,14 @@ export interface LogOptions {
   readonly output: string;
   /** When a file is begun anew; null: never. */
   readonly roll: RollOptions | null;
+}
+
+/** A log for requests of several sites, by the names of the sites' logs. */
+export interface RequestLogOptions extends LogOptions {
+  readonly name: string;
+  /** `http.log.access` means every log of a site, `http.log.access.NAME` that of a name. */
+  readonly include: readonly string[];
+  readonly exclude: readonly string[];
 }
 
 /** What becomes of the trace that a request is part of (W3C Trace Context). */
@@ -109,6 +118,8 @@ export interface ServerOptions {
   };
   /** CIDR ranges from which a PROXY protocol header is required. */
   readonly proxyProtocol: readonly string[];
+  /** Access logs have header fields with credentials as they are. */
+  readonly logCredentials: boolean;
   /** Open connections of each listener; 0 means no limit, here and below. */
   readonly maxConnections: number;
   /** Open connections of one client address to each listener. */
@@ -128,7 +139,8 @@ export interface SiteConfig {
   readonly routes: readonly RouteConfig[];
   /** Run instead of the plain error answer when a handler fails. */
   readonly errorRoutes: readonly RouteConfig[];
-  readonly accessLog: AccessLogConfig | null;
+  /** Where its requests are logged; each log has the lines of its own. */
+  readonly accessLogs: readonly AccessLogConfig[];
 }
 
 export type BindAddress =
@@ -148,6 +160,15 @@ export interface SiteAddress {
 }
 
 export interface AccessLogConfig {
+  /** By which `log_name` and the logs of the global options know it; null for the one without a name. */
+  readonly name: string | null;
+  /** Requests of these hosts only; empty: of all. */
+  readonly hosts: readonly string[];
+  /** Only requests that `log_name` gives it. */
+  readonly onlyNamed: boolean;
+  /** Requests that went well are `info`, those that failed with 5xx `error`. */
+  readonly level: LogOptions['level'];
+  /** null: where the gateway logs. */
   readonly output: string | null;
   readonly format: 'auto' | 'console' | 'json';
   readonly roll: RollOptions | null;

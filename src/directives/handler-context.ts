@@ -25,6 +25,8 @@ export interface SiteContext {
   readonly hubHandler: (name: string | null) => Handler;
   /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
   readonly besidePages: (handler: Handler) => Handler;
+  /** Whether logs have header fields with credentials as they are. */
+  readonly logCredentials: boolean;
   /** Called once, when the configuration is retired. */
   readonly defer: (close: () => void) => void;
 }

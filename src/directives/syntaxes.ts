@@ -16,6 +16,8 @@ import { hub } from './hub/syntax.ts';
 import { invoke } from './invoke/syntax.ts';
 import { log } from './log/syntax.ts';
 import { mercure } from './mercure/syntax.ts';
+import { logAppend } from './log-append/syntax.ts';
+import { logName } from './log-name/syntax.ts';
 import { logSkip } from './log-skip/syntax.ts';
 import { map } from './map/syntax.ts';
 import { phpFastcgi } from './php-fastcgi/syntax.ts';
@@ -52,6 +54,8 @@ export const directives: Readonly<Record<string, Directive>> &
   invoke,
   log,
   mercure,
+  log_append: logAppend,
+  log_name: logName,
   log_skip: logSkip,
   map,
   php_fastcgi: phpFastcgi,

@@ -5,8 +5,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   copy_response_headers: 'use header_down in reverse_proxy to choose what the client sees',
   fs: 'use root with a directory of this machine',
   intercept: 'use reverse_proxy { handle_response } for answers of the app, handle_errors for others',
-  log_append: 'give the request a variable or a header field: log lines have those of the request',
-  log_name: 'a site has one log: use log { output file <path> } in it, and log_skip',
   method: 'let the app treat the request',
   metrics: 'metrics are on the admin API, at /metrics, and at the global option metrics <address>',
   push: 'browsers no longer support pushes; send Link: rel=preload with header',

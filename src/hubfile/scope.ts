@@ -21,7 +21,7 @@ export interface SiteDraft {
   discovery: DiscoveryConfig | 'off' | null;
   tls: TlsConfig | null;
   bind: readonly BindAddress[];
-  accessLog: AccessLogConfig | null;
+  readonly accessLogs: AccessLogConfig[];
   errorRoutes: readonly RouteConfig[];
   /** Where each directive was written that may be given once. */
   readonly once: Map<string, Span>;

@@ -84,7 +84,7 @@ export function readSite(
     discovery: discoveryOf(draft),
     routes,
     errorRoutes: draft.errorRoutes,
-    accessLog: draft.accessLog,
+    accessLogs: draft.accessLogs,
   };
   return origins.of(head.span, site);
 }
@@ -108,7 +108,7 @@ function emptyDraft(): SiteDraft {
     discovery: null,
     tls: null,
     bind: [],
-    accessLog: null,
+    accessLogs: [],
     errorRoutes: [],
     once: new Map(),
     lastGroup: 0,

@@ -23,13 +23,13 @@ import { checkStorage } from './check-storage.ts';
  */
 export function checkNamed({ options, sites }: Config, read: ReadFile, report: Report): void {
   checkOptionFiles(options, read, report);
-  checkLogFile(options.log, report);
+  for (const log of [options.log, ...options.requestLogs]) checkLogFile(log, report);
   checkStorage(options, report);
   for (const site of sites) {
     checkPatterns(site, report);
     checkSiteFiles(site, read, report);
     checkHandshake(site.tls, report);
-    if (site.accessLog !== null) checkLogFile(site.accessLog, report);
+    for (const log of site.accessLogs) checkLogFile(log, report);
   }
 }
 

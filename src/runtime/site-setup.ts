@@ -1,9 +1,10 @@
-import type { Config, SiteConfig } from '../config/config.ts';
+import type { Config, LogOptions, RequestLogOptions, SiteConfig } from '../config/config.ts';
 import type { Handler } from '../http/exchange.ts';
 import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { logAccess } from '../site/access-log.ts';
+import { type AccessLog, logAccess } from '../site/access-log.ts';
+import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
@@ -42,6 +43,7 @@ export async function setUpSite(
       livePages === null
         ? pages
         : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
+    logCredentials: config.options.servers.logCredentials,
     defer: (close) => scope.defer(close),
   });
   const around = await discoveryHandlers(site, config, hubs, resources, scope);
@@ -49,27 +51,44 @@ export async function setUpSite(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,
   );
-  const accessLog = openAccessLog(site, config, resources, scope);
+  const logs = openAccessLogs(site, config, resources, scope);
   const measured = measureSite(handler, measures.site(site), clock);
-  const logged = accessLog === null ? measured : logAccess(measured, accessLog, clock);
+  const { logCredentials } = config.options.servers;
+  const logged = logs.length === 0 ? measured : logAccess(measured, { logs, clock, logCredentials });
   const { enabled } = config.options.trace;
   return enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged;
 }
 
-/** A site's own log where it names one, else the gateway's. */
-function openAccessLog(
-  { accessLog }: SiteConfig,
+/** The site's own logs, where they name an output, else the gateway's; and those that have lines of theirs. */
+function openAccessLogs(
+  { accessLogs }: SiteConfig,
   { options }: Config,
   { log, openLog }: Resources,
   scope: Scope,
-): Logger | null {
-  if (accessLog === null) return null;
-  const { output, format, roll } = accessLog;
-  if (output === null && format === options.log.format) return log;
-  const target = output === null ? options.log : { output, roll };
-  const opened = openLog({ ...target, level: 'info', format });
-  scope.defer(() => opened.close());
-  return opened.log;
+): AccessLog[] {
+  const open = (settings: LogOptions): Logger => {
+    const opened = openLog(settings);
+    scope.defer(() => opened.close());
+    return opened.log;
+  };
+  return accessLogs.map(({ name, hosts, onlyNamed, level, output, format, roll }) => {
+    const isOwn = output !== null || format !== options.log.format || level !== 'info';
+    const target = output === null ? options.log : { output, roll };
+    const also = options.requestLogs.filter((each) => takesLinesOf(each, name));
+    return {
+      name,
+      concerns: compileRequestMatcher(hosts.length === 0 ? null : [{ kind: 'host', hosts }]),
+      onlyNamed,
+      writers: [isOwn ? open({ ...target, level, format }) : log, ...also.map(open)],
+    };
+  });
+}
+
+/** A scope means the log of its name and all below it. */
+function takesLinesOf({ include, exclude }: RequestLogOptions, name: string | null): boolean {
+  const own = name === null ? 'http.log.access' : `http.log.access.${name}`;
+  const has = (scope: string): boolean => own === scope || own.startsWith(`${scope}.`);
+  return include.some(has) && !exclude.some(has);
 }
 
 const passOn: Handler = (_exchange, next) => next();

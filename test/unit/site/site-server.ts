@@ -47,6 +47,7 @@ export async function serveSite(
       besidePages: (handler) => handler,
       rateLimits: new RateLimits(systemClock, null),
       sharedCounts: null,
+      logCredentials: false,
       defer: (close) => closing.push(close),
     },
   );
