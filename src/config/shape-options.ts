@@ -1,8 +1,21 @@
-import type { AdminOptions, GlobalOptions, ListenAddress, RollOptions, RequestLogOptions } from './config.ts';
+import type {
+  AdminOptions,
+  GlobalOptions,
+  ListenAddress,
+  RollOptions,
+  RequestLogOptions,
+} from './config.ts';
 import { defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
-import { isAddressRange, isAdminOrigin, isHeaderName, isCollectorUrl, isLogName, isLogScope } from './well-formed.ts';
+import {
+  isAddressRange,
+  isAdminOrigin,
+  isHeaderName,
+  isCollectorUrl,
+  isLogName,
+  isLogScope,
+} from './well-formed.ts';
 
 const PORT = { min: 1, max: 65_535 };
 

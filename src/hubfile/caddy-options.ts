@@ -5,16 +5,19 @@
  */
 const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'the global options': {
-    acme_dns: 'prove names by acme_challenges tls-alpn-01 http-01, or give certificate files: tls <cert> <key>',
+    acme_dns:
+      'prove names by acme_challenges tls-alpn-01 http-01, or give certificate files: tls <cert> <key>',
     cert_lifetime: 'certificates last as long as their authority says',
     dns: 'leave it out: no DNS provider is asked for anything',
     ech: 'leave it out: Node offers no Encrypted Client Hello',
     events: 'follow the log or the metrics, or ask the admin API',
-    fallback_sni: 'who sends no name gets the certificate of the catch-all site, or of the addresses',
+    fallback_sni:
+      'who sends no name gets the certificate of the catch-all site, or of the addresses',
     filesystem: 'use root and file_server with a directory of this machine',
     ocsp_interval: 'give certificate files if you need stapling',
     preferred_chains: 'the chain is the one that the authority offers first',
-    renew_interval: 'certificates are renewed when a third of their time is left, without a setting',
+    renew_interval:
+      'certificates are renewed when a third of their time is left, without a setting',
     storage_check: 'the storage is always checked before it is used',
     storage_clean_interval: 'nothing is left in the storage that has to be cleaned',
   },
@@ -33,16 +36,22 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     keepalive_count: 'timeouts { idle <duration> } ends what is not used',
     keepalive_idle: 'timeouts { idle <duration> } ends what is not used',
     keepalive_interval: 'timeouts { idle <duration> } ends what is not used',
-    listener_wrappers: 'proxy_protocol <ranges> stands in servers itself; the others are not needed',
-    metrics: 'leave it out: metrics are always counted, and read on the admin API or by metrics <address>',
+    listener_wrappers:
+      'proxy_protocol <ranges> stands in servers itself; the others are not needed',
+    metrics:
+      'leave it out: metrics are always counted, and read on the admin API or by metrics <address>',
     name: 'leave it out: metrics and logs name the site',
-    strict_sni_host: 'leave it out: a site with client_auth is always held to the name of the handshake',
+    strict_sni_host:
+      'leave it out: a site with client_auth is always held to the name of the handshake',
     trace: 'log { level debug }',
-    trusted_proxies_strict: 'leave it out: the rightmost address that is not trusted is always taken',
-    trusted_proxies_unix: 'let the proxy use a port of this machine: trusted_proxies static 127.0.0.1/32',
+    trusted_proxies_strict:
+      'leave it out: the rightmost address that is not trusted is always taken',
+    trusted_proxies_unix:
+      'let the proxy use a port of this machine: trusted_proxies static 127.0.0.1/32',
   },
   timeouts: {
-    write: 'use request_body { write_timeout <duration> } in a site, and hub { write_timeout } for streams',
+    write:
+      'use request_body { write_timeout <duration> } in a site, and hub { write_timeout } for streams',
   },
   file_server: {
     fs: 'root <directory> is a directory of this machine',
@@ -59,7 +68,8 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
   transport: {
     dial_fallback_delay: 'dial_timeout bounds how long an upstream is dialled',
-    expect_continue_timeout: 'what the app answers to Expect is passed on: response_header_timeout bounds the wait',
+    expect_continue_timeout:
+      'what the app answers to Expect is passed on: response_header_timeout bounds the wait',
     forward_proxy_url: 'name the proxy as the upstream, or reach the app directly',
     keepalive_idle_conns: 'keepalive <duration> ends connections that are not used',
     keepalive_idle_conns_per_host: 'max_conns_per_host bounds the connections to each upstream',
@@ -78,7 +88,8 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
   tls: {
     ca_root: 'set acme_ca_root in the global options',
-    dns_challenge_override_domain: 'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
+    dns_challenge_override_domain:
+      'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
     dns_ttl: 'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
     eab: 'set acme_eab in the global options',
     force_automate: 'leave it out: a site without certificate files always gets a certificate',
@@ -87,7 +98,8 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     key_type: 'keys are ECDSA P-256; write tls <cert> <key> for another',
     propagation_delay: 'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
     propagation_timeout: 'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
-    renewal_window_ratio: 'certificates are renewed when a third of their time is left, without a setting',
+    renewal_window_ratio:
+      'certificates are renewed when a third of their time is left, without a setting',
     resolvers: 'names are looked up as this machine looks them up',
     reuse_private_keys: 'leave it out: each certificate has a new key',
   },

@@ -272,7 +272,8 @@ function requestLog(
     exclude: (option) => ({ exclude: logScopes(option) }),
   });
   if (read.include.length > 0) return read;
-  const hint = 'include http.log.access, or http.log.access.NAME; what the gateway says itself is in log { … }';
+  const hint =
+    'include http.log.access, or http.log.access.NAME; what the gateway says itself is in log { … }';
   return cursor.fail(cursor.span, 'missing-option', `log ${name} needs include`, hint);
 }
 

@@ -54,7 +54,8 @@ export async function setUpSite(
   const logs = openAccessLogs(site, config, resources, scope);
   const measured = measureSite(handler, measures.site(site), clock);
   const { logCredentials } = config.options.servers;
-  const logged = logs.length === 0 ? measured : logAccess(measured, { logs, clock, logCredentials });
+  const logged =
+    logs.length === 0 ? measured : logAccess(measured, { logs, clock, logCredentials });
   const { enabled } = config.options.trace;
   return enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged;
 }

@@ -4,11 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
 import type { SiteHandler } from './site.ts';
-import { appendedFields, isLogSkipped, namesOfLogs } from './log-notes.ts';
-
-export const HIDDEN = 'REDACTED';
-/** Longest target or value that a line repeats, in characters. */
-const MAX_SHOWN = 1024;
+import { appendedFields, HIDDEN, isLogSkipped, MAX_SHOWN, namesOfLogs } from './log-notes.ts';
 
 /** A log of a site. */
 export interface AccessLog {

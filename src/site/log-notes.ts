@@ -1,6 +1,11 @@
 import type { Exchange } from '../http/exchange.ts';
 import type { LogFields } from '../kernel/log.ts';
 
+/** Stands for what is not to be told. */
+export const HIDDEN = 'REDACTED';
+/** Longest target or value that a line repeats, in characters. */
+export const MAX_SHOWN = 1024;
+
 const SKIPPED = 'log_skip';
 const NAMES = 'log_name';
 /** Behind it stands the name of a field; no placeholder has a space in it. */

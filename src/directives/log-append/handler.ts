@@ -1,14 +1,10 @@
 import type { Exchange, Handler } from '../../http/exchange.ts';
-import type { HeaderList } from '../../http/header-list.ts';
+import { HeaderList } from '../../http/header-list.ts';
 import { isSecretName, withoutSecretParts } from '../../kernel/secret-names.ts';
-import { HIDDEN } from '../../site/access-log.ts';
-import { appendToLog } from '../../site/log-notes.ts';
+import { appendToLog, HIDDEN, MAX_SHOWN } from '../../site/log-notes.ts';
 import { PLACEHOLDER, shortName } from '../../site/placeholder-names.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { LogAppendConfig } from './data.ts';
-
-/** Longest value that a line repeats, in characters. */
-const MAX_SHOWN = 1024;
 
 /** Adds a field to the lines of the access logs, what opens doors left out. */
 export function logAppend(
@@ -17,7 +13,7 @@ export function logAppend(
 ): Handler {
   const isHidden = !logCredentials && isSecretName(field);
   const readsResponse = value.includes('{http.response.header.');
-  const note = (exchange: Exchange, response?: HeaderList): void => {
+  const note = (exchange: Exchange, response = new HeaderList()): void => {
     const shown = value.replace(PLACEHOLDER, (placeholder: string, name: string | undefined) =>
       name !== undefined && isSecret(shortName(name), logCredentials)
         ? HIDDEN

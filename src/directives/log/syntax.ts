@@ -44,7 +44,12 @@ export const log: Directive = {
       const first = cursor.origins.find(known);
       const where = first === undefined ? '' : `; the first is at ${placeText(placeOf(first))}`;
       const message = `this site has a log ${name === null ? 'without a name' : name} already${where}`;
-      cursor.fail(cursor.span, 'duplicate-directive', message, 'give each a name: log <name> { … }');
+      cursor.fail(
+        cursor.span,
+        'duplicate-directive',
+        message,
+        'give each a name: log <name> { … }',
+      );
     }
     const settings = cursor.options(
       { ...defaultAccessLog, name },

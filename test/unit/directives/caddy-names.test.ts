@@ -10,7 +10,7 @@ describe('what a Caddyfile can say', () => {
       it(`is understood, or refused with what does its work: ${template.replace(/\s+/g, ' ').replace('$', name)}`, () => {
         for (const { code, message, hint } of problemsOf(template.replace('$', name))) {
           assert.doesNotMatch(code, /^unknown-(?:directive|option|matcher|condition)/, message);
-          if (!/^unsupported-/.test(code)) continue;
+          if (!code.startsWith('unsupported-')) continue;
           assert.ok(message.includes(name) && /hubgate/.test(message), message);
           assert.ok(hint !== undefined && hint.length > 10, `${name} needs a hint`);
           assert.ok(!hint.includes('\n'), 'the hint is one line');

@@ -50,10 +50,7 @@ export const CADDY_NAMES: readonly (readonly [template: string, names: string])[
     `fs root hide index browse precompressed status disable_canonical_uris pass_thru
     etag_file_extensions`,
   ],
-  [
-    site('file_server {\nbrowse {\n$\n}\n}'),
-    'reveal_symlinks sort file_limit',
-  ],
+  [site('file_server {\nbrowse {\n$\n}\n}'), 'reveal_symlinks sort file_limit'],
   [block('forward_auth localhost:1'), 'uri copy_headers header_up method'],
   [block('header'), 'defer match'],
   [block('request_body'), 'max_size read_timeout write_timeout set'],
