@@ -9,11 +9,16 @@ import type { Problems } from './problems.ts';
 
 /** Steps that a named route may come to, with those of the routes that it invokes. */
 const MAX_STEPS = 10_000;
+/** Routes of which each invokes the next. */
+const MAX_DEPTH = 100;
 
 interface NamedRoute {
+  readonly name: string;
   readonly line: Line;
-  /** null while they are being read. */
-  routes: readonly RouteConfig[] | null | 'unread';
+  /** null before they have been read. */
+  routes: readonly RouteConfig[] | null;
+  /** How many there are, those inside them included. */
+  steps: number;
 }
 
 /** Reads the directives of a named route. */
@@ -22,6 +27,8 @@ export type ReadRoutes = (lines: readonly Line[], named: NamedRoutes) => readonl
 /** The routes `&(name) { … }` of a file, which its sites and they themselves may `invoke`. */
 export class NamedRoutes {
   readonly #routes = new Map<string, NamedRoute>();
+  /** Those that are being read, each invoked by the one before. */
+  readonly #open: NamedRoute[] = [];
   readonly #read: ReadRoutes;
   readonly #mayLack: boolean;
 
@@ -31,7 +38,7 @@ export class NamedRoutes {
     this.#mayLack = mayLack;
     for (const line of lines) this.#define(line, problems);
     for (const route of this.#routes.values()) {
-      if (route.routes === 'unread') this.#routesOf(route);
+      this.#routesOf(route);
     }
   }
 
@@ -39,23 +46,29 @@ export class NamedRoutes {
   find(cursor: Cursor, word: Word): readonly RouteConfig[] {
     const route = this.#routes.get(word.text);
     if (route === undefined) return this.#mayLack ? [] : this.#failUnknown(cursor, word);
-    if (route.routes === null) {
-      const open = [...this.#routes].filter(([, { routes }]) => routes === null);
-      const chain = open.map(([name]) => `&(${name})`).join(', ');
+    if (this.#open.includes(route)) {
+      const chain = this.#open.map(({ name }) => `&(${name})`).join(', ');
       const hint = 'a route can invoke neither itself nor one that invokes it';
       cursor.fail(word.span, 'route-cycle', `this never ends: it stands in ${chain}`, hint);
     }
+    if (this.#open.length > MAX_DEPTH) {
+      const message = `more than ${MAX_DEPTH} routes invoke each other, one in another`;
+      cursor.fail(word.span, 'too-large', message);
+    }
     const routes = this.#routesOf(route);
-    if (everyRoute(routes).length <= MAX_STEPS) return routes;
+    if (route.steps <= MAX_STEPS) return routes;
     const message = `the route &(${word.text}) comes to more than ${MAX_STEPS} steps`;
     return cursor.fail(word.span, 'too-large', message);
   }
 
   #routesOf(route: NamedRoute): readonly RouteConfig[] {
-    if (route.routes !== 'unread' && route.routes !== null) return route.routes;
-    route.routes = null;
-    route.routes = this.#read(route.line.block ?? [], this);
-    return route.routes;
+    if (route.routes !== null) return route.routes;
+    this.#open.push(route);
+    const routes = this.#read(route.line.block ?? [], this);
+    this.#open.pop();
+    route.routes = routes;
+    route.steps = everyRoute(routes).length;
+    return routes;
   }
 
   #define(line: Line, problems: Problems): void {
@@ -71,7 +84,7 @@ export class NamedRoutes {
       const hint = 'write { at the end of this line';
       problems.error(line.span, 'expected-block', `the route &(${name}) has no block`, hint);
     }
-    this.#routes.set(name, { line, routes: 'unread' });
+    this.#routes.set(name, { name, line, routes: null, steps: 0 });
   }
 
   #failUnknown(cursor: Cursor, word: Word): never {
