@@ -81,6 +81,10 @@ describe('uri', () => {
 	uri /rename query a>b
 	uri /replace query a ^(\\d)x $1y
 	uri /all query * o 0
+	uri /order query {
+		b 1
+		a>b
+	}
 	uri /block query {
 		-gone
 		* 1 9
@@ -102,6 +106,7 @@ describe('uri', () => {
       ['/rename?b=0', '/rename?b=0'],
       ['/replace?a=1x&a=x&b=1x', '/replace?a=1y&a=x&b=1x'],
       ['/all?a=foo&b=o', '/all?a=f00&b=0'],
+      ['/order?a=x', '/order?b=1'],
       ['/block?old=1&k=1', '/block?k=9&a=9&z=9'],
     ] as const) {
       const { body } = await send(`http://127.0.0.1:${port}${target}`, {
