@@ -1,4 +1,4 @@
-import { type Grants, mayPublish, mayReceive } from '../hub/grants.ts';
+import { type Grants, readMatchers } from '../hub/grants.ts';
 import { parseTopic } from '../hub/topic.ts';
 import { unmetered } from '../kernel/slices.ts';
 import {
@@ -8,6 +8,7 @@ import {
   checkNotBefore,
   checkType,
 } from './claim-checks.ts';
+import { coverTopic } from './coverage.ts';
 import { type Check, InvalidTokenError, show } from './diagnosis.ts';
 import { checkAlgorithm, checkRole, checkSignature, findIssuer, voucherOf } from './issuer.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
@@ -88,14 +89,15 @@ function checkGrant(
   base: string,
 ): readonly Check[] {
   if (topic === null) return [];
-  const topics = [parseTopic(topic, base)];
-  const passed = action === 'publish' ? mayPublish(grants, topics) : mayReceive(grants, topics);
+  const matchers = action === 'publish' ? grants.publish : readMatchers(grants);
+  const { verdict, because } = coverTopic(matchers, parseTopic(topic, base));
+  const passed = verdict === 'all';
   return [
     {
       check: 'grant',
       passed,
       expected: `a ${action} grant that covers ${show(topic)}`,
-      found: passed ? 'a grant that covers it' : 'no grant that covers it',
+      found: passed ? because : `no grant that covers it: ${because}`,
       cure: `add an authorization detail with the action "${action}" and a matcher for the topic`,
     },
   ];
