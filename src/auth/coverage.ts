@@ -51,7 +51,10 @@ export function coverSubscription(
     const named = touching.slice(0, MAX_REASONS).map(nameOf).join('; ');
     return { verdict: 'part', because: `only where it is also ${named}` };
   }
-  return { verdict: 'none', because: reasons(grants, (grant) => `${nameOf(grant)} is apart from it`) };
+  return {
+    verdict: 'none',
+    because: reasons(grants, (grant) => `${nameOf(grant)} is apart from it`),
+  };
 }
 
 function isSame(grant: GrantMatcher, { spec }: SubscriptionMatcher): boolean {
@@ -60,7 +63,8 @@ function isSame(grant: GrantMatcher, { spec }: SubscriptionMatcher): boolean {
 
 function mayTouch(grant: GrantMatcher, matcher: SubscriptionMatcher, base: string): boolean {
   if (matcher.kind === 'any') return true;
-  if (grant.kind === 'exact') return matches(matcher, parseTopic(grant.spec.match, base), unmetered());
+  if (grant.kind === 'exact')
+    return matches(matcher, parseTopic(grant.spec.match, base), unmetered());
   if (grant.kind !== 'urlpattern' || matcher.kind !== 'urlpattern') return true;
   const [one, other] = [grant.pattern.origin, matcher.pattern.origin];
   if (one !== null && other !== null && one !== other) return false;

@@ -9,7 +9,7 @@ import {
   checkType,
 } from './claim-checks.ts';
 import { coverTopic } from './coverage.ts';
-import { type Check, InvalidTokenError, show } from './diagnosis.ts';
+import { attempt, type Check, show } from './diagnosis.ts';
 import { checkAlgorithm, checkRole, checkSignature, findIssuer, voucherOf } from './issuer.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
 import {
@@ -108,18 +108,4 @@ function readAll(reading: Generator<void, Grants, void>): Grants {
   const { value } = reading.next();
   if (value === undefined) throw new TypeError('an unmetered reading did not end');
   return value;
-}
-
-function attempt<T>(
-  check: string,
-  expected: string,
-  run: () => T,
-): { readonly value: T | null; readonly check: Check } {
-  try {
-    const value = run();
-    return { value, check: { check, passed: true, expected, found: expected, cure: '' } };
-  } catch (error) {
-    if (!(error instanceof InvalidTokenError)) throw error;
-    return { value: null, check: { ...error.diagnosis, passed: false } };
-  }
 }

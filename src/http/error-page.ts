@@ -31,5 +31,8 @@ ${sentence === undefined ? '' : `<p>${sentence}</p>\n`}<p class="small muted">Re
 
 /** Whether an `Accept` field asks for a page: browsers name it when they navigate, programs do not. */
 export function wantsPage(accept: string | undefined): boolean {
-  return accept !== undefined && /(?:^|,)\s*text\/html\s*(?:,|;(?!\s*q=0(?:\.0*)?\s*(?:,|$))|$)/i.test(accept);
+  return (
+    accept !== undefined &&
+    /(?:^|,)\s*text\/html\s*(?:,|;(?!\s*q=0(?:\.0*)?\s*(?:,|$))|$)/i.test(accept)
+  );
 }
