@@ -38,7 +38,7 @@ find('about', HTMLElement).replaceChildren(
 find('who', HTMLElement).hidden = !settings.subscriptions;
 find('teach-token', HTMLElement).hidden = settings.anonymous || settings.playground;
 find('teach-command', HTMLElement).textContent =
-  `hubgate token --aud ${hub} --subscribe '*' --publish '*'`;
+  `hubgate token --iss ISSUER --key @KEYFILE --aud ${settings.audience} --detail-type ${settings.detailType} --subscribe '*' --publish '*'`;
 enableCopying();
 await fillIn();
 explainNow();
@@ -183,7 +183,7 @@ async function publish(): Promise<void> {
   const form = new FormData(publishForm);
   const topics = linesOf(textOf(publishForm, 'topic'));
   const fields = topics.map((topic) => ['topic', topic] as [string, string]);
-  for (const name of ['data', 'id', 'type']) {
+  for (const name of ['data', 'id', 'type', 'retry']) {
     const value = textOf(publishForm, name);
     if (value !== '') fields.push([name, value]);
   }

@@ -24,6 +24,11 @@ export function jsonView(value: unknown): HTMLElement {
   return element('div', { class: 'json' }, ...node(value, 0, []));
 }
 
+function countOf(count: number, isList: boolean): string {
+  if (count === 1) return isList ? '1 entry' : '1 member';
+  return `${count} ${isList ? 'entries' : 'members'}`;
+}
+
 function parse(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -58,11 +63,7 @@ function node(
   const isList = Array.isArray(value);
   const members = Object.entries(value);
   if (members.length === 0) return [...label, isList ? '[]' : '{}'];
-  const count = element(
-    'span',
-    { class: 'muted' },
-    `${members.length} ${isList ? 'entries' : 'members'}`,
-  );
+  const count = element('span', { class: 'muted' }, countOf(members.length, isList));
   const folded = element(
     'details',
     level < OPEN_LEVELS ? { open: '' } : {},

@@ -19,45 +19,53 @@ const SIGNS = {
 
 /** Draws what the token says, what the hub would make of it, and what of the page it covers. */
 export function explain(text: string, settings: DebuggerSettings, intent: Intent): void {
-  const place = find('explained', HTMLElement);
+  const explanation = text === '' ? null : explainToken(text, settings, Date.now());
+  find('explained', HTMLElement).replaceChildren(
+    ...(explanation === null ? [withoutToken(settings)] : judgement(explanation)),
+  );
+  find('rights', HTMLElement).hidden = explanation?.token == null;
+  const place = find('allowed', HTMLElement);
   const open = new Set([...place.querySelectorAll('details[open]')].map(({ id }) => id));
-  const drawn = text === '' ? [withoutToken(settings)] : parts(text, settings, intent);
-  place.replaceChildren(...drawn);
+  place.replaceChildren(...(explanation === null ? [] : rights(explanation, settings, intent)));
   for (const one of place.querySelectorAll('details')) one.open ||= open.has(one.id);
 }
 
 function withoutToken({ anonymous, cookieName }: DebuggerSettings): HTMLElement {
-  const else_ = anonymous ? 'you are anonymous and read public updates' : 'the hub refuses you';
+  const without = anonymous ? 'you are anonymous and read public updates' : 'the hub refuses you';
   return element(
     'p',
     { class: 'small muted' },
     'No token: the cookie ',
     element('code', {}, cookieName),
-    ` is used where your browser has it (no script can read it), else ${else_}.`,
+    ` is used where your browser has it (no script can read it), else ${without}.`,
   );
 }
 
-function parts(text: string, settings: DebuggerSettings, intent: Intent): HTMLElement[] {
-  const explanation = explainToken(text, settings, Date.now());
-  const { checks, granted, token, grants } = explanation;
-  const drawn = [verdict(explanation)];
-  const failed = checks.filter(({ passed }) => !passed);
-  if (failed.length > 0) drawn.push(element('ul', { class: 'checks' }, ...failed.map(failure)));
-  if (granted.length > 0) drawn.push(element('div', { class: 'granted' }, ...granted.map(line)));
-  if (grants !== null) drawn.push(...coverage(coverPage(grants, intent, settings.base)));
-  if (token !== null) {
-    const contents = jsonView({ header: token.header, claims: token.claims });
-    drawn.push(
-      element(
-        'details',
-        { id: 'all-checks' },
-        element('summary', {}, 'All checks'),
-        element('ul', { class: 'checks' }, ...checks.map(result)),
-      ),
-      element('details', { id: 'contents' }, element('summary', {}, 'Header and claims'), contents),
-    );
-  }
-  return drawn;
+function judgement(explanation: Explanation): HTMLElement[] {
+  const failed = explanation.checks.filter(({ passed }) => !passed);
+  const why = element('ul', { class: 'checks' }, ...failed.map(failure));
+  return failed.length > 0 ? [verdict(explanation), why] : [verdict(explanation)];
+}
+
+function rights(
+  { checks, granted, token, grants }: Explanation,
+  settings: DebuggerSettings,
+  intent: Intent,
+): HTMLElement[] {
+  if (token === null) return [];
+  const covered = grants === null ? [] : coverage(coverPage(grants, intent, settings.base));
+  const contents = jsonView({ header: token.header, claims: token.claims });
+  return [
+    element('div', { class: 'granted' }, ...granted.map(line)),
+    ...covered,
+    element(
+      'details',
+      { id: 'all-checks' },
+      element('summary', {}, 'All checks'),
+      element('ul', { class: 'checks' }, ...checks.map(result)),
+    ),
+    element('details', { id: 'contents' }, element('summary', {}, 'Header and claims'), contents),
+  ];
 }
 
 /** The indented ones belong to the one before. */
@@ -80,7 +88,7 @@ function verdict({ checks, token }: Explanation): HTMLElement {
     'p',
     {},
     element('strong', { class: 'good' }, 'This token looks right.'),
-    ` ${expiry}Its issuer and signature are checked by the hub, when you use it.`,
+    ` ${expiry}Issuer and signature are checked by the hub, when you use it.`,
   );
 }
 

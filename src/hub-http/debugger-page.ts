@@ -12,12 +12,14 @@ export const DEBUGGER_HTML = `<!doctype html>
   <body>
     <a class="skip" href="#updates">Skip to the updates</a>
     <header>
-      <h1>Hub debugger</h1>
-      <p id="about" class="small muted">The page needs JavaScript.</p>
-      <p class="status">
+      <div>
+        <h1>Hub debugger</h1>
+        <p id="about" class="small muted">The page needs JavaScript.</p>
+      </div>
+      <div class="status">
         <span id="state" class="badge" role="status">not subscribed</span>
         <span class="small muted">cursor <code id="cursor">none yet</code></span>
-      </p>
+      </div>
     </header>
     <main>
       <div id="controls">
@@ -50,6 +52,7 @@ export const DEBUGGER_HTML = `<!doctype html>
           <div class="pair">
             <label>Id <input name="id" autocomplete="off" spellcheck="false" placeholder="made by the hub" /></label>
             <label>Type <input name="type" autocomplete="off" spellcheck="false" placeholder="message" /></label>
+            <label>Retry, in ms <input name="retry" inputmode="numeric" pattern="[0-9]*" autocomplete="off" placeholder="none" /></label>
           </div>
           <label class="inline"><input type="checkbox" name="private" /> Private: only for tokens that grant it</label>
           <div class="row">
@@ -81,6 +84,10 @@ export const DEBUGGER_HTML = `<!doctype html>
             </ol>
           </div>
           <ol id="events" aria-label="Updates, newest first"></ol>
+        </section>
+        <section id="rights" aria-labelledby="rights-title" class="card" hidden>
+          <h2 id="rights-title">What the token allows</h2>
+          <div id="allowed"></div>
         </section>
         <section aria-labelledby="traffic-title" class="card">
           <h2 id="traffic-title">Traffic</h2>
@@ -129,6 +136,7 @@ export const DEBUGGER_HTML = `<!doctype html>
 /** What the page needs beyond the design that all pages share. */
 export const DEBUGGER_CSS = `body > header, body > footer { max-width: 90rem; margin: 0 auto; padding: var(--gap); }
 body > header h1 { margin-bottom: 0; }
+body > header { display: flex; flex-wrap: wrap; justify-content: space-between; gap: var(--gap-s) var(--gap-l); }
 body > header p { margin: var(--gap-s) 0 0; }
 main { max-width: 90rem; display: grid; gap: var(--gap); padding: 0 var(--gap); }
 main > div { display: grid; gap: var(--gap); align-content: start; min-width: 0; }

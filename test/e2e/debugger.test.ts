@@ -184,7 +184,10 @@ describe('the debugger page in Chromium (docs/debugger.md)', { timeout: 180_000 
     const authorization_details = [details(['subscribe'], `${BOOKS}/:id`)];
     await page.fill('#token', await its.token({ authorization_details }));
     await explained.getByText('This token looks right.').waitFor();
-    await explained.getByText(`subscribe all URLs that match "${BOOKS}/:id"`).waitFor();
+    await page
+      .locator('#allowed')
+      .getByText(`subscribe all URLs that match "${BOOKS}/:id"`)
+      .waitFor();
     const covered = await page.locator('#covered > li').allInnerTexts();
     const verdicts = covered.map((text) => text.replaceAll('\n', ' '));
     assert.match(verdicts[0] ?? '', /✓ covered subscribe https:\/\/example.com\/books\/1/);
@@ -194,7 +197,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', { timeout: 180_000 
     assert.match(verdicts[4] ?? '', /✓ covered subscribe .*:id/);
     assert.match(verdicts[5] ?? '', /✕ not covered publish .*no grant of that kind/);
     await page.getByText('Header and claims').click();
-    await explained.getByText('"at+jwt"', { exact: true }).waitFor();
+    await page.locator('#contents').getByText('"at+jwt"', { exact: true }).waitFor();
   });
 
   it('shows who is subscribed, and draws it over time', async (test) => {
