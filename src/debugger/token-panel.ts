@@ -23,7 +23,7 @@ export function explain(text: string, settings: DebuggerSettings, intent: Intent
   find('explained', HTMLElement).replaceChildren(
     ...(explanation === null ? [withoutToken(settings)] : judgement(explanation)),
   );
-  find('rights', HTMLElement).hidden = explanation?.token == null;
+  find('rights', HTMLElement).hidden = (explanation?.token ?? null) === null;
   const place = find('allowed', HTMLElement);
   const open = new Set([...place.querySelectorAll('details[open]')].map(({ id }) => id));
   place.replaceChildren(...(explanation === null ? [] : rights(explanation, settings, intent)));
