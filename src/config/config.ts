@@ -3,6 +3,7 @@ export type { HandlerConfig } from '../directives/data.ts';
 import type { MatchCondition } from '../matchers/data.ts';
 export type { MatchCondition } from '../matchers/data.ts';
 import type { Secret } from '../kernel/secret.ts';
+import type { DnsChallengeConfig } from './dns-challenge.ts';
 import type { TransportConfig } from './transports.ts';
 
 /**
@@ -59,6 +60,8 @@ export interface AcmeOptions {
   /** PEM file of a private directory's root. */
   readonly rootFile: string | null;
   readonly externalAccount: { readonly keyId: string; readonly macKey: Secret } | null;
+  /** How names are proven instead, wildcards too; null: by `challenges`. */
+  readonly dns: DnsChallengeConfig | null;
 }
 
 export interface LogOptions {
@@ -158,6 +161,8 @@ export interface TlsConfig {
     | { readonly kind: 'internal' }
     | { readonly kind: 'acme'; readonly email: string | null }
     | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string };
+  /** How ACME proves the names of this site; null: as the global options say. */
+  readonly dns: DnsChallengeConfig | null;
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
   readonly maxVersion: 'TLSv1.2' | 'TLSv1.3';
   /** OpenSSL names; empty means the default set. */

@@ -46,6 +46,7 @@ export const defaultOptions: GlobalOptions = {
     challenges: ['tls-alpn-01', 'http-01'],
     rootFile: null,
     externalAccount: null,
+    dns: null,
   },
   localCerts: false,
   skipInstallTrust: false,
@@ -70,6 +71,7 @@ export const defaultOptions: GlobalOptions = {
 
 export const defaultTls: TlsConfig = {
   source: { kind: 'auto' },
+  dns: null,
   minVersion: 'TLSv1.2',
   maxVersion: 'TLSv1.3',
   ciphers: [],

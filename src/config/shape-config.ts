@@ -14,6 +14,7 @@ import {
   defaultSite,
   defaultTls,
 } from './defaults.ts';
+import { dnsShape } from './shape-dns.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import { optionsShape, rollShape } from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
@@ -50,6 +51,7 @@ const tls = object<TlsConfig>(
       acme: object({ email: nullable(name('an email address')) }, { email: null }),
       files: object({ certFile: name('a PEM file'), keyFile: name('a PEM file') }),
     }),
+    dns: nullable(dnsShape),
     minVersion: version,
     maxVersion: version,
     ciphers: list(openSslName),

@@ -1,5 +1,6 @@
 import type { AdminOptions, GlobalOptions, ListenAddress, RollOptions } from './config.ts';
 import { defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
+import { dnsShape } from './shape-dns.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
 import { isAddressRange, isAdminOrigin, isHeaderName, isCollectorUrl } from './well-formed.ts';
@@ -40,6 +41,7 @@ const acme = object<GlobalOptions['acme']>(
     challenges: list(oneOf('tls-alpn-01', 'http-01'), { min: 1 }),
     rootFile: nullable(name('a PEM file')),
     externalAccount: nullable(object({ keyId: name('the id of the key'), macKey: secret })),
+    dns: nullable(dnsShape),
   },
   defaultOptions.acme,
 );

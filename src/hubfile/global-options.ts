@@ -10,6 +10,7 @@ import { isAdminOrigin, isCollectorUrl } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logOutput } from '../directives/log/syntax.ts';
+import { dnsChallenge } from '../directives/tls/syntax/dns.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import type { Problems } from './problems.ts';
@@ -38,6 +39,7 @@ import {
  *         acme_ca <url…>
  *         acme_staging [<url>]
  *         acme_challenges <tls-alpn-01|http-01…>
+ *         acme_dns <provider> [<argument…>] { … }
  *         acme_ca_root <pem file>
  *         acme_eab { key_id <id>; mac_key <key> }
  *         local_certs
@@ -83,7 +85,7 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   shutdown_delay: 'use grace_period',
 };
 
-const NO_DNS = 'the DNS challenge needs a plugin of your DNS provider';
+const NO_DNS = 'for the DNS challenge write acme_dns <provider>';
 const PORT = { min: 1, max: 65_535 };
 
 const OPTIONS: OptionTable<GlobalOptions> = {
@@ -108,6 +110,9 @@ const OPTIONS: OptionTable<GlobalOptions> = {
       return choiceOf(cursor, word, ['tls-alpn-01', 'http-01']);
     });
     return { acme: changed(cursor, acme, 'challenges', [...new Set(types)]) };
+  },
+  acme_dns: (cursor, { acme }) => {
+    return { acme: changed(cursor, acme, 'dns', dnsChallenge(cursor)) };
   },
   acme_ca_root: (cursor, { acme }) => {
     return { acme: changed(cursor, acme, 'rootFile', name(cursor, 'a PEM file')) };

@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
+import { type DnsChallengeConfig, providerFault } from '../config/dns-challenge.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 
@@ -15,6 +16,9 @@ export function checkCertificates({ options, sites }: Config, report: Report): v
       ordered ||= origin.kind === 'acme';
     }
   }
+  for (const dns of [options.acme.dns, ...sites.map(({ tls }) => tls.dns)]) {
+    if (dns !== null) checkProvider(dns, report);
+  }
   if (!ordered) return;
   for (const directory of options.acme.directories) {
     if (parseUrl(directory)?.protocol === 'https:') continue;
@@ -29,4 +33,11 @@ export function checkCertificates({ options, sites }: Config, report: Report): v
       { field: 'acme' },
     );
   }
+}
+
+function checkProvider({ provider }: DnsChallengeConfig, report: Report): void {
+  const fault = providerFault(provider);
+  if (fault === null) return;
+  const message = `${provider.kind} cannot write records: ${fault}`;
+  report(provider, { severity: 'error', code: 'bad-dns-provider', message });
 }

@@ -8,15 +8,15 @@ export type CertificateOrigin =
   | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string }
   /** The local authority; `warning` where the operator may expect another. */
   | { readonly kind: 'local'; readonly warning?: Finding }
-  /** The directories are at least one. */
-  | { readonly kind: 'acme'; readonly account: AcmeOptions }
+  /** Asked one after the other; the directories of each are at least one. */
+  | { readonly kind: 'acme'; readonly authorities: readonly (AcmeOptions | 'local')[] }
   /** What is asked for cannot be had. */
   | { readonly kind: 'none'; readonly error: Finding };
 
 /** Names that no public authority certifies; so it is with names of one label. */
 const LOCAL_NAME = /(?:^|\.)(?:localhost|local|internal|home\.arpa)$/;
 const WILDCARD_HINT =
-  'wildcard names need the DNS challenge, which hubgate does not speak; give certificate files: tls <cert> <key>';
+  'wildcard names need the DNS challenge: write dns <provider> in tls, or acme_dns; or give certificate files: tls <cert> <key>';
 
 /**
  * Decides where the certificate of one HTTPS host of a site comes from: `tls` of the site, then
@@ -26,26 +26,33 @@ const WILDCARD_HINT =
  */
 export function certificateOrigin(
   host: string,
-  { source }: Pick<TlsConfig, 'source'>,
+  { source, dns }: Pick<TlsConfig, 'source' | 'dns'>,
   { acme, localCerts }: Pick<GlobalOptions, 'acme' | 'localCerts'>,
 ): CertificateOrigin {
+  const proof = dns ?? acme.dns;
   switch (source.kind) {
     case 'files':
       return source;
     case 'internal':
       return { kind: 'local' };
     case 'acme': {
-      if (host.startsWith('*.')) return none('acme-wildcard', `no certificate for ${host}`);
+      if (host.startsWith('*.') && proof === null) {
+        return none('acme-wildcard', `no certificate for ${host}`);
+      }
       if (host === '') return none('acme-any-host', 'no certificate for a site without a host');
       return {
         kind: 'acme',
-        account: withDefaults({ ...acme, email: source.email ?? acme.email }),
+        authorities: [withDefaults({ ...acme, email: source.email ?? acme.email, dns: proof })],
       };
     }
     case 'auto': {
-      if (localCerts || !isPublicName(host)) return { kind: 'local' };
-      if (host.startsWith('*.')) return { kind: 'local', warning: localWildcard(host) };
-      return { kind: 'acme', account: withDefaults(acme) };
+      // Who names a provider for this site wants ACME for it, as Caddy has it.
+      if (dns === null && (localCerts || !isPublicName(host))) return { kind: 'local' };
+      if (host === '') return { kind: 'local' };
+      if (host.startsWith('*.') && proof === null) {
+        return { kind: 'local', warning: localWildcard(host) };
+      }
+      return { kind: 'acme', authorities: [withDefaults({ ...acme, dns: proof })] };
     }
   }
 }

@@ -102,7 +102,7 @@ export async function openCertificates(
           byHost.set(host, local);
           break;
         case 'acme': {
-          const lease = await managed.acquire(host, origin.account);
+          const lease = await managed.acquire(host, origin.authorities);
           scope.defer(() => lease.release());
           ordered.set(host, lease.value);
           byHost.set(host, managedCertificates(lease.value));

@@ -1,7 +1,9 @@
 import type { TlsConfig } from '../../config/config.ts';
 import { defaultTls } from '../../config/defaults.ts';
+import { defaultDnsChallenge } from '../../config/dns-challenge.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Directive } from '../../hubfile/scope.ts';
+import { DNS_SETTINGS, dnsChallenge, type DnsSettings } from './syntax/dns.ts';
 import { badValue, choiceOf, list, name, oneOf } from '../../hubfile/values.ts';
 
 const USAGE = `
@@ -10,6 +12,12 @@ tls <email>
 tls <certificate file> <key file>
 tls [internal|<email>|<certificate file> <key file>] {
     issuer acme|internal
+    dns rfc2136|acme-dns|exec <argument…> { … }
+    propagation_delay <duration>
+    propagation_timeout <duration>|off
+    resolvers <address…>
+    dns_challenge_override_domain <name>
+    dns_ttl <duration>
     protocols <min> [<max>]
     ciphers <name…>
     curves <name…>
@@ -27,9 +35,9 @@ export const tls: Directive = {
   once: true,
   read(cursor, scope) {
     const source = tlsSource(cursor);
-    const settings = cursor.options({ ...defaultTls, source }, OPTIONS, {
+    const start: TlsDraft = { ...defaultTls, source, dnsSettings: null };
+    const draft = cursor.options(start, OPTIONS, {
       unsupported: {
-        dns: 'the DNS challenge needs a plugin of your DNS provider; give certificate files instead',
         ca: 'set acme_ca in the global options',
         on_demand: 'name the hosts in the address of the site',
         alpn: 'the protocols of all sites are those of the global option servers { protocols h1 h2 }',
@@ -37,7 +45,7 @@ export const tls: Directive = {
       },
     });
     cursor.end();
-    scope.site.tls = settings;
+    scope.site.tls = finished(cursor, draft);
     return [];
   },
 };
@@ -46,7 +54,22 @@ type Protocol = TlsConfig['minVersion'];
 
 const VERSIONS: Readonly<Record<string, Protocol>> = { 'tls1.2': 'TLSv1.2', 'tls1.3': 'TLSv1.3' };
 
-const OPTIONS: OptionTable<TlsConfig> = {
+/** Settings of the challenge may stand before it. */
+interface TlsDraft extends TlsConfig {
+  readonly dnsSettings: Partial<DnsSettings> | null;
+}
+
+const DNS_OPTIONS: OptionTable<TlsDraft> = Object.fromEntries(
+  Object.entries(DNS_SETTINGS).map(([option, set]) => [
+    option,
+    (cursor: Cursor, { dnsSettings }: TlsDraft) => ({
+      dnsSettings: { ...dnsSettings, ...set(cursor, defaultDnsChallenge) },
+    }),
+  ]),
+);
+
+const OPTIONS: OptionTable<TlsDraft> = {
+  dns: (cursor) => ({ dns: dnsChallenge(cursor) }),
   issuer: (cursor, sofar) => {
     const kind = oneOf(cursor, ['acme', 'internal']);
     if (sofar.source.kind !== 'auto') {
@@ -66,7 +89,24 @@ const OPTIONS: OptionTable<TlsConfig> = {
   ciphers: (cursor) => ({ ciphers: names(cursor, 'a cipher suite') }),
   curves: (cursor) => ({ curves: names(cursor, 'a curve') }),
   client_auth: (cursor) => ({ clientAuth: clientAuth(cursor) }),
+  ...DNS_OPTIONS,
 };
+
+function finished(cursor: Cursor, draft: TlsDraft): TlsConfig {
+  const { dnsSettings, ...settings } = draft;
+  if (dnsSettings !== null && settings.dns === null) {
+    const message = 'how the record of a challenge is waited for is said, and no dns <provider>';
+    cursor.fail(cursor.span, 'missing-option', message);
+  }
+  const { kind } = settings.source;
+  if (settings.dns !== null && (kind === 'internal' || kind === 'files')) {
+    const message = 'dns is for certificates by ACME, and this site has others';
+    cursor.fail(cursor.span, 'mutually-exclusive', message);
+  }
+  const tls = { ...settings, dns: settings.dns && { ...settings.dns, ...dnsSettings } };
+  cursor.origins.follow(tls, draft);
+  return tls;
+}
 
 function tlsSource(cursor: Cursor): TlsConfig['source'] {
   const first = cursor.optional();

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { Secret } from '../../kernel/secret.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import { fileName } from '../file-name.ts';
 import { renewalTime } from '../key-pair.ts';
@@ -120,7 +121,7 @@ export class ManagedCertificate {
   /** The authorities that `begin` would ask at once; none where it has begun, or can wait. */
   get wouldAsk(): readonly string[] {
     const waits = this.#issued !== null && this.#renewAt > this.#clock.now();
-    return this.#begun || waits ? [] : this.#request.accounts.map(authorityOf);
+    return this.#begun || waits ? [] : this.#request.issuers.map(authorityOf);
   }
 
   /** From now on orders and renews; calling it again does nothing. */
@@ -128,7 +129,7 @@ export class ManagedCertificate {
     if (this.#begun) return;
     this.#begun = true;
     if (this.#issued === null) {
-      const authorities = this.#request.accounts.map(authorityOf);
+      const authorities = this.#request.issuers.map(authorityOf);
       this.#tools.log.info('Waiting for a certificate', {
         name: this.name,
         authorities,
@@ -219,8 +220,12 @@ export class ManagedCertificate {
   /** A private authority may know the name otherwise than this machine does. */
   async #checkName(signal: AbortSignal): Promise<void> {
     const { nameCheck, challenges } = this.#tools;
-    const { accounts, challenges: types } = this.#request;
-    if (nameCheck === null || accounts.some(({ root }) => root !== null)) return;
+    const [first] = this.#request.issuers;
+    if (nameCheck === null || first === undefined || first === 'local') return;
+    if (this.#request.issuers.some((each) => each !== 'local' && each.root !== null)) return;
+    const types = first.challenges.filter((type) => type !== 'dns-01');
+    // Proven by DNS, a name may lead anywhere.
+    if (types.length < first.challenges.length) return;
     await checkName(this.name, types, challenges, nameCheck, signal);
   }
 
@@ -256,7 +261,7 @@ export class ManagedCertificate {
     });
     const fields = {
       name: this.name,
-      authorities: this.#request.accounts.map(authorityOf),
+      authorities: this.#request.issuers.map(authorityOf),
       ...this.#retry(),
       cure: cureOf(failure),
     };
@@ -283,7 +288,7 @@ export class ManagedCertificate {
 
   async #read(): Promise<void> {
     const { store } = this.#tools;
-    for (const authority of new Set(this.#request.accounts.map(authorityOf))) {
+    for (const authority of new Set(this.#request.issuers.map(authorityOf))) {
       const pair = await store.read(authority, [this.name]);
       // Of several authorities the one that was asked last has given what lasts longest.
       const known = this.#borrowed ? null : this.#issued;
@@ -323,19 +328,13 @@ export class ManagedCertificate {
   }
 }
 
-/** Digest of all that a request says beside its name. */
-function settingsOf({ accounts, staging, challenges }: CertificateRequest): string {
-  const asked = accounts.map(({ directory, email, root, externalAccount }) => [
-    directory,
-    email,
-    root,
-    externalAccount?.keyId ?? null,
-    externalAccount?.macKey.reveal() ?? null,
-  ]);
-  return createHash('sha256')
-    .update(JSON.stringify([asked, staging?.directory, challenges]))
-    .digest('hex')
-    .slice(0, 32);
+/** Digest of all that a request says. */
+export function settingsOf(request: CertificateRequest): string {
+  const text = JSON.stringify(request, function (this: Record<string, unknown>, name, value) {
+    const before = this[name];
+    return before instanceof Secret ? before.reveal() : value;
+  });
+  return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
 function dateOf(time: number): string {
