@@ -25,6 +25,8 @@ export interface GlobalOptions {
   readonly httpPort: number;
   readonly httpsPort: number;
   readonly acme: AcmeOptions;
+  /** Who says which names `on_demand` sites may have; null: there are none. */
+  readonly onDemand: OnDemandOptions | null;
   /** Every site gets a certificate of the local authority. */
   readonly localCerts: boolean;
   readonly skipInstallTrust: boolean;
@@ -62,6 +64,14 @@ export interface AcmeOptions {
   readonly externalAccount: { readonly keyId: string; readonly macKey: Secret } | null;
   /** How names are proven instead, wildcards too; null: by `challenges`. */
   readonly dns: DnsChallengeConfig | null;
+}
+
+export interface OnDemandOptions {
+  /** URL that is asked by `?domain=<name>`: 2xx allows it. */
+  readonly ask: string;
+  /** At most `burst` orders begin within this time; 0: as many as are allowed. */
+  readonly intervalMs: number;
+  readonly burst: number;
 }
 
 export interface LogOptions {
@@ -161,6 +171,8 @@ export interface TlsConfig {
     | { readonly kind: 'internal' }
     | { readonly kind: 'acme'; readonly email: string | null }
     | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string };
+  /** Certificates are got for the names that clients ask for, if `onDemand` of the options allows it. */
+  readonly onDemand: boolean;
   /** How ACME proves the names of this site; null: as the global options say. */
   readonly dns: DnsChallengeConfig | null;
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3';

@@ -48,6 +48,7 @@ export const defaultOptions: GlobalOptions = {
     externalAccount: null,
     dns: null,
   },
+  onDemand: null,
   localCerts: false,
   skipInstallTrust: false,
   autoHttps: 'on',
@@ -69,8 +70,12 @@ export const defaultOptions: GlobalOptions = {
   },
 };
 
+/** As many orders as are allowed. */
+export const defaultOnDemand = { intervalMs: 0, burst: 1 } as const;
+
 export const defaultTls: TlsConfig = {
   source: { kind: 'auto' },
+  onDemand: false,
   dns: null,
   minVersion: 'TLSv1.2',
   maxVersion: 'TLSv1.3',

@@ -19,7 +19,7 @@ import { discoveryShape, hubShape } from './shape-hub.ts';
 import { optionsShape, rollShape } from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
 import { byKind, list, nullable, object, type Reading, refuse, type Shape } from './shape.ts';
-import { count, name, oneOf, text } from './shape-values.ts';
+import { count, flag, name, oneOf, text } from './shape-values.ts';
 
 /** Known to everybody who asks the name servers, so it is shown wherever it came from. */
 const host: Shape<string> = {
@@ -51,6 +51,7 @@ const tls = object<TlsConfig>(
       acme: object({ email: nullable(name('an email address')) }, { email: null }),
       files: object({ certFile: name('a PEM file'), keyFile: name('a PEM file') }),
     }),
+    onDemand: flag,
     dns: nullable(dnsShape),
     minVersion: version,
     maxVersion: version,

@@ -1,5 +1,5 @@
 import type { AdminOptions, GlobalOptions, ListenAddress, RollOptions } from './config.ts';
-import { defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
+import { defaultOnDemand, defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { dnsShape } from './shape-dns.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
@@ -76,6 +76,16 @@ export const optionsShape: Shape<GlobalOptions> = object(
     httpPort: count(PORT),
     httpsPort: count(PORT),
     acme,
+    onDemand: nullable(
+      object<NonNullable<GlobalOptions['onDemand']>>(
+        {
+          ask: text('an http or https URL', isCollectorUrl),
+          intervalMs: duration(),
+          burst: count({ min: 1 }),
+        },
+        defaultOnDemand,
+      ),
+    ),
     localCerts: flag,
     skipInstallTrust: flag,
     autoHttps: oneOf('on', 'off', 'disable_redirects'),

@@ -5,7 +5,12 @@ import type {
   ListenAddress,
   ServerOptions,
 } from '../config/config.ts';
-import { defaultOptions, MAX_WORKERS, STAGING_DIRECTORY } from '../config/defaults.ts';
+import {
+  defaultOnDemand,
+  defaultOptions,
+  MAX_WORKERS,
+  STAGING_DIRECTORY,
+} from '../config/defaults.ts';
 import { isAdminOrigin, isCollectorUrl } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
@@ -42,6 +47,7 @@ import {
  *         acme_dns <provider> [<argument…>] { … }
  *         acme_ca_root <pem file>
  *         acme_eab { key_id <id>; mac_key <key> }
+ *         on_demand_tls { ask <url>; interval <duration>; burst <number> }
  *         local_certs
  *         skip_install_trust
  *         auto_https off|disable_redirects
@@ -74,7 +80,6 @@ function order(cursor: Cursor): Record<string, never> {
 }
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  on_demand_tls: 'name the hosts in the addresses of the sites',
   cert_issuer: 'use acme_ca, or tls internal in a site',
   key_type: 'keys are ECDSA P-256',
   pki: 'the local authority needs no settings',
@@ -120,6 +125,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
   acme_eab: (cursor, { acme }) => {
     return { acme: changed(cursor, acme, 'externalAccount', externalAccount(cursor)) };
   },
+  on_demand_tls: (cursor) => ({ onDemand: onDemand(cursor) }),
   local_certs: () => ({ localCerts: flag() }),
   skip_install_trust: () => ({ skipInstallTrust: flag() }),
   auto_https: (cursor) => ({ autoHttps: autoHttps(cursor) }),
@@ -216,6 +222,34 @@ function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount
     return cursor.fail(cursor.span, 'missing-option', 'acme_eab needs key_id and mac_key');
   }
   return { keyId, macKey };
+}
+
+function onDemand(cursor: Cursor): GlobalOptions['onDemand'] {
+  cursor.block();
+  const { errors } = cursor.problems;
+  const start: { ask: string | null; intervalMs: number; burst: number } = {
+    ask: null,
+    ...defaultOnDemand,
+  };
+  const { ask, intervalMs, burst } = cursor.options(
+    start,
+    {
+      ask: (option) => ({ ask: url(option) }),
+      interval: (option) => ({ intervalMs: duration(option) }),
+      burst: (option) => ({ burst: count(option, { min: 1 }) }),
+    },
+    { unsupported: { permission: 'write ask <url>' } },
+  );
+  if (ask === null && cursor.problems.errors === errors) {
+    const hint = 'without it anyone could make this gateway order certificates for any name';
+    cursor.fail(cursor.span, 'missing-option', 'on_demand_tls needs ask <url>', hint);
+  }
+  return cursor.origins.of(cursor.span, { ask: ask ?? '', intervalMs, burst });
+}
+
+function url(cursor: Cursor): string {
+  const word = cursor.argument('the URL that is asked');
+  return isCollectorUrl(word.text) ? word.text : badValue(cursor, word, 'an http or https URL');
 }
 
 /** `storage <directory>`, or as a Caddyfile has it: `storage file_system <directory>`. */

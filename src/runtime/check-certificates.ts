@@ -13,7 +13,7 @@ export function checkCertificates({ options, sites }: Config, report: Report): v
       const origin = certificateOrigin(address.host, tls, options);
       if (origin.kind === 'none') report(address, origin.error);
       if (origin.kind === 'local' && origin.warning !== undefined) report(address, origin.warning);
-      ordered ||= origin.kind === 'acme';
+      ordered ||= origin.kind === 'acme' || origin.kind === 'on-demand';
     }
   }
   for (const dns of [options.acme.dns, ...sites.map(({ tls }) => tls.dns)]) {

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import type { AcmeOptions, GlobalOptions, TlsConfig } from '../config/config.ts';
+import type { AcmeOptions, GlobalOptions, OnDemandOptions, TlsConfig } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import type { Finding } from '../config/problem.ts';
 
@@ -10,11 +10,26 @@ export type CertificateOrigin =
   | { readonly kind: 'local'; readonly warning?: Finding }
   /** Asked one after the other; the directories of each are at least one. */
   | { readonly kind: 'acme'; readonly authorities: readonly (AcmeOptions | 'local')[] }
+  /** For the names that clients ask for, under these conditions. */
+  | {
+      readonly kind: 'on-demand';
+      readonly authorities: readonly (AcmeOptions | 'local')[];
+      readonly onDemand: OnDemandOptions;
+    }
   /** What is asked for cannot be had. */
   | { readonly kind: 'none'; readonly error: Finding };
 
 /** Names that no public authority certifies; so it is with names of one label. */
 const LOCAL_NAME = /(?:^|\.)(?:localhost|local|internal|home\.arpa)$/;
+const WITHOUT_ASK: CertificateOrigin = {
+  kind: 'none',
+  error: {
+    severity: 'error',
+    code: 'on-demand-without-ask',
+    message: 'on_demand needs somebody who says which names may have certificates',
+    hint: 'name your app in the global options: on_demand_tls { ask http://localhost:3000/may-have-tls }',
+  },
+};
 const WILDCARD_HINT =
   'wildcard names need the DNS challenge: write dns <provider> in tls, or acme_dns; or give certificate files: tls <cert> <key>';
 
@@ -25,6 +40,27 @@ const WILDCARD_HINT =
  * @param host DNS name, wildcard or IP address; empty for any
  */
 export function certificateOrigin(
+  host: string,
+  tls: Pick<TlsConfig, 'source' | 'dns' | 'onDemand'>,
+  options: Pick<GlobalOptions, 'acme' | 'localCerts' | 'onDemand'>,
+): CertificateOrigin {
+  if (!tls.onDemand) return originOf(host, tls, options);
+  if (options.onDemand === null) return WITHOUT_ASK;
+  // Any name may be asked for there, and none is a wildcard.
+  const name = host === '' || host.startsWith('*.') ? `any.${host.slice(2) || 'example'}` : host;
+  const origin = originOf(name, tls, options);
+  const { onDemand } = options;
+  switch (origin.kind) {
+    case 'acme':
+      return { kind: 'on-demand', authorities: origin.authorities, onDemand };
+    case 'local':
+      return { kind: 'on-demand', authorities: ['local'], onDemand };
+    default:
+      return origin;
+  }
+}
+
+function originOf(
   host: string,
   { source, dns }: Pick<TlsConfig, 'source' | 'dns'>,
   { acme, localCerts }: Pick<GlobalOptions, 'acme' | 'localCerts'>,

@@ -13,12 +13,18 @@ import { programPath } from './program.ts';
  * @returns where it answers; null where it is not installed, and the test is skipped then
  */
 export async function startCaddy(test: TestContext, directives: string): Promise<string | null> {
-  const program = programPath(test, 'caddy');
-  if (program === null) return null;
   const origin = `http://127.0.0.1:${await freePort()}`;
+  const caddyfile = `{\n\tadmin off\n}\n${origin} {\n${directives}}\n`;
+  return (await runCaddy(test, caddyfile)) ? origin : null;
+}
+
+/** The same with a whole Caddyfile; false where it is not installed. */
+export async function runCaddy(test: TestContext, caddyfile: string): Promise<boolean> {
+  const program = programPath(test, 'caddy');
+  if (program === null) return false;
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-caddy-'));
   const file = join(directory, 'Caddyfile');
-  await writeFile(file, `{\n\tadmin off\n}\n${origin} {\n${directives}}\n`);
+  await writeFile(file, caddyfile);
   const args = ['run', '--adapter', 'caddyfile', '--config', file];
   const env = { ...process.env, HOME: directory, XDG_DATA_HOME: directory };
   const caddy = spawn(program, args, { env, stdio: ['ignore', 'ignore', 'pipe'] });
@@ -37,5 +43,5 @@ export async function startCaddy(test: TestContext, directives: string): Promise
     });
     caddy.once('exit', () => reject(new Error(`caddy ended: ${said}`)));
   });
-  return origin;
+  return true;
 }

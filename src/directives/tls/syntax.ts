@@ -4,7 +4,7 @@ import { defaultDnsChallenge } from '../../config/dns-challenge.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Directive } from '../../hubfile/scope.ts';
 import { DNS_SETTINGS, dnsChallenge, type DnsSettings } from './syntax/dns.ts';
-import { badValue, choiceOf, list, name, oneOf } from '../../hubfile/values.ts';
+import { badValue, choiceOf, flag, list, name, oneOf } from '../../hubfile/values.ts';
 
 const USAGE = `
 tls internal
@@ -12,6 +12,7 @@ tls <email>
 tls <certificate file> <key file>
 tls [internal|<email>|<certificate file> <key file>] {
     issuer acme|internal
+    on_demand
     dns rfc2136|acme-dns|exec <argument…> { … }
     propagation_delay <duration>
     propagation_timeout <duration>|off
@@ -39,7 +40,6 @@ export const tls: Directive = {
     const draft = cursor.options(start, OPTIONS, {
       unsupported: {
         ca: 'set acme_ca in the global options',
-        on_demand: 'name the hosts in the address of the site',
         alpn: 'the protocols of all sites are those of the global option servers { protocols h1 h2 }',
         load: 'write tls <certificate file> <key file>',
       },
@@ -69,6 +69,7 @@ const DNS_OPTIONS: OptionTable<TlsDraft> = Object.fromEntries(
 );
 
 const OPTIONS: OptionTable<TlsDraft> = {
+  on_demand: () => ({ onDemand: flag() }),
   dns: (cursor) => ({ dns: dnsChallenge(cursor) }),
   issuer: (cursor, sofar) => {
     const kind = oneOf(cursor, ['acme', 'internal']);
@@ -101,6 +102,10 @@ function finished(cursor: Cursor, draft: TlsDraft): TlsConfig {
   const { kind } = settings.source;
   if (settings.dns !== null && (kind === 'internal' || kind === 'files')) {
     const message = 'dns is for certificates by ACME, and this site has others';
+    cursor.fail(cursor.span, 'mutually-exclusive', message);
+  }
+  if (settings.onDemand && kind === 'files') {
+    const message = 'on_demand gets certificates, and this site has files';
     cursor.fail(cursor.span, 'mutually-exclusive', message);
   }
   const tls = { ...settings, dns: settings.dns && { ...settings.dns, ...dnsSettings } };

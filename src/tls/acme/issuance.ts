@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import type { OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { certificateNames } from '../certificate-store.ts';
@@ -16,6 +17,8 @@ export interface CertificateRequest {
   readonly issuers: readonly Issuer[];
   /** Where it is tried first, whose certificate nobody wants; null for nowhere. */
   readonly staging: AcmeAccount | null;
+  /** Who is asked each time whether it may be ordered; null: nobody. */
+  readonly onDemand: OnDemandOptions | null;
 }
 
 /** An account with an authority, or the gateway's own authority. */

@@ -6,7 +6,7 @@ import { Secret } from '../../kernel/secret.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import { fileName } from '../file-name.ts';
 import { renewalTime } from '../key-pair.ts';
-import { asAcmeError, cureOf } from './acme-error.ts';
+import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
 import {
   type Attempts,
   backoff,
@@ -25,12 +25,14 @@ import {
   obtainCertificate,
 } from './issuance.ts';
 import { checkName, NAME_ELSEWHERE, type NameCheck } from './name-check.ts';
+import type { Permissions } from '../on-demand/permissions.ts';
 import type { OrderQueue } from './order-queue.ts';
 import { StorageLock } from '../storage-lock.ts';
 
 export interface ManagedCertificateTools extends IssuanceTools {
   readonly store: CertificateStore;
   readonly queue: OrderQueue;
+  readonly permissions: Permissions;
   readonly nameCheck: NameCheck | null;
   /** From 0 up to 1. */
   readonly random: () => number;
@@ -56,6 +58,7 @@ export class ManagedCertificate {
   readonly #settings: string;
   readonly #closing = new AbortController();
   readonly #followers = new Set<() => void>();
+  readonly #waiting = new Set<() => void>();
   #issued: IssuedCertificate | null = null;
   /** What is served is of an authority that is no longer asked. */
   #borrowed = false;
@@ -112,6 +115,17 @@ export class ManagedCertificate {
     throw new HubgateError('certificate-pending', `${this.name} waits for its certificate`);
   }
 
+  /** Whether `begin` orders at once. */
+  get isDue(): boolean {
+    return this.#due() <= this.#clock.now();
+  }
+
+  /** Resolves when the attempt that is on its way has ended, well or not; at once where none is. */
+  settled(): Promise<void> {
+    if (this.#closing.signal.aborted || (!this.isDue && !this.#left)) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.add(resolve));
+  }
+
   /** Calls `follower` whenever there is another; the returned function ends that. */
   onChange(follower: () => void): () => void {
     this.#followers.add(follower);
@@ -144,6 +158,7 @@ export class ManagedCertificate {
     this.#closing.abort(new HubgateError('certificate-unwanted', `${this.name} is not wanted`));
     this.#cancel();
     await this.#running;
+    this.#settle();
   }
 
   #plan(): void {
@@ -177,8 +192,17 @@ export class ManagedCertificate {
       await this.#failed(error);
     }
     if (signal.aborted) return;
-    if (waitMs > 0) this.#leave(waitMs);
-    else this.#plan();
+    if (waitMs > 0) {
+      this.#leave(waitMs);
+      return;
+    }
+    this.#settle();
+    this.#plan();
+  }
+
+  #settle(): void {
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting.clear();
   }
 
   #leave(waitMs: number): void {
@@ -205,6 +229,7 @@ export class ManagedCertificate {
         return true;
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
+      await this.#checkPermission();
       await this.#checkName(signal);
       const issued = await obtainCertificate(this.#request, { ...this.#tools, storage }, signal);
       // Served even if it cannot be stored: another would use up what the authority allows.
@@ -215,6 +240,13 @@ export class ManagedCertificate {
     } finally {
       await lock.release();
     }
+  }
+
+  /** What was allowed once need not be so when it is renewed. */
+  async #checkPermission(): Promise<void> {
+    const { onDemand } = this.#request;
+    if (onDemand === null || (await this.#tools.permissions.allows(this.name, onDemand))) return;
+    throw new AcmeError('on-demand-refused', `on_demand_tls: ${this.name} may have no certificate`);
   }
 
   /** A private authority may know the name otherwise than this machine does. */

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import type { AcmeOptions } from '../../config/config.ts';
+import type { AcmeOptions, OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { type Lease, LeasePool } from '../../kernel/lease.ts';
@@ -7,6 +7,7 @@ import type { Logger } from '../../kernel/log.ts';
 import { parseUrl } from '../../kernel/parse-url.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import type { LocalAuthority } from '../local-authority.ts';
+import { Permissions } from '../on-demand/permissions.ts';
 import { Challenges } from './challenges.ts';
 import type { AcmeAccount } from './client.ts';
 import {
@@ -40,28 +41,35 @@ const MAX_ORDERS = 4;
 export class ManagedCertificates {
   /** What listeners answer while an order is on its way. */
   readonly challenges: Challenges;
+  /** Of names that no configuration has. */
+  readonly permissions: Permissions;
   readonly #tools: ManagedCertificateTools;
   readonly #pool = new LeasePool<ManagedCertificate>((certificate) => certificate.close());
 
   constructor(options: ManagedCertificatesOptions) {
     this.challenges = new Challenges(options.storage, options.clock);
+    this.permissions = new Permissions(options.clock);
     const queue = new OrderQueue(MAX_ORDERS);
-    this.#tools = { ...options, challenges: this.challenges, queue };
+    this.#tools = { ...options, challenges: this.challenges, permissions: this.permissions, queue };
   }
 
   /**
    * Claims the certificate of a name. What the storage has is there at once; the rest is ordered
    * when somebody calls `begin` on it.
    *
+   * @param onDemand who is asked whether it may be ordered, now and when it is renewed
+   *
    * @throws HubgateError `bad-acme-directory`, or `certificate-unusable` for a root that cannot be read
    */
   async acquire(
     name: string,
     authorities: readonly CertificateAuthority[],
+    onDemand: OnDemandOptions | null = null,
   ): Promise<Lease<ManagedCertificate>> {
     const plans = await Promise.all(authorities.map(issuersOf));
     const request: CertificateRequest = {
       name,
+      onDemand,
       issuers: plans.flatMap(({ issuers }) => issuers),
       staging: plans.find(({ staging }) => staging !== null)?.staging ?? null,
     };

@@ -43,7 +43,7 @@ describe('where the certificate of a host comes from', () => {
       const origin = certificateOrigin(
         host,
         { ...defaultTls, source },
-        { acme, localCerts: false },
+        { acme, localCerts: false, onDemand: null },
       );
       assert.equal(firstOf(origin)?.email, 'site@example.com', host);
     }
@@ -51,7 +51,7 @@ describe('where the certificate of a host comes from', () => {
     const origin = certificateOrigin(
       'a.example',
       { ...defaultTls, source: anonymous },
-      { acme, localCerts: true },
+      { acme, localCerts: true, onDemand: null },
     );
     assert.equal(firstOf(origin)?.email, 'all@example.com');
   });
@@ -61,7 +61,7 @@ describe('where the certificate of a host comes from', () => {
     const origin = certificateOrigin(
       'a.example',
       { ...defaultTls, source: AUTO },
-      { acme, localCerts: false },
+      { acme, localCerts: false, onDemand: null },
     );
     assert.deepEqual(firstOf(origin)?.directories, defaultOptions.acme.directories);
   });
@@ -92,14 +92,14 @@ describe('where the certificate of a host comes from', () => {
       const all = certificateOrigin(
         '*.example.com',
         { ...defaultTls, source },
-        { acme, localCerts: false },
+        { acme, localCerts: false, onDemand: null },
       );
       assert.deepEqual(firstOf(all)?.dns, dns);
     }
     // Local names stay local unless the site itself says otherwise.
     const acme = { ...defaultOptions.acme, dns };
     assert.equal(
-      certificateOrigin('localhost', defaultTls, { acme, localCerts: false }).kind,
+      certificateOrigin('localhost', defaultTls, { acme, localCerts: false, onDemand: null }).kind,
       'local',
     );
   });
