@@ -164,12 +164,29 @@ export interface AccessLogConfig {
   readonly roll: RollOptions | null;
 }
 
+/** Who gives a certificate. */
+export type CertificateIssuer = AcmeIssuerConfig | { readonly kind: 'internal' };
+
+/** An ACME authority; what is null is as the global options have it. */
+export interface AcmeIssuerConfig {
+  readonly kind: 'acme';
+  /** URL of the directory; the key of an external account is for this one. */
+  readonly directory: string | null;
+  readonly email: string | null;
+  readonly rootFile: string | null;
+  readonly externalAccount: AcmeOptions['externalAccount'];
+  readonly challenges: AcmeOptions['challenges'] | null;
+  readonly dns: DnsChallengeConfig | null;
+}
+
 export interface TlsConfig {
   /** `auto`: ACME for public names, the local authority for local ones. */
   readonly source:
     | { readonly kind: 'auto' }
     | { readonly kind: 'internal' }
     | { readonly kind: 'acme'; readonly email: string | null }
+    /** Asked one after the other; at least one. */
+    | { readonly kind: 'issuers'; readonly issuers: readonly CertificateIssuer[] }
     | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string };
   /** Certificates are got for the names that clients ask for, if `onDemand` of the options allows it. */
   readonly onDemand: boolean;

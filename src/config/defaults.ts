@@ -1,5 +1,6 @@
 import type {
   AccessLogConfig,
+  AcmeIssuerConfig,
   ChangesConfig,
   DiscoveryConfig,
   GlobalOptions,
@@ -72,6 +73,16 @@ export const defaultOptions: GlobalOptions = {
 
 /** As many orders as are allowed. */
 export const defaultOnDemand = { intervalMs: 0, burst: 1 } as const;
+
+/** An authority as the global options have it. */
+export const defaultAcmeIssuer: Omit<AcmeIssuerConfig, 'kind'> = {
+  directory: null,
+  email: null,
+  rootFile: null,
+  externalAccount: null,
+  challenges: null,
+  dns: null,
+};
 
 export const defaultTls: TlsConfig = {
   source: { kind: 'auto' },

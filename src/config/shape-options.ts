@@ -33,14 +33,24 @@ export const rollShape = object<RollOptions>(
   defaultRoll,
 );
 
+/** Ways to prove a name beside DNS. */
+export const challengesShape = list(oneOf('tls-alpn-01', 'http-01'), { min: 1 });
+/** The key of an account that was made otherwise. */
+export const externalAccountShape = nullable(
+  object<NonNullable<GlobalOptions['acme']['externalAccount']>>({
+    keyId: name('the id of the key'),
+    macKey: secret,
+  }),
+);
+
 const acme = object<GlobalOptions['acme']>(
   {
     email: nullable(name('an email address')),
     directories: list(name('the URL of an ACME directory'), { min: 1 }),
     staging: nullable(name('the URL of an ACME directory')),
-    challenges: list(oneOf('tls-alpn-01', 'http-01'), { min: 1 }),
+    challenges: challengesShape,
     rootFile: nullable(name('a PEM file')),
-    externalAccount: nullable(object({ keyId: name('the id of the key'), macKey: secret })),
+    externalAccount: externalAccountShape,
     dns: nullable(dnsShape),
   },
   defaultOptions.acme,

@@ -9,6 +9,8 @@ const SECRET_WORDS = new Set([
   'client_secret',
   'mac_key',
   'password',
+  'eab',
+  'zerossl',
 ]);
 /** Their first argument is a provider, and what follows it often a token. */
 const PROVIDER_WORDS = new Set(['dns', 'acme_dns']);

@@ -1,6 +1,13 @@
 import { isIP } from 'node:net';
-import type { AcmeOptions, GlobalOptions, OnDemandOptions, TlsConfig } from '../config/config.ts';
-import { defaultOptions } from '../config/defaults.ts';
+import type {
+  AcmeIssuerConfig,
+  AcmeOptions,
+  CertificateIssuer,
+  GlobalOptions,
+  OnDemandOptions,
+  TlsConfig,
+} from '../config/config.ts';
+import { defaultAcmeIssuer, defaultOptions } from '../config/defaults.ts';
 import type { Finding } from '../config/problem.ts';
 
 /** Where the certificate of a name comes from. */
@@ -71,16 +78,13 @@ function originOf(
       return source;
     case 'internal':
       return { kind: 'local' };
-    case 'acme': {
-      if (host.startsWith('*.') && proof === null) {
-        return none('acme-wildcard', `no certificate for ${host}`);
-      }
-      if (host === '') return none('acme-any-host', 'no certificate for a site without a host');
-      return {
-        kind: 'acme',
-        authorities: [withDefaults({ ...acme, email: source.email ?? acme.email, dns: proof })],
-      };
-    }
+    case 'acme':
+      return byIssuers(host, [{ kind: 'acme', ...defaultAcmeIssuer, email: source.email }], {
+        ...acme,
+        dns: proof,
+      });
+    case 'issuers':
+      return byIssuers(host, source.issuers, { ...acme, dns: proof });
     case 'auto': {
       // Who names a provider for this site wants ACME for it, as Caddy has it.
       if (dns === null && (localCerts || !isPublicName(host))) return { kind: 'local' };
@@ -91,6 +95,42 @@ function originOf(
       return { kind: 'acme', authorities: [withDefaults({ ...acme, dns: proof })] };
     }
   }
+}
+
+/** Of several issuers those remain that can certify such a name. */
+function byIssuers(
+  host: string,
+  issuers: readonly CertificateIssuer[],
+  acme: AcmeOptions,
+): CertificateOrigin {
+  const authorities = issuers
+    .map((issuer) => (issuer.kind === 'internal' ? 'local' : authorityWith(issuer, acme)))
+    .filter(
+      (one) => one === 'local' || (host !== '' && !(host.startsWith('*.') && one.dns === null)),
+    );
+  if (authorities.length > 0 && authorities.every((one) => one === 'local'))
+    return { kind: 'local' };
+  if (authorities.length > 0) return { kind: 'acme', authorities };
+  if (host === '') return none('acme-any-host', 'no certificate for a site without a host');
+  return none('acme-wildcard', `no certificate for ${host}`);
+}
+
+/** An issuer that names its directory has only its own key of an external account. */
+function authorityWith(
+  { directory, email, rootFile, externalAccount, challenges, dns }: AcmeIssuerConfig,
+  acme: AcmeOptions,
+): AcmeOptions {
+  const place =
+    directory === null ? {} : { directories: [directory], staging: null, externalAccount: null };
+  return withDefaults({
+    ...acme,
+    ...place,
+    ...(externalAccount === null ? {} : { externalAccount }),
+    email: email ?? acme.email,
+    rootFile: rootFile ?? acme.rootFile,
+    challenges: challenges ?? acme.challenges,
+    dns: dns ?? acme.dns,
+  });
 }
 
 /** Whether a public authority certifies such a name. */

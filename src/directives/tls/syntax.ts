@@ -1,9 +1,10 @@
-import type { TlsConfig } from '../../config/config.ts';
-import { defaultTls } from '../../config/defaults.ts';
-import { defaultDnsChallenge } from '../../config/dns-challenge.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { CertificateIssuer, TlsConfig } from '../../config/config.ts';
+import { defaultAcmeIssuer, defaultTls } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Directive } from '../../hubfile/scope.ts';
-import { DNS_SETTINGS, dnsChallenge, type DnsSettings } from './syntax/dns.ts';
+import { dnsChallenge, type DnsSettings } from './syntax/dns.ts';
+import { certificateIssuer, dnsOptions } from './syntax/issuer.ts';
 import { badValue, choiceOf, flag, list, name, oneOf } from '../../hubfile/values.ts';
 
 const USAGE = `
@@ -11,7 +12,8 @@ tls internal
 tls <email>
 tls <certificate file> <key file>
 tls [internal|<email>|<certificate file> <key file>] {
-    issuer acme|internal
+    issuer acme [<directory>] { dir; email; eab; trusted_roots; dns; disable_http_challenge; disable_tlsalpn_challenge }
+    issuer internal
     on_demand
     dns rfc2136|acme-dns|exec <argument…> { … }
     propagation_delay <duration>
@@ -36,10 +38,13 @@ export const tls: Directive = {
   once: true,
   read(cursor, scope) {
     const source = tlsSource(cursor);
-    const start: TlsDraft = { ...defaultTls, source, dnsSettings: null };
+    const start: TlsDraft = { ...defaultTls, source, issuers: [], dnsSettings: null };
     const draft = cursor.options(start, OPTIONS, {
+      repeatable: ['issuer'],
       unsupported: {
-        ca: 'set acme_ca in the global options',
+        ca: 'write issuer acme <directory>, or acme_ca in the global options',
+        ca_root: 'write issuer acme <directory> { trusted_roots <pem file> }',
+        eab: 'write issuer acme <directory> { eab <key id> <mac key> }',
         alpn: 'the protocols of all sites are those of the global option servers { protocols h1 h2 }',
         load: 'write tls <certificate file> <key file>',
       },
@@ -56,28 +61,20 @@ const VERSIONS: Readonly<Record<string, Protocol>> = { 'tls1.2': 'TLSv1.2', 'tls
 
 /** Settings of the challenge may stand before it. */
 interface TlsDraft extends TlsConfig {
+  readonly issuers: readonly CertificateIssuer[];
   readonly dnsSettings: Partial<DnsSettings> | null;
 }
-
-const DNS_OPTIONS: OptionTable<TlsDraft> = Object.fromEntries(
-  Object.entries(DNS_SETTINGS).map(([option, set]) => [
-    option,
-    (cursor: Cursor, { dnsSettings }: TlsDraft) => ({
-      dnsSettings: { ...dnsSettings, ...set(cursor, defaultDnsChallenge) },
-    }),
-  ]),
-);
 
 const OPTIONS: OptionTable<TlsDraft> = {
   on_demand: () => ({ onDemand: flag() }),
   dns: (cursor) => ({ dns: dnsChallenge(cursor) }),
-  issuer: (cursor, sofar) => {
-    const kind = oneOf(cursor, ['acme', 'internal']);
-    if (sofar.source.kind !== 'auto') {
+  issuer: (cursor, { source, issuers }) => {
+    const issuer = certificateIssuer(cursor);
+    if (source.kind !== 'auto') {
       const message = 'where the certificate comes from is said twice';
       cursor.fail(cursor.span, 'mutually-exclusive', message);
     }
-    return { source: kind === 'internal' ? { kind } : { kind, email: null } };
+    return { issuers: [...issuers, issuer] };
   },
   protocols: (cursor) => {
     const minVersion = version(cursor);
@@ -90,11 +87,21 @@ const OPTIONS: OptionTable<TlsDraft> = {
   ciphers: (cursor) => ({ ciphers: names(cursor, 'a cipher suite') }),
   curves: (cursor) => ({ curves: names(cursor, 'a curve') }),
   client_auth: (cursor) => ({ clientAuth: clientAuth(cursor) }),
-  ...DNS_OPTIONS,
+  ...dnsOptions<TlsDraft>(),
 };
 
+/** One that is as the global options have it needs no list. */
+function sourceOf(issuers: readonly CertificateIssuer[]): TlsConfig['source'] {
+  const [only, ...others] = issuers;
+  if (others.length === 0 && only?.kind === 'internal') return only;
+  const plain = isDeepStrictEqual(only, { kind: 'acme', ...defaultAcmeIssuer });
+  if (others.length === 0 && plain) return { kind: 'acme', email: null };
+  return { kind: 'issuers', issuers };
+}
+
 function finished(cursor: Cursor, draft: TlsDraft): TlsConfig {
-  const { dnsSettings, ...settings } = draft;
+  const { dnsSettings, issuers, ...rest } = draft;
+  const settings = { ...rest, source: issuers.length > 0 ? sourceOf(issuers) : rest.source };
   if (dnsSettings !== null && settings.dns === null) {
     const message = 'how the record of a challenge is waited for is said, and no dns <provider>';
     cursor.fail(cursor.span, 'missing-option', message);

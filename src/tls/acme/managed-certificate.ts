@@ -230,8 +230,8 @@ export class ManagedCertificate {
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
       await this.#checkPermission();
-      await this.#checkName(signal);
-      const issued = await obtainCertificate(this.#request, { ...this.#tools, storage }, signal);
+      const request = await this.#checkedRequest(signal);
+      const issued = await obtainCertificate(request, { ...this.#tools, storage }, signal);
       // Served even if it cannot be stored: another would use up what the authority allows.
       this.#adopt(issued);
       await this.#tools.store.write(issued.authority, [this.name], issued.pair);
@@ -247,6 +247,24 @@ export class ManagedCertificate {
     const { onDemand } = this.#request;
     if (onDemand === null || (await this.#tools.permissions.allows(this.name, onDemand))) return;
     throw new AcmeError('on-demand-refused', `on_demand_tls: ${this.name} may have no certificate`);
+  }
+
+  /** What is asked of whom: a name that leads elsewhere is for the own authority alone, if it is named. */
+  async #checkedRequest(signal: AbortSignal): Promise<CertificateRequest> {
+    try {
+      await this.#checkName(signal);
+      return this.#request;
+    } catch (error) {
+      const elsewhere = asAcmeError(error);
+      const local = this.#request.issuers.filter((each) => each === 'local');
+      if (elsewhere.code !== NAME_ELSEWHERE || local.length === 0) throw error;
+      this.#tools.log.warn('No authority is asked, and the own one gives the certificate', {
+        name: this.name,
+        error: elsewhere.message,
+        cure: cureOf(elsewhere),
+      });
+      return { ...this.#request, issuers: local, staging: null };
+    }
   }
 
   /** A private authority may know the name otherwise than this machine does. */
