@@ -197,6 +197,8 @@ export interface TlsConfig {
   /** OpenSSL names; empty means the default set. */
   readonly ciphers: readonly string[];
   readonly curves: readonly string[];
+  /** Of `h2` and `http/1.1`, the preferred one first; empty: those of the listener. */
+  readonly alpn: readonly ('h2' | 'http/1.1')[];
   readonly clientAuth: {
     readonly mode: 'request' | 'require' | 'verify_if_given' | 'require_and_verify';
     readonly trustPoolFile: string | null;

@@ -92,6 +92,7 @@ export const defaultTls: TlsConfig = {
   maxVersion: 'TLSv1.3',
   ciphers: [],
   curves: [],
+  alpn: [],
   clientAuth: null,
 };
 

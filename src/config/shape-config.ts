@@ -79,6 +79,7 @@ const tls = object<TlsConfig>(
     maxVersion: version,
     ciphers: list(openSslName),
     curves: list(openSslName),
+    alpn: list(oneOf('h2', 'http/1.1')),
     clientAuth: nullable(
       object<NonNullable<TlsConfig['clientAuth']>>(
         {

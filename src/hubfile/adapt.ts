@@ -2,6 +2,7 @@ import type { Config } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
+import { documentedPlaces } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line } from './parser.ts';
 import type { Problems } from './problems.ts';
@@ -20,8 +21,10 @@ export function adapt(
   const optionsLine = first?.words.length === 0 ? first : null;
   const siteLines = first === undefined || optionsLine !== null ? others : lines;
   const before = problems.errors;
-  const options =
-    optionsLine === null ? defaultOptions : readGlobalOptions(optionsLine, problems, origins);
+  const { options, places } =
+    optionsLine === null
+      ? { options: defaultOptions, places: documentedPlaces }
+      : readGlobalOptions(optionsLine, problems, origins);
   const goodOptions =
     whole && problems.errors === before && (optionsLine === null || !unsound.has(optionsLine));
   const sitesRead = sitesOf(siteLines, problems);
@@ -29,7 +32,7 @@ export function adapt(
   const sites = sitesRead.map(({ head, body }) => {
     const errors = problems.errors;
     const isThere = ![head, ...body].some((line) => unsound.has(line));
-    const site = readSite({ head, body, isThere }, options, problems, origins);
+    const site = readSite({ head, body, isThere }, { ports: options, places }, problems, origins);
     return { site, sound: allGood && isThere && problems.errors === errors };
   });
   return {

@@ -16,6 +16,7 @@ import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logOutput } from '../directives/log/syntax.ts';
 import { dnsChallenge } from '../directives/tls/syntax/dns.ts';
+import { type DirectivePlaces, documentedPlaces, reordered } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import type { Problems } from './problems.ts';
@@ -58,32 +59,33 @@ import {
  *         trace off
  *         otlp <url>
  *         servers { … }
+ *         order <directive> first|last|before|after [<directive>]
+ *         persist_config off
  *         debug
  *     }
  */
-export function readGlobalOptions(line: Line, problems: Problems, origins: Origins): GlobalOptions {
+export function readGlobalOptions(
+  line: Line,
+  problems: Problems,
+  origins: Origins,
+): { readonly options: GlobalOptions; readonly places: DirectivePlaces } {
   const words = [{ text: 'the global options', plain: true, replaced: false, span: line.span }];
   const block = line.block?.filter(({ unfinished }) => !unfinished) ?? null;
   const cursor = new Cursor({ ...line, words, block }, problems, origins);
-  return cursor.options(defaultOptions, OPTIONS, { unsupported: UNSUPPORTED });
-}
-
-/** Files for the reference hub say where its directive runs; here that is known. */
-function order(cursor: Cursor): Record<string, never> {
-  const word = cursor.argument('a directive');
-  if (word.text !== 'mercure') {
-    const instead = 'use route to run directives as they are written';
-    cursor.fail(cursor.span, 'unsupported-option', 'order is not supported by hubgate', instead);
-  }
-  cursor.rest();
-  return {};
+  let places = documentedPlaces;
+  const order = (option: Cursor): Record<string, never> => {
+    places = reordered(option, places);
+    return {};
+  };
+  const rules = { repeatable: ['order'], unsupported: UNSUPPORTED };
+  const options = cursor.options(defaultOptions, { ...OPTIONS, order }, rules);
+  return { options, places };
 }
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
   cert_issuer: 'use acme_ca, or tls internal in a site',
   key_type: 'keys are ECDSA P-256',
   pki: 'the local authority needs no settings',
-  persist_config: 'the file is the configuration',
   ocsp_stapling: 'give certificate files if you need stapling',
   default_sni: 'give each site its address',
   default_bind: 'use bind in the sites',
@@ -149,7 +151,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
     return { trace: changed(cursor, trace, 'otlp', word.text) };
   },
   servers: (cursor) => ({ servers: servers(cursor) }),
-  order: (cursor) => order(cursor),
+  persist_config: (cursor) => persistConfig(cursor),
   debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),
 };
 
@@ -222,6 +224,18 @@ function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount
     return cursor.fail(cursor.span, 'missing-option', 'acme_eab needs key_id and mac_key');
   }
   return { keyId, macKey };
+}
+
+/** Caddy keeps what its API is given unless this is off; here the file alone is the configuration. */
+function persistConfig(cursor: Cursor): Record<string, never> {
+  const word = cursor.peek();
+  if (word?.text === 'on') {
+    const message = 'persist_config on is not supported by hubgate';
+    const hint = 'the file is the configuration, and is what a start reads: nothing else is kept';
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
+  oneOf(cursor, ['off']);
+  return {};
 }
 
 function onDemand(cursor: Cursor): GlobalOptions['onDemand'] {

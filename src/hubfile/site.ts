@@ -7,18 +7,12 @@ import { Cursor } from './cursor.ts';
 import { directives } from '../directives/syntaxes.ts';
 import { unsupportedDirectives } from '../directives/unsupported.ts';
 import { NamedMatchers } from './named-matchers.ts';
-import { type OrderedStep, inDocumentedOrder } from './order.ts';
+import { currentName, type DirectivePlaces, type OrderedStep, inDocumentedOrder } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import { placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 import type { Directive, RunningOrder, Scope, SiteDraft } from './scope.ts';
-
-const OLD_NAMES = new Map(
-  Object.entries(directives).flatMap(([name, { oldNames = [] }]) =>
-    oldNames.map((old) => [old, name] as const),
-  ),
-);
 
 /** A site as it is written. */
 export interface SiteLines {
@@ -31,7 +25,7 @@ export interface SiteLines {
 /** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
 export function readSite(
   { head, body, isThere }: SiteLines,
-  ports: SchemePorts,
+  { ports, places }: { readonly ports: SchemePorts; readonly places: DirectivePlaces },
   problems: Problems,
   origins: Origins,
 ): SiteConfig {
@@ -39,7 +33,7 @@ export function readSite(
   const directive = words.find(({ text }) => isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
-  const reader = new SiteReader(draft, problems, origins);
+  const reader = new SiteReader(draft, places, problems, origins);
   // The block of a directive holds something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(null, !isThere));
@@ -94,11 +88,13 @@ function discoveryOf({ discovery, hub }: SiteDraft): SiteConfig['discovery'] {
 
 class SiteReader {
   readonly #draft: SiteDraft;
+  readonly #places: DirectivePlaces;
   readonly #problems: Problems;
   readonly #origins: Origins;
 
-  constructor(draft: SiteDraft, problems: Problems, origins: Origins) {
+  constructor(draft: SiteDraft, places: DirectivePlaces, problems: Problems, origins: Origins) {
     this.#draft = draft;
+    this.#places = places;
     this.#problems = problems;
     this.#origins = origins;
   }
@@ -125,7 +121,7 @@ class SiteReader {
       const routes = this.#problems.attempt(() => this.#directive(cursor, scope));
       return routes === undefined ? [] : [{ directive: currentName(cursor.name), routes }];
     });
-    if (order === 'documented') return inDocumentedOrder(steps);
+    if (order === 'documented') return inDocumentedOrder(steps, this.#places);
     return steps.flatMap((step) => step.routes);
   }
 
@@ -157,10 +153,6 @@ class SiteReader {
     const message = `${cursor.name} is given twice in this site; the first is at ${first}`;
     cursor.fail(cursor.span, 'duplicate-directive', message);
   }
-}
-
-function currentName(name: string): string {
-  return OLD_NAMES.get(name) ?? name;
 }
 
 /** Of what is unfinished, blocks of directives hold some that are not. */

@@ -24,6 +24,7 @@ tls [internal|<email>|<certificate file> <key file>] {
     protocols <min> [<max>]
     ciphers <name…>
     curves <name…>
+    alpn h2|http/1.1…
     client_auth {
         mode request|require|verify_if_given|require_and_verify
         trust_pool <pem file>
@@ -45,7 +46,6 @@ export const tls: Directive = {
         ca: 'write issuer acme <directory>, or acme_ca in the global options',
         ca_root: 'write issuer acme <directory> { trusted_roots <pem file> }',
         eab: 'write issuer acme <directory> { eab <key id> <mac key> }',
-        alpn: 'the protocols of all sites are those of the global option servers { protocols h1 h2 }',
         load: 'write tls <certificate file> <key file>',
       },
     });
@@ -86,6 +86,7 @@ const OPTIONS: OptionTable<TlsDraft> = {
   },
   ciphers: (cursor) => ({ ciphers: names(cursor, 'a cipher suite') }),
   curves: (cursor) => ({ curves: names(cursor, 'a curve') }),
+  alpn: (cursor) => ({ alpn: applicationProtocols(cursor) }),
   client_auth: (cursor) => ({ clientAuth: clientAuth(cursor) }),
   ...dnsOptions<TlsDraft>(),
 };
@@ -153,6 +154,14 @@ function names(cursor: Cursor, expected: string): readonly string[] {
   return list(cursor, expected);
 }
 
+function applicationProtocols(cursor: Cursor): TlsConfig['alpn'] {
+  const chosen = cursor.several('h2 or http/1.1').map((word) => {
+    if (word.text === 'h3') badValue(cursor, word, 'h2 or http/1.1 (HTTP/3 is not supported)');
+    return choiceOf(cursor, word, ['h2', 'http/1.1']);
+  });
+  return [...new Set(chosen)];
+}
+
 function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
   cursor.block();
   const { errors } = cursor.problems;
@@ -167,10 +176,17 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
         mode: oneOf(option, ['request', 'require', 'verify_if_given', 'require_and_verify']),
       }),
       trust_pool: (option) => ({ trustPoolFile: trustPool(option) }),
+      trusted_ca_cert_file: (option, { trustPoolFile }) => {
+        if (trustPoolFile !== null) {
+          const hint = 'put the certificates of all authorities into one file';
+          option.fail(option.span, 'duplicate-option', 'the trust pool is named twice', hint);
+        }
+        return { trustPoolFile: name(option, 'a PEM file') };
+      },
     },
     {
+      repeatable: ['trusted_ca_cert_file'],
       unsupported: {
-        trusted_ca_cert_file: 'write trust_pool <pem file>',
         trusted_ca_cert: 'write the certificate to a file, and trust_pool <pem file>',
         trusted_leaf_cert:
           'trust_pool takes the authorities that have signed, not single certificates',
