@@ -39,6 +39,8 @@ export interface GlobalOptions {
   readonly log: LogOptions;
   readonly trace: TraceOptions;
   readonly servers: ServerOptions;
+  /** Of single listeners, instead of `servers`. */
+  readonly listeners: readonly ListenerServerOptions[];
 }
 
 export interface AdminOptions extends ListenAddress {
@@ -126,6 +128,14 @@ export interface ServerOptions {
   readonly maxConnections: number;
   /** Open connections of one client address to each listener. */
   readonly maxConnectionsPerClient: number;
+}
+
+/** How one listener serves; nothing of the general `servers` is in it. */
+export interface ListenerServerOptions {
+  /** As in `bind`; empty: on all interfaces. */
+  readonly host: string;
+  readonly port: number;
+  readonly servers: ServerOptions;
 }
 
 export interface SiteConfig {

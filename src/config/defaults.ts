@@ -69,6 +69,7 @@ export const defaultOptions: GlobalOptions = {
     maxConnections: 0,
     maxConnectionsPerClient: 0,
   },
+  listeners: [],
 };
 
 /** As many orders as are allowed. */

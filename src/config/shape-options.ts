@@ -1,4 +1,10 @@
-import type { AdminOptions, GlobalOptions, ListenAddress, RollOptions } from './config.ts';
+import type {
+  AdminOptions,
+  GlobalOptions,
+  ListenAddress,
+  ListenerServerOptions,
+  RollOptions,
+} from './config.ts';
 import { defaultOnDemand, defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { dnsShape } from './shape-dns.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
@@ -116,6 +122,12 @@ export const optionsShape: Shape<GlobalOptions> = object(
       defaultOptions.trace,
     ),
     servers,
+    listeners: list(
+      object<ListenerServerOptions>(
+        { host: text('an address, or nothing'), port: count(PORT), servers },
+        { host: '' },
+      ),
+    ),
   },
   defaultOptions,
 );

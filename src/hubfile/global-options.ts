@@ -3,6 +3,7 @@ import type {
   AdminOptions,
   GlobalOptions,
   ListenAddress,
+  ListenerServerOptions,
   ServerOptions,
 } from '../config/config.ts';
 import {
@@ -19,6 +20,7 @@ import { dnsChallenge } from '../directives/tls/syntax/dns.ts';
 import { type DirectivePlaces, documentedPlaces, reordered } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
+import type { Span } from './place.ts';
 import type { Problems } from './problems.ts';
 import {
   badValue,
@@ -58,7 +60,7 @@ import {
  *         log { level <level>; format console|json; output stderr|stdout|file <path> }
  *         trace off
  *         otlp <url>
- *         servers { … }
+ *         servers [<address>] { … }
  *         order <directive> first|last|before|after [<directive>]
  *         persist_config off
  *         debug
@@ -77,8 +79,16 @@ export function readGlobalOptions(
     places = reordered(option, places);
     return {};
   };
-  const rules = { repeatable: ['order'], unsupported: UNSUPPORTED };
-  const options = cursor.options(defaultOptions, { ...OPTIONS, order }, rules);
+  const rules = { repeatable: ['order', 'servers'], unsupported: UNSUPPORTED };
+  let general: Span | null = null;
+  const servers: OptionTable<GlobalOptions>[string] = (option, sofar) => {
+    if (option.left === 0) {
+      if (general !== null) option.failTwice(general);
+      general = option.span;
+    }
+    return readServers(option, sofar);
+  };
+  const options = cursor.options(defaultOptions, { ...OPTIONS, order, servers }, rules);
   return { options, places };
 }
 
@@ -150,7 +160,6 @@ const OPTIONS: OptionTable<GlobalOptions> = {
     if (!isCollectorUrl(word.text)) badValue(cursor, word, 'an http or https URL');
     return { trace: changed(cursor, trace, 'otlp', word.text) };
   },
-  servers: (cursor) => ({ servers: servers(cursor) }),
   persist_config: (cursor) => persistConfig(cursor),
   debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),
 };
@@ -199,18 +208,19 @@ function origin(cursor: Cursor, word: Word): string {
 function listenAddress(cursor: Cursor, expected: string): ListenAddress | 'off' {
   const word = cursor.argument(expected);
   if (word.text === 'off') return 'off';
-  const [, bracketed, plain, port] =
-    /^(?:\[([^\]]+)\]|([^:[\]/]*)):(\d{1,5})$/.exec(word.text) ?? [];
+  const address = hostAndPort(word.text);
+  if (address === null) return badValue(cursor, word, expected);
+  // Without a host it is not for the whole network: the admin API can do everything.
+  const host = address.host === '' ? 'localhost' : address.host;
+  return cursor.origins.of(cursor.span, { ...address, host });
+}
+
+function hostAndPort(text: string): ListenAddress | null {
+  const [, bracketed, plain, port] = /^(?:\[([^\]]+)\]|([^:[\]/]*)):(\d{1,5})$/.exec(text) ?? [];
   const host = bracketed ?? plain;
   const isPort = Number(port) >= 0 && Number(port) <= 65_535;
-  if (host === undefined || !isPort || (bracketed !== undefined && isIP(bracketed) !== 6)) {
-    return badValue(cursor, word, expected);
-  }
-  // Without a host it is not for the whole network: the admin API can do everything.
-  return cursor.origins.of(cursor.span, {
-    host: host === '' ? 'localhost' : host,
-    port: Number(port),
-  });
+  const isHost = host !== undefined && (bracketed === undefined || isIP(bracketed) === 6);
+  return isHost && isPort ? { host, port: Number(port) } : null;
 }
 
 function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount'] {
@@ -288,6 +298,31 @@ function logLevel(cursor: Cursor): GlobalOptions['log']['level'] {
     'warn',
     'error',
   ]);
+}
+
+function readServers(
+  cursor: Cursor,
+  { listeners }: GlobalOptions,
+): Pick<GlobalOptions, 'servers'> | Pick<GlobalOptions, 'listeners'> {
+  const word = cursor.optional();
+  if (word === undefined) return { servers: servers(cursor) };
+  return { listeners: [...listeners, listener(cursor, word, listeners)] };
+}
+
+/** `servers <address> { … }`, of one listener. */
+function listener(
+  cursor: Cursor,
+  word: Word,
+  others: readonly ListenerServerOptions[],
+): ListenerServerOptions {
+  const address = hostAndPort(word.text);
+  if (address === null || address.port === 0) {
+    return badValue(cursor, word, 'the address of a listener such as :443 or 127.0.0.1:8443');
+  }
+  if (others.some(({ host, port }) => host === address.host && port === address.port)) {
+    cursor.fail(word.span, 'duplicate-option', `servers ${word.text} is given twice`);
+  }
+  return cursor.origins.of(cursor.span, { ...address, servers: servers(cursor) });
 }
 
 /**

@@ -64,6 +64,25 @@ only.localhost:${port} {
     }
   });
 
+  it('servers <address>: holds for its listener in place of the general one', async (test) => {
+    const general = '\tservers {\n\t\tprotocols h1\n\t}\n';
+    const others = await freePorts();
+    for (const [address, chosen] of [
+      [null, 'h2'],
+      [others.httpsPort, 'http/1.1'],
+    ] as const) {
+      const ports = await startBoth(
+        test,
+        (port) => `${general}\tservers :${address ?? port} {\n\t\tprotocols h1 h2\n\t}\n`,
+        (port) => `localhost:${port} {\n\ttls internal\n\trespond hello\n}\n`,
+      );
+      for (const port of ports ?? []) {
+        const options = { servername: 'localhost', ALPNProtocols: ['h2', 'http/1.1'] };
+        assert.equal(await shake(port, options), chosen);
+      }
+    }
+  });
+
   it('order: a directive runs where it is put', async (test) => {
     const ports = await startBoth(
       test,
@@ -97,19 +116,25 @@ only.localhost:${port} {
 /** The ports of hubgate and of Caddy with the same sites; null without Caddy. */
 async function startBoth(
   test: TestContext,
-  options: string,
+  options: string | ((port: number) => string),
   sites: (port: number) => string,
   port: keyof Ports = 'httpsPort',
 ): Promise<readonly number[] | null> {
+  const at = (number: number): string => (typeof options === 'string' ? options : options(number));
   const own = await freePorts();
   const beside = await freePorts();
   await startAcmeGateway({
-    ...{ ...own, storage: new SharedStorage(test), acme: `${options.trim()}\npersist_config off` },
+    ...{
+      ...own,
+      storage: new SharedStorage(test),
+      acme: `${at(own[port]).trim()}\npersist_config off`,
+    },
     autoHttps: 'disable_redirects',
     sites: sites(own[port]),
   });
-  const caddyfile = `{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n\thttp_port ${beside.httpPort}\n\thttps_port ${beside.httpsPort}\n${options}}\n${sites(beside[port])}`;
-  return (await runCaddy(test, caddyfile)) ? [own[port], beside[port]] : null;
+  const caddyfile = `{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n\thttp_port ${beside.httpPort}\n\thttps_port ${beside.httpsPort}\n${at(beside[port])}}\n${sites(beside[port])}`;
+  const certificates = sites(0).split('tls internal').length - 1;
+  return (await runCaddy(test, caddyfile, certificates)) ? [own[port], beside[port]] : null;
 }
 
 /** The protocol of a handshake; who signed the certificate does not matter here. */

@@ -6,6 +6,7 @@ import { describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import { parseHubfile } from '../../src/index.ts';
 import { freePorts, handshake, SharedStorage, startAcmeGateway } from '../support/acme-gateway.ts';
+import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';
 import { hasPebble, startPebble } from '../support/pebble.ts';
 import { programPath } from '../support/program.ts';
@@ -82,6 +83,8 @@ describe('issuers of a site', () => {
   it('what Caddy 2 takes of them is taken, and means the same', async (test) => {
     const caddy = programPath(test, 'caddy');
     if (caddy === null) return;
+    const directory = await temporaryDirectory(test);
+    const { file: rootFile } = createClientAuthority(directory, 'root');
     const text = `a.example.com {
 	tls {
 		issuer acme {
@@ -91,14 +94,14 @@ describe('issuers of a site', () => {
 			disable_http_challenge
 		}
 		issuer acme https://two.example/dir {
-			trusted_roots /etc/ssl/root.pem
+			trusted_roots ${rootFile}
 			disable_tlsalpn_challenge
 		}
 		issuer internal
 	}
 }
 `;
-    const file = join(await temporaryDirectory(test), 'Caddyfile');
+    const file = join(directory, 'Caddyfile');
     await writeFile(file, text);
     const args = ['adapt', '--adapter', 'caddyfile', '--config', file];
     const { stdout } = await promisify(execFile)(caddy, args, {

@@ -18,8 +18,16 @@ export async function startCaddy(test: TestContext, directives: string): Promise
   return (await runCaddy(test, caddyfile)) ? origin : null;
 }
 
-/** The same with a whole Caddyfile; false where it is not installed. */
-export async function runCaddy(test: TestContext, caddyfile: string): Promise<boolean> {
+/**
+ * The same with a whole Caddyfile; false where it is not installed.
+ *
+ * @param certificates that it has got before it is ready
+ */
+export async function runCaddy(
+  test: TestContext,
+  caddyfile: string,
+  certificates = 0,
+): Promise<boolean> {
   const program = programPath(test, 'caddy');
   if (program === null) return false;
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-caddy-'));
@@ -39,7 +47,8 @@ export async function runCaddy(test: TestContext, caddyfile: string): Promise<bo
     // Read to the end: a program whose log nobody reads ends.
     caddy.stderr.on('data', (chunk: Buffer) => {
       said += String(chunk);
-      if (said.includes('serving initial configuration')) resolve();
+      const obtained = said.split('certificate obtained successfully').length - 1;
+      if (said.includes('serving initial configuration') && obtained >= certificates) resolve();
     });
     caddy.once('exit', () => reject(new Error(`caddy ended: ${said}`)));
   });
