@@ -153,7 +153,10 @@ async function order(
 
 /** What the answers of a DNS challenge may take beside. */
 function waitOf({ dns }: AcmeAccount): number {
-  return dns === null ? 0 : dns.propagationDelayMs + dns.propagationTimeoutMs;
+  if (dns === null) return 0;
+  const { provider, propagationDelayMs, propagationTimeoutMs } = dns;
+  const program = provider.kind === 'exec' ? provider.timeoutMs : 0;
+  return program + propagationDelayMs + propagationTimeoutMs;
 }
 
 async function publish(

@@ -61,7 +61,7 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
     }
     try {
       if (!(await managed.permissions.allows(name, onDemand))) {
-        throw new HubgateError('on-demand-refused', `${name} may have no certificate`);
+        throw refused(name);
       }
       if (lease.value.isDue && !managed.permissions.mayOrder(onDemand)) {
         log.warn('No certificate on demand: as many as on_demand_tls allows have been ordered', {
@@ -106,6 +106,7 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
       if (closed || (waiting >= MAX_WAITING && !held.has(name))) {
         throw new HubgateError('on-demand-limit', 'Too many handshakes wait for a certificate');
       }
+      if (!held.has(name) && managed.permissions.refuses(name, onDemand)) throw refused(name);
       waiting += 1;
       try {
         const { value } = await within(HANDSHAKE_WAIT_MS, clock, hold(name));
@@ -125,6 +126,10 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
       await Promise.all(all.map(giveBack));
     },
   };
+}
+
+function refused(name: string): HubgateError {
+  return new HubgateError('on-demand-refused', `${name} may have no certificate`);
 }
 
 /** @throws HubgateError `certificate-pending` when it takes longer */

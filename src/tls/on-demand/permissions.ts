@@ -21,6 +21,8 @@ const HOST_NAME =
 
 interface Answer {
   readonly result: Promise<boolean>;
+  /** Whether the answer is there, and was no. */
+  refused: boolean;
   /** Monotonic; milliseconds. */
   until: number;
 }
@@ -45,16 +47,24 @@ export class Permissions {
    * @throws HubgateError `on-demand-ask-failed` when there is no answer
    */
   allows(name: string, { ask }: OnDemandOptions): Promise<boolean> {
-    if (!HOST_NAME.test(name) || /^\d+$/.test(name.slice(name.lastIndexOf('.') + 1))) {
-      return Promise.resolve(false);
-    }
+    if (!isHostName(name)) return Promise.resolve(false);
     const key = `${ask} ${name}`;
-    const known = this.#answers.get(key);
-    if (known !== undefined && known.until > this.#clock.monotonic()) return known.result;
+    const known = this.#known(key);
+    if (known !== undefined) return known.result;
     if (this.#asking >= MAX_ASKING + MAX_WAITING) {
       return Promise.reject(failed('too many names are asked for at once'));
     }
     return this.#remember(key, this.#ask(name, ask));
+  }
+
+  /** Whether it is known without asking, and without looking at files, that there will be none. */
+  refuses(name: string, { ask }: OnDemandOptions): boolean {
+    return !isHostName(name) || this.#known(`${ask} ${name}`)?.refused === true;
+  }
+
+  #known(key: string): Answer | undefined {
+    const answer = this.#answers.get(key);
+    return answer !== undefined && answer.until > this.#clock.monotonic() ? answer : undefined;
   }
 
   /** Takes one of the orders that may begin within the interval; false when there is none left. */
@@ -68,14 +78,17 @@ export class Permissions {
   }
 
   #remember(key: string, result: Promise<boolean>): Promise<boolean> {
-    const answer: Answer = { result, until: Number.POSITIVE_INFINITY };
+    const answer: Answer = { result, refused: false, until: Number.POSITIVE_INFINITY };
     this.#answers.delete(key);
     this.#answers.set(key, answer);
     const keep = (ms: number): void => {
       answer.until = this.#clock.monotonic() + ms;
     };
     result.then(
-      (allowed) => keep(allowed ? ALLOWED_MS : REFUSED_MS),
+      (allowed) => {
+        answer.refused = !allowed;
+        keep(allowed ? ALLOWED_MS : REFUSED_MS);
+      },
       () => keep(FAILED_MS),
     );
     for (const oldest of this.#answers.keys()) {
@@ -102,6 +115,11 @@ export class Permissions {
       this.#asking -= 1;
     }
   }
+}
+
+/** With a last label that is no number, as an address has it. */
+function isHostName(name: string): boolean {
+  return HOST_NAME.test(name) && !/^\d+$/.test(name.slice(name.lastIndexOf('.') + 1));
 }
 
 function failed(why: string, cause?: unknown): HubgateError {

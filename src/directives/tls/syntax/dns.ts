@@ -168,6 +168,11 @@ function variable(cursor: Cursor): ExecConfig['environment'][number] {
   const word = cursor.argument('the name of a variable');
   if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(word.text)) badValue(cursor, word, 'the name of a variable');
   const value = new Secret(cursor.argument('its value').text);
+  if (cursor.left > 0) {
+    // Not shown: it is part of the value.
+    const message = 'env takes a name and one value; put a value with spaces in quotes';
+    cursor.fail(cursor.span, 'unexpected-argument', message);
+  }
   return { name: word.text, value };
 }
 

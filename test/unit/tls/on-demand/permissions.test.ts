@@ -22,6 +22,10 @@ describe('who may have a certificate on demand', () => {
     clock.advance(2 * 60_000);
     assert.equal(await ask(404), false);
     assert.equal(app.asked, 3);
+    assert.equal(permissions.refuses('a.example.com', options), true);
+    assert.equal(permissions.refuses('b.example.com', options), false);
+    clock.advance(61_000);
+    assert.equal(permissions.refuses('a.example.com', options), false);
   });
 
   it('no more than 16 are asked at once, one name once, and beyond 256 that wait none', async (test) => {
@@ -53,6 +57,7 @@ describe('who may have a certificate on demand', () => {
       'a..b',
     ]) {
       assert.equal(await permissions.allows(name, options), false, name);
+      assert.equal(permissions.refuses(name, options), true, name);
     }
     assert.equal(app.asked, 0);
   });
