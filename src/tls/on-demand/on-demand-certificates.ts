@@ -14,6 +14,8 @@ export interface OnDemandCertificatesOptions {
   readonly managed: ManagedCertificates;
   readonly clock: Clock;
   readonly log: Logger;
+  /** @default 1000 */
+  readonly maxHeld?: number;
 }
 
 export interface OnDemandCertificates extends SiteCertificates {
@@ -33,7 +35,7 @@ const MAX_WAITING = 1_000;
  * first asks for one, if the operator's app allows it, while the handshake waits.
  */
 export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDemandCertificates {
-  const { onDemand, authorities, managed, clock, log } = options;
+  const { onDemand, authorities, managed, clock, log, maxHeld = MAX_HELD } = options;
   /** The one that was asked for longest ago is the first. */
   const held = new Map<string, Promise<Lease<ManagedCertificate>>>();
   /** Of those that are held, what has been opened. */
@@ -94,7 +96,7 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
       );
     }
     for (const [oldest, one] of held) {
-      if (held.size <= MAX_HELD) break;
+      if (held.size <= maxHeld) break;
       held.delete(oldest);
       void giveBack(one);
     }
