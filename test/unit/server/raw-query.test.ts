@@ -171,18 +171,16 @@ https://localhost:${secure} {
       test.after(() => socket.destroy());
       socket.setEncoding('latin1').setNoDelay();
       let text = '';
-      let isOver = false;
       socket.on('data', (chunk: string) => (text += chunk));
-      socket.on('close', () => (isOver = true));
       for (const [index, one] of requests.entries()) {
         for (const piece of [one].flat()) {
           if (piece === PAUSE) await new Promise((resolve) => setTimeout(resolve, 20));
           else socket.write(piece, 'latin1');
         }
-        while (!isOver && answersIn(text).length <= index) await once(socket, 'data');
+        while (!socket.closed && answersIn(text).length <= index) await once(socket, 'data');
       }
       socket.end();
-      if (!isOver) await once(socket, 'close');
+      if (!socket.closed) await once(socket, 'close');
       return answersIn(text);
     },
     async http2(target: string): Promise<Answer> {
