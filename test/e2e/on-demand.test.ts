@@ -58,6 +58,7 @@ describe('certificates on demand', () => {
     const pebble = await startPebble(test, {
       httpPort: await freePort(),
       httpsPort: ports.httpsPort,
+      nonceRejects: 0,
     });
     await startAcmeGateway({
       ...ports,

@@ -47,10 +47,11 @@ describe('certificates on demand', () => {
     const { certificates, app, clock, log } = await setUp(test);
     const { cert } = await certificates.certificateFor(['a.example.com']);
     app.status = 403;
+    const end = clock.now() + 30 * DAY_MS;
     while (log.of('Certificate not renewed').length === 0) {
       clock.advance(60 * 60 * 1000);
       await nextTurn();
-      assert.ok(clock.now() < 30 * DAY_MS + Date.UTC(2100, 0), 'it has been tried');
+      assert.ok(clock.now() < end, 'it has been tried');
     }
     const [line] = log.of('Certificate not renewed');
     assert.match(String(line?.fields['error']), /may have no certificate/);
