@@ -5,10 +5,8 @@
  */
 const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'the global options': {
-    acme_dns:
-      'prove names by acme_challenges tls-alpn-01 http-01, or give certificate files: tls <cert> <key>',
     cert_lifetime: 'certificates last as long as their authority says',
-    dns: 'leave it out: no DNS provider is asked for anything',
+    dns: 'name the provider in acme_dns, or in tls { dns … }',
     ech: 'leave it out: Node offers no Encrypted Client Hello',
     events: 'follow the log or the metrics, or ask the admin API',
     fallback_sni:
@@ -87,20 +85,13 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     write_buffer: 'leave it out: buffers are those of Node',
   },
   tls: {
-    ca_root: 'set acme_ca_root in the global options',
-    dns_challenge_override_domain:
-      'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
-    dns_ttl: 'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
-    eab: 'set acme_eab in the global options',
+    ca_root: 'issuer acme { trusted_roots <file> }, or acme_ca_root in the global options',
     force_automate: 'leave it out: a site without certificate files always gets a certificate',
     get_certificate: 'write tls <certificate file> <key file>; files that change are read anew',
     insecure_secrets_log: 'leave it out: no secrets of connections are ever written',
     key_type: 'keys are ECDSA P-256; write tls <cert> <key> for another',
-    propagation_delay: 'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
-    propagation_timeout: 'prove names by acme_challenges tls-alpn-01 http-01 in the global options',
     renewal_window_ratio:
       'certificates are renewed when a third of their time is left, without a setting',
-    resolvers: 'names are looked up as this machine looks them up',
     reuse_private_keys: 'leave it out: each certificate has a new key',
   },
 };

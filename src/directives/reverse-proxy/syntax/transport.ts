@@ -47,13 +47,13 @@ function httpTransport(
       tls_insecure_skip_verify: () => ({ tlsInsecureSkipVerify: flag(), tls: true }),
       tls_server_name: (option) => ({ tlsServerName: name(option, 'a host name'), tls: true }),
       tls_trust_pool: (option) => ({ tlsTrustPoolFile: trustPool(option), tls: true }),
+      tls_trusted_ca_certs: (option) => ({ tlsTrustPoolFile: trustPool(option), tls: true }),
     },
     {
       unsupported: {
         versions: 'HTTP/1.1 is spoken to upstreams',
         compression: 'use header_up Accept-Encoding',
         proxy_protocol: 'the client is named in X-Forwarded-For',
-        tls_trusted_ca_certs: 'use tls_trust_pool',
       },
     },
   );
