@@ -2,7 +2,7 @@ import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { ConnectionPool, ForwardSink } from './forward.ts';
+import type { Connections, ForwardSink } from './forward.ts';
 import type { RequestingClient } from './requesting-client.ts';
 import { statusMatcher } from './status-class.ts';
 import type { Upstream } from './upstreams.ts';
@@ -48,7 +48,7 @@ export function activeCheckKey(check: ActiveHealth): string {
 export interface ActiveCheckTarget {
   readonly upstream: Upstream;
   /** Where the check goes: the upstream, or another port of its host. */
-  readonly pool: ConnectionPool;
+  readonly pool: Connections;
   readonly host: string;
 }
 
@@ -144,6 +144,7 @@ async function probe(
     headers,
     body: null,
     contentLength: null,
+    trailers: () => new HeaderList(),
     client,
     clock,
   };

@@ -12,11 +12,10 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
-import { type ConnectionPool, isUnaskedContinue } from './forward.ts';
+import type { Connections, ForwardRequest } from './forward.ts';
 import { ForwardError } from './forward-error.ts';
 import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
 import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
-import { forwardAlone } from './forward-alone.ts';
 import { upstreamRequestFields } from './header-fields.ts';
 import {
   type ActiveCheckTarget,
@@ -28,7 +27,7 @@ import {
   startActiveChecks,
 } from './health.ts';
 import { RequestBody } from './request-body.ts';
-import { isSafe, mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
+import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
@@ -64,7 +63,7 @@ export class ReverseProxy {
   readonly #balance: Balance;
   readonly #isAvailable: IsAvailable;
   readonly #verdict: ReturnType<typeof passiveVerdict>;
-  readonly #pools = new Map<Upstream, ConnectionPool>();
+  readonly #pools = new Map<Upstream, Connections>();
   readonly #tunnels: Tunnels;
   readonly #claims: Claim<unknown>[] = [];
   readonly #stopChecks: () => void;
@@ -150,7 +149,8 @@ export class ReverseProxy {
       if (!mayRepeat(exchange, outcome)) throw toHttpError(failure);
       tried.add(choice.upstream);
       // It may have closed a kept connection at that very moment: a new one deserves a try.
-      if (failure.phase === 'sent' && !repeated && this.#choose(exchange, tried) === undefined) {
+      const isStale = failure.phase === 'sent' || failure.code === 'upstream-refused';
+      if (isStale && !repeated && this.#choose(exchange, tried) === undefined) {
         repeated = true;
         tried.delete(choice.upstream);
       }
@@ -222,35 +222,22 @@ export class ReverseProxy {
     }
     const pool = this.#pools.get(upstream);
     if (pool === undefined) throw new TypeError('an upstream of another proxy was chosen');
-    const contentLength = exchange.headers.get('content-length') ?? null;
-    const { method, target: path } = exchange;
-    const request = {
-      method,
-      target: path,
+    const request: ForwardRequest = {
+      method: exchange.method,
+      target: exchange.target,
       headers,
       body,
-      contentLength,
+      contentLength: exchange.headers.get('content-length') ?? null,
+      trailers: () => {
+        const list = exchange.trailers();
+        // What is deleted from the head must not come in by the back door.
+        this.#headerUp(list, expand);
+        return list;
+      },
       client: exchange,
       clock: this.#clock,
     };
-    const trailers = (): HeaderList => {
-      const list = exchange.trailers();
-      // What is deleted from the head must not come in by the back door.
-      this.#headerUp(list, expand);
-      return list;
-    };
-    const alone = { ...request, trailers };
-    if (body !== null && (headers.has('trailer') || headers.has('expect'))) {
-      await forwardAlone(target, alone, response);
-      return;
-    }
-    try {
-      await pool.forward(request, response);
-    } catch (error) {
-      // Such an upstream would say 100 again: asked in the other way, it may. A body is gone.
-      if (body !== null || !isSafe(method) || !isUnaskedContinue(error)) throw error;
-      await forwardAlone(target, alone, response);
-    }
+    await pool.forward(request, response);
   }
 
   #scriptRequest(
@@ -290,6 +277,9 @@ export class ReverseProxy {
       exchange.log.debug('too many requests wait for the upstream', fields);
     } else if (error.code === 'unsendable-request') {
       exchange.log.debug('the request cannot be forwarded', fields);
+    } else if (error.code === 'upstream-refused') {
+      // One that goes away, or has too much to do, says so: that is no fault of its own.
+      exchange.log.debug('the upstream did not take the request', fields);
     } else {
       upstream.measures.failures += 1;
       upstream.recordFailure(this.#clock.monotonic());

@@ -1,7 +1,8 @@
 import { type Claim, Claims } from '../kernel/claims.ts';
 import { type UpstreamAddress, parseUpstream } from './address.ts';
 import { UpstreamMeasures } from './upstream-measures.ts';
-import { ConnectionPool, type TransportSettings } from './forward.ts';
+import { openConnections } from './connections.ts';
+import type { Connections, TransportSettings } from './forward.ts';
 
 /** Failures remembered of one upstream; more say nothing new. */
 const MAX_FAILURES = 1_000;
@@ -52,7 +53,7 @@ export class Upstream {
  */
 export class UpstreamRegistry {
   readonly #upstreams = new Claims<Upstream>(() => {});
-  readonly #pools = new Claims<ConnectionPool>((pool) => pool.close());
+  readonly #pools = new Claims<Connections>((pool) => pool.close());
 
   /** @throws HubgateError `invalid-upstream` */
   claimUpstream(text: string): Claim<Upstream> {
@@ -65,9 +66,9 @@ export class UpstreamRegistry {
     address: UpstreamAddress,
     settings: TransportSettings,
     trustPool: string | null,
-  ): Claim<ConnectionPool> {
-    const key = JSON.stringify([originOf(address), settings, trustPool]);
-    return this.#pools.claim(key, () => new ConnectionPool(address, settings, trustPool));
+  ): Claim<Connections> {
+    const key = JSON.stringify([originOf(address), address.http2, settings, trustPool]);
+    return this.#pools.claim(key, () => openConnections(address, settings, trustPool));
   }
 
   /** Upstreams in use, for metrics and the admin API. */

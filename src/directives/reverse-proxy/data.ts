@@ -4,7 +4,7 @@ import type { Report } from '../../config/problem.ts';
 import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
 import { anyHeaderOperations, field } from '../../config/shape-header.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
-import { count, duration, flag, name, secret, text } from '../../config/shape-values.ts';
+import { count, duration, flag, name, oneOf, secret, text } from '../../config/shape-values.ts';
 import { isStatusPattern } from '../../config/well-formed.ts';
 import { parseUrl } from '../../kernel/parse-url.ts';
 import type { Secret } from '../../kernel/secret.ts';
@@ -14,7 +14,7 @@ const MINUTE = 60 * SECOND;
 
 export interface ReverseProxyConfig {
   readonly kind: 'reverse_proxy';
-  /** Absolute origins: `http://host:port`, `https://host:port`, or `unix:/path`. */
+  /** Absolute origins: `http://`, `https://` or `h2c://host:port`, `unix:/path` or `unix+h2c:/path`. */
   readonly upstreams: readonly string[];
   readonly loadBalancing: {
     readonly policy: BalancingPolicy;
@@ -59,7 +59,10 @@ export interface ReverseProxyConfig {
     readonly writeTimeoutMs: number;
     /** How long an idle connection is kept; 0 closes it after each exchange. */
     readonly keepAliveMs: number;
+    /** Sessions of HTTP/2 count as connections; 0 means 100 of them. */
     readonly maxConnectionsPerHost: number;
+    /** What is offered to upstreams behind TLS; to `h2c://` HTTP/2 alone is spoken. */
+    readonly versions: readonly HttpVersion[];
     readonly tlsInsecureSkipVerify: boolean;
     readonly tlsServerName: string | null;
     readonly tlsTrustPoolFile: string | null;
@@ -73,6 +76,8 @@ export interface ReverseProxyConfig {
     readonly routes: readonly RouteConfig[];
   }[];
 }
+
+export type HttpVersion = '1.1' | '2';
 
 export interface FastcgiConfig {
   /** The site's files as the server of scripts sees them; null: the `root` of the site. */
@@ -122,6 +127,7 @@ export const defaultReverseProxy: ReverseProxyConfig = {
     writeTimeoutMs: 0,
     keepAliveMs: 2 * MINUTE,
     maxConnectionsPerHost: 0,
+    versions: ['1.1'],
     tlsInsecureSkipVerify: false,
     tlsServerName: null,
     tlsTrustPoolFile: null,
@@ -177,6 +183,7 @@ const transport = object<ReverseProxyConfig['transport']>(
     writeTimeoutMs: duration(),
     keepAliveMs: duration(),
     maxConnectionsPerHost: count(),
+    versions: list(oneOf('1.1', '2'), { min: 1 }),
     tlsInsecureSkipVerify: flag,
     tlsServerName: nullable(name('a host name')),
     tlsTrustPoolFile: nullable(name('a PEM file')),
@@ -259,6 +266,12 @@ function withoutUpstreams(): Partial<Omit<ReverseProxyConfig, 'kind'>> {
 /** What a placeholder brought into an upstream must still be an origin. */
 function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
   if (proxy.fastcgi !== null) checkFastcgi(proxy, report);
+  const { versions } = proxy.transport;
+  if (!versions.includes('1.1') && proxy.upstreams.some((one) => /^(http|unix):/.test(one))) {
+    const message = 'without TLS, HTTP/2 cannot be negotiated';
+    const hint = 'write h2c://host:port, or versions h2c';
+    report(proxy.transport, { severity: 'error', code: 'bad-upstream', message, hint });
+  }
   for (const upstream of proxy.upstreams) {
     if (isUpstream(upstream)) continue;
     const message = `the upstream "${upstream.slice(0, 80)}" is not http://host:port`;
@@ -278,11 +291,14 @@ function checkFastcgi({ upstreams, activeHealth }: ReverseProxyConfig, report: R
   if (upstreams.some((upstream) => upstream.startsWith('https:'))) {
     found('FastCGI is not spoken over TLS', 'use a socket, or a port of this host');
   }
+  if (upstreams.some((upstream) => /^(unix\+)?h2c:/.test(upstream))) {
+    found('FastCGI is no HTTP/2', 'write host:port, or unix//path');
+  }
 }
 
 function isUpstream(text: string): boolean {
-  if (/^unix:\/./.test(text)) return true;
-  const url = parseUrl(text);
+  if (/^unix(\+h2c)?:\/./.test(text)) return true;
+  const url = parseUrl(text.startsWith('h2c:') ? text.replace('h2c', 'http') : text);
   if (url === null) return false;
   const { protocol, username, pathname, search, hash } = url;
   const isHttp = protocol === 'http:' || protocol === 'https:';

@@ -15,7 +15,7 @@ import {
 import { headerOperation } from '../../hubfile/header-operation.ts';
 import { ResponseMatchers, handleResponse } from './syntax/handle-response.ts';
 import { positiveDuration, proxyTransport } from './syntax/transport.ts';
-import { upstreamsOf } from './syntax/upstreams.ts';
+import { type TransportWords, upstreamsOf } from './syntax/upstreams.ts';
 import {
   type BalancingPolicy,
   type ReverseProxyConfig,
@@ -55,6 +55,7 @@ reverse_proxy [<matcher>] [<upstream…>] {
         write_timeout <duration>
         keepalive off|<duration>
         max_conns_per_host <n>
+        versions <1.1|2|h2c…>
         tls
         tls_insecure_skip_verify
         tls_server_name <name>
@@ -87,9 +88,8 @@ export const reverseProxy: Directive = {
 };
 
 /** Upstreams as words, because `transport http { tls }` decides about their scheme. */
-interface Draft extends ReverseProxyConfig {
+interface Draft extends ReverseProxyConfig, TransportWords {
   readonly to: readonly { readonly cursor: Cursor; readonly words: ReturnType<Cursor['rest']> }[];
-  readonly tls: boolean;
 }
 
 /** Reads the upstreams and options of `reverse_proxy`, and of directives that contain one. */
@@ -104,6 +104,7 @@ export function proxySettings(
     ...defaultReverseProxy,
     to: [{ cursor, words: cursor.rest() }],
     tls: false,
+    h2c: false,
   };
   const options: OptionTable<Draft> = {
     ...OPTIONS,
@@ -116,9 +117,9 @@ export function proxySettings(
     unsupported: UNSUPPORTED,
     other: (option) => option.name.startsWith('@') || own(option),
   });
-  const { to, tls, ...settings } = read;
+  const { to, tls, h2c, ...settings } = read;
   cursor.origins.follow(settings, read);
-  const upstreams = upstreamsOf(to, tls);
+  const upstreams = upstreamsOf(to, { tls, h2c });
   if (upstreams.length === 0 && cursor.line.block !== null && to.length > 1) {
     // Every `to` was faulty and is reported.
     return settings;

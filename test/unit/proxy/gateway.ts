@@ -50,6 +50,7 @@ export function proxyConfig(
       writeTimeoutMs: 0,
       keepAliveMs: 120_000,
       maxConnectionsPerHost: 0,
+      versions: ['1.1'],
       tlsInsecureSkipVerify: false,
       tlsServerName: null,
       tlsTrustPoolFile: null,
