@@ -12,7 +12,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
-import type { Connections, ForwardRequest } from './forward.ts';
+import type { ForwardRequest } from './forward.ts';
 import { ForwardError } from './forward-error.ts';
 import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
 import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
@@ -30,6 +30,8 @@ import { RequestBody } from './request-body.ts';
 import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
+import type { DynamicUpstreams } from './dynamic-upstreams.ts';
+import { Members } from './members.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 import type { FastcgiConfig, ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
@@ -63,10 +65,12 @@ export class ReverseProxy {
   readonly #balance: Balance;
   readonly #isAvailable: IsAvailable;
   readonly #verdict: ReturnType<typeof passiveVerdict>;
-  readonly #pools = new Map<Upstream, Connections>();
+  readonly #members: Members;
+  readonly #dynamic: DynamicUpstreams | null;
   readonly #tunnels: Tunnels;
   readonly #claims: Claim<unknown>[] = [];
   readonly #stopChecks: () => void;
+  readonly #stopListening: () => void;
   #active = 0;
   #closed = false;
 
@@ -86,7 +90,12 @@ export class ReverseProxy {
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
     this.#tunnels = new Tunnels(clock, config);
-    for (const text of config.upstreams) this.#claimMember(options.registry, text);
+    const { registry } = options;
+    this.#members = new Members(registry, config.transport, this.#trustPool, this.#isAvailable);
+    this.#members.set(config.upstreams);
+    this.#dynamic =
+      config.dynamic === null ? null : this.#keep(registry.claimDynamic(config.dynamic, clock));
+    this.#stopListening = this.#dynamic === null ? () => {} : this.#follow(this.#dynamic, options);
     this.#stopChecks =
       config.activeHealth === null ? () => {} : this.#startChecks(config.activeHealth, options);
   }
@@ -115,7 +124,8 @@ export class ReverseProxy {
     this.#closed = true;
     this.#stopChecks();
     this.#tunnels.close();
-    for (const upstream of this.#pools.keys()) upstream.verdicts.delete(this.#isAvailable);
+    this.#stopListening();
+    this.#members.forget();
     this.#releaseWhenIdle();
   }
 
@@ -125,6 +135,7 @@ export class ReverseProxy {
     const tried = new Set<Upstream>();
     let failure: ForwardError | null = null;
     let repeated = false;
+    if (this.#members.connections.size === 0) await this.#dynamic?.ready;
     for (;;) {
       if (exchange.abandoned) throw new HttpError(499, 'the client left');
       const choice = this.#choose(exchange, tried);
@@ -159,7 +170,7 @@ export class ReverseProxy {
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
     const candidates: Upstream[] = [];
-    for (const upstream of this.#pools.keys()) {
+    for (const upstream of this.#members.connections.keys()) {
       if (!tried.has(upstream) && this.#isAvailable(upstream)) candidates.push(upstream);
     }
     return candidates.length === 0 ? undefined : this.#balance(exchange, candidates);
@@ -220,7 +231,7 @@ export class ReverseProxy {
     if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
       return this.#tunnels.open(exchange, exchange.upgrade, { ...target, headers }, response);
     }
-    const pool = this.#pools.get(upstream);
+    const pool = this.#members.connections.get(upstream);
     if (pool === undefined) throw new TypeError('an upstream of another proxy was chosen');
     const request: ForwardRequest = {
       method: exchange.method,
@@ -290,16 +301,24 @@ export class ReverseProxy {
     }
   }
 
-  #claimMember(registry: UpstreamRegistry, text: string): void {
-    const upstream = this.#keep(registry.claimUpstream(text));
-    const { transport } = this.#config;
-    const pool = this.#keep(registry.claimPool(upstream.address, transport, this.#trustPool));
-    this.#pools.set(upstream, pool);
-    upstream.verdicts.add(this.#isAvailable);
+  /** Those that are named stand in while the DNS says nothing. */
+  #follow(dynamic: DynamicUpstreams, { log }: ReverseProxyOptions): () => void {
+    const { upstreams } = this.#config;
+    const name = this.#config.dynamic?.name ?? '';
+    const use = (origins: readonly string[] | null): void =>
+      this.#members.set(origins ?? upstreams);
+    use(dynamic.origins);
+    return dynamic.listen({
+      changed: (origins) => {
+        log.info('upstreams have changed', { name, upstreams: origins?.length ?? 0 });
+        use(origins);
+      },
+      failed: (error) => log.warn('upstreams were not found', { name, error: messageOf(error) }),
+    });
   }
 
   #startChecks(check: ActiveHealth, { registry, clock, log }: ReverseProxyOptions): () => void {
-    const targets = [...this.#pools].map(([upstream, pool]): ActiveCheckTarget => {
+    const targets = [...this.#members.connections].map(([upstream, pool]): ActiveCheckTarget => {
       const { address } = upstream;
       if (check.port === null || address.socketPath !== null) {
         return { upstream, pool, host: address.authority };
@@ -319,6 +338,7 @@ export class ReverseProxy {
 
   #releaseWhenIdle(): void {
     if (!this.#closed || this.#active > 0) return;
+    this.#members.release();
     for (const claim of this.#claims) claim.release();
   }
 }

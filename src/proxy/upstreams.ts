@@ -1,8 +1,11 @@
 import { type Claim, Claims } from '../kernel/claims.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { type UpstreamAddress, parseUpstream } from './address.ts';
+import { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { UpstreamMeasures } from './upstream-measures.ts';
 import { openConnections } from './connections.ts';
 import type { Connections, TransportSettings } from './forward.ts';
+import type { DynamicConfig } from '../directives/reverse-proxy/data.ts';
 
 /** Failures remembered of one upstream; more say nothing new. */
 const MAX_FAILURES = 1_000;
@@ -53,6 +56,7 @@ export class Upstream {
  */
 export class UpstreamRegistry {
   readonly #upstreams = new Claims<Upstream>(() => {});
+  readonly #dynamic = new Claims<DynamicUpstreams>((list) => list.close());
   readonly #pools = new Claims<Connections>((pool) => pool.close());
 
   /** @throws HubgateError `invalid-upstream` */
@@ -69,6 +73,11 @@ export class UpstreamRegistry {
   ): Claim<Connections> {
     const key = JSON.stringify([originOf(address), address.http2, settings, trustPool]);
     return this.#pools.claim(key, () => openConnections(address, settings, trustPool));
+  }
+
+  /** The old list is there for a new generation, while its own first lookup runs. */
+  claimDynamic(config: DynamicConfig, clock: Clock): Claim<DynamicUpstreams> {
+    return this.#dynamic.claim(JSON.stringify(config), () => new DynamicUpstreams(config, clock));
   }
 
   /** Upstreams in use, for metrics and the admin API. */

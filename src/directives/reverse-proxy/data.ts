@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import type { HeaderOperation, RouteConfig } from '../../config/config.ts';
 import type { HandlerData } from '../../config/handler-data.ts';
 import type { Report } from '../../config/problem.ts';
@@ -16,6 +17,8 @@ export interface ReverseProxyConfig {
   readonly kind: 'reverse_proxy';
   /** Absolute origins: `http://`, `https://` or `h2c://host:port`, `unix:/path` or `unix+h2c:/path`. */
   readonly upstreams: readonly string[];
+  /** Upstreams that the DNS names; `upstreams` stand in while it names none. */
+  readonly dynamic: DynamicConfig | null;
   readonly loadBalancing: {
     readonly policy: BalancingPolicy;
     /** Total time for tries on other upstreams; 0 means one try per upstream is not repeated. */
@@ -77,6 +80,34 @@ export interface ReverseProxyConfig {
   }[];
 }
 
+interface DynamicSettings {
+  readonly name: string;
+  readonly scheme: 'http' | 'https' | 'h2c';
+  readonly refreshMs: number;
+  /** Addresses of servers of names, with a port where it is not 53; empty: those of the system. */
+  readonly resolvers: readonly string[];
+  /** How long each of two tries to reach one may take. */
+  readonly dialTimeoutMs: number;
+  /** How long the old list is kept when lookups fail; null: until one succeeds. */
+  readonly graceMs: number | null;
+}
+
+export type DynamicConfig =
+  | (DynamicSettings & {
+      readonly kind: 'a';
+      readonly port: number;
+      readonly versions: readonly ('ipv4' | 'ipv6')[];
+    })
+  | (DynamicSettings & { readonly kind: 'srv' });
+
+export const defaultDynamic: Omit<DynamicSettings, 'name'> = {
+  scheme: 'http',
+  refreshMs: MINUTE,
+  resolvers: [],
+  dialTimeoutMs: 2 * SECOND,
+  graceMs: null,
+};
+
 export type HttpVersion = '1.1' | '2';
 
 export interface FastcgiConfig {
@@ -105,6 +136,7 @@ export type BalancingPolicy =
 export const defaultReverseProxy: ReverseProxyConfig = {
   kind: 'reverse_proxy',
   upstreams: [],
+  dynamic: null,
   loadBalancing: { policy: { kind: 'random' }, tryDurationMs: 0, tryIntervalMs: 250 },
   activeHealth: null,
   passiveHealth: {
@@ -202,6 +234,39 @@ const fastcgi = object<FastcgiConfig>(
   defaultFastcgi,
 );
 
+const dynamicSettings = {
+  name: text('a name in the DNS', isDnsName),
+  scheme: oneOf('http', 'https', 'h2c'),
+  refreshMs: duration({ min: SECOND }),
+  resolvers: list(text('an address such as 10.0.0.53 or 10.0.0.53:5353', isResolver)),
+  dialTimeoutMs: duration({ min: 1 }),
+  graceMs: nullable(duration()),
+};
+
+const dynamic = byKind<DynamicConfig>({
+  a: object(
+    {
+      ...dynamicSettings,
+      port: count({ min: 1, max: 65_535 }),
+      versions: list(oneOf('ipv4', 'ipv6'), { min: 1 }),
+    },
+    { ...defaultDynamic, versions: ['ipv4', 'ipv6'] },
+  ),
+  srv: object(dynamicSettings, defaultDynamic),
+});
+
+/** RFC 2181 §11 allows more, but nobody calls a server so. */
+export function isDnsName(text: string): boolean {
+  return text.length <= 253 && /^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?$/.test(text);
+}
+
+export function isResolver(text: string): boolean {
+  const [, bracketed, plain, port] = /^(?:\[([^\]]*)\]|([^\]:]*))(?::(\d{1,5}))?$/.exec(text) ?? [];
+  if (isIP(text) === 6) return true;
+  if (port !== undefined && !(Number(port) >= 1 && Number(port) <= 65_535)) return false;
+  return plain === undefined ? isIP(bracketed ?? '') === 6 : isIP(plain) === 4;
+}
+
 export const reverseProxy: HandlerData<ReverseProxyConfig> = {
   shape: reverseProxyShape,
   answering: ({ handleResponse }) => handleResponse.flatMap(({ routes }) => routes),
@@ -221,7 +286,8 @@ function reverseProxyShape(
 ): Shape<Omit<ReverseProxyConfig, 'kind'>> {
   return object(
     {
-      upstreams: list(name('an upstream such as http://localhost:3000'), { min: 1 }),
+      upstreams: list(name('an upstream such as http://localhost:3000')),
+      dynamic: nullable(dynamic),
       loadBalancing: object<ReverseProxyConfig['loadBalancing']>(
         { policy, tryDurationMs: duration(), tryIntervalMs: duration() },
         defaultReverseProxy.loadBalancing,
@@ -266,8 +332,14 @@ function withoutUpstreams(): Partial<Omit<ReverseProxyConfig, 'kind'>> {
 /** What a placeholder brought into an upstream must still be an origin. */
 function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
   if (proxy.fastcgi !== null) checkFastcgi(proxy, report);
+  if (proxy.dynamic !== null) checkDynamic(proxy, report);
+  else if (proxy.upstreams.length === 0) {
+    const message = 'reverse_proxy needs an upstream';
+    const hint = 'for example http://localhost:3000';
+    report(proxy, { severity: 'error', code: 'expected-argument', message, hint });
+  }
   const { versions } = proxy.transport;
-  if (!versions.includes('1.1') && proxy.upstreams.some((one) => /^(http|unix):/.test(one))) {
+  if (!versions.includes('1.1') && isCleartext(proxy)) {
     const message = 'without TLS, HTTP/2 cannot be negotiated';
     const hint = 'write h2c://host:port, or versions h2c';
     report(proxy.transport, { severity: 'error', code: 'bad-upstream', message, hint });
@@ -277,6 +349,27 @@ function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
     const message = `the upstream "${upstream.slice(0, 80)}" is not http://host:port`;
     const hint = 'a placeholder stands for host or host:port; use {$VAR} for a whole URL';
     report(proxy, { severity: 'error', code: 'bad-upstream', message, hint });
+  }
+}
+
+function isCleartext({ upstreams, dynamic: named }: ReverseProxyConfig): boolean {
+  return named?.scheme === 'http' || upstreams.some((one) => /^(http|unix):/.test(one));
+}
+
+/** What cannot be, where upstreams come and go. */
+function checkDynamic(
+  { dynamic: about, activeHealth, fastcgi }: ReverseProxyConfig,
+  report: Report,
+): void {
+  if (about === null) return;
+  const found = (message: string, hint: string): void =>
+    report(about, { severity: 'error', code: 'not-dynamic', message, hint });
+  if (activeHealth !== null) {
+    const hint = 'use fail_duration and max_fails, or have the DNS name only those that are well';
+    found('upstreams that the DNS names are not checked by health_uri', hint);
+  }
+  if (fastcgi !== null && about.scheme !== 'http') {
+    found(`FastCGI is not spoken by ${about.scheme}`, 'drop the options of the transport');
   }
 }
 

@@ -13,6 +13,7 @@ import {
   statusClasses,
 } from '../../hubfile/values.ts';
 import { headerOperation } from '../../hubfile/header-operation.ts';
+import { dynamicUpstreams } from './syntax/dynamic.ts';
 import { ResponseMatchers, handleResponse } from './syntax/handle-response.ts';
 import { positiveDuration, proxyTransport } from './syntax/transport.ts';
 import { type TransportWords, upstreamsOf } from './syntax/upstreams.ts';
@@ -26,6 +27,24 @@ import {
 const USAGE = `
 reverse_proxy [<matcher>] [<upstream…>] {
     to <upstream…>
+    dynamic a [<name> <port>] {
+        name <name>
+        port <port>
+        versions ipv4|ipv6…
+        refresh <duration>
+        resolvers <address…>
+        dial_timeout <duration>
+        grace_period <duration>
+    }
+    dynamic srv [<name>] {
+        service <service>
+        proto <protocol>
+        name <name>
+        refresh <duration>
+        resolvers <address…>
+        dial_timeout <duration>
+        grace_period <duration>
+    }
     lb_policy random|round_robin|least_conn|first|ip_hash|client_ip_hash|uri_hash
     lb_policy header <field>
     lb_policy cookie [<name> [<secret>]]
@@ -120,17 +139,31 @@ export function proxySettings(
   const { to, tls, h2c, ...settings } = read;
   cursor.origins.follow(settings, read);
   const upstreams = upstreamsOf(to, { tls, h2c });
-  if (upstreams.length === 0 && cursor.line.block !== null && to.length > 1) {
-    // Every `to` was faulty and is reported.
+  const dynamic = withScheme(cursor, settings.dynamic, { tls, h2c });
+  const names = cursor.line.block?.map(({ words }) => words[0]?.text) ?? [];
+  if (dynamic === null && upstreams.length === 0 && (to.length > 1 || names.includes('dynamic'))) {
+    // Whatever names them was faulty and is reported.
     return settings;
   }
-  if (upstreams.length === 0) {
+  if (dynamic === null && upstreams.length === 0) {
     const hint = `for example ${cursor.name} localhost:3000`;
     cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an upstream`, hint);
   }
-  const proxy = { ...settings, upstreams };
+  const proxy = { ...settings, upstreams, dynamic };
   cursor.origins.follow(proxy, settings);
   return proxy;
+}
+
+/** The DNS says nothing of a scheme: it is that of the transport. */
+function withScheme(
+  cursor: Cursor,
+  dynamic: ReverseProxyConfig['dynamic'],
+  { tls, h2c }: TransportWords,
+): ReverseProxyConfig['dynamic'] {
+  if (dynamic === null || !(tls || h2c)) return dynamic;
+  const found = { ...dynamic, scheme: tls ? 'https' : 'h2c' } as const;
+  cursor.origins.follow(found, dynamic);
+  return found;
 }
 
 const OPTIONS: OptionTable<Draft> = {
@@ -166,11 +199,11 @@ const OPTIONS: OptionTable<Draft> = {
   stream_timeout: (cursor) => ({ streamTimeoutMs: duration(cursor) }),
   stream_close_delay: (cursor) => ({ streamCloseDelayMs: duration(cursor) }),
   trusted_proxies: (cursor) => ({ trustedProxies: ranges(cursor) }),
+  dynamic: (cursor) => ({ dynamic: dynamicUpstreams(cursor) }),
   transport: (cursor, sofar) => proxyTransport(cursor, sofar),
 };
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  dynamic: 'name the upstreams, or use a name that your DNS resolves',
   lb_retries: 'use lb_try_duration',
   lb_retry_match: 'requests that are safe to repeat are retried within lb_try_duration',
   health_path: 'use health_uri',

@@ -24,6 +24,7 @@ export function proxyConfig(
   return {
     kind: 'reverse_proxy',
     upstreams,
+    dynamic: null,
     loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 250 },
     activeHealth: null,
     headerUp: [],
