@@ -44,6 +44,8 @@ export interface ReverseProxyOptions {
   readonly expand: Expand;
   /** Peers whose forwarded fields are believed, beside those of the configuration. */
   readonly trusted: AddressSet;
+  /** What upstreams are asked for; null: what the client asks for. */
+  readonly target: ((exchange: Exchange) => string) | null;
   /** Compiles the routes of `handle_response`. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
 }
@@ -57,6 +59,7 @@ type Outcome =
 export class ReverseProxy {
   readonly #config: ReverseProxyConfig;
   readonly #clock: Clock;
+  readonly #target: ReverseProxyOptions['target'];
   readonly #expand: Expand;
   readonly #trusted: AddressSet;
   readonly #trustPool: string | null;
@@ -79,13 +82,13 @@ export class ReverseProxy {
     const { clock, expand } = options;
     this.#config = config;
     this.#clock = clock;
+    this.#target = options.target;
     this.#expand = expand;
     const trusted = addressSet(config.trustedProxies);
     this.#trusted = (address) => trusted(address) || options.trusted(address);
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
     this.#headerUp = compileOperations(config.headerUp);
     this.#rules = compileResponseRules(config, expand, options.compileRoutes);
-    this.#balance = createBalance(config.loadBalancing.policy, options.random);
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
@@ -93,6 +96,8 @@ export class ReverseProxy {
     const { registry } = options;
     this.#members = new Members(registry, config.transport, this.#trustPool, this.#isAvailable);
     this.#members.set(config.upstreams);
+    const order = [...this.#members.connections.keys()];
+    this.#balance = createBalance(config.loadBalancing.policy, options.random, order);
     this.#dynamic =
       config.dynamic === null ? null : this.#keep(registry.claimDynamic(config.dynamic, clock));
     this.#stopListening = this.#dynamic === null ? () => {} : this.#follow(this.#dynamic, options);
@@ -130,8 +135,10 @@ export class ReverseProxy {
   }
 
   async #tryUpstreams(exchange: Exchange, next: Next): Promise<void> {
-    const { tryDurationMs, tryIntervalMs } = this.#config.loadBalancing;
-    const deadline = this.#clock.monotonic() + tryDurationMs;
+    const { tryDurationMs, tryIntervalMs, retries } = this.#config.loadBalancing;
+    const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
+    const deadline = isCounted ? Infinity : this.#clock.monotonic() + tryDurationMs;
+    let left = retries ?? Infinity;
     const tried = new Set<Upstream>();
     let failure: ForwardError | null = null;
     let repeated = false;
@@ -140,7 +147,10 @@ export class ReverseProxy {
       if (exchange.abandoned) throw new HttpError(499, 'the client left');
       const choice = this.#choose(exchange, tried);
       if (choice === undefined) {
-        if (this.#clock.monotonic() + tryIntervalMs >= deadline) throw noneLeft(failure);
+        if (this.#clock.monotonic() + tryIntervalMs >= deadline || left === 0) {
+          throw noneLeft(failure);
+        }
+        left -= 1;
         await pause(this.#clock, tryIntervalMs, exchange);
         tried.clear();
         continue;
@@ -157,7 +167,8 @@ export class ReverseProxy {
         return;
       }
       failure = outcome.failure;
-      if (!mayRepeat(exchange, outcome)) throw toHttpError(failure);
+      if (left === 0 || !mayRepeat(this.#methodOf(exchange), outcome)) throw toHttpError(failure);
+      left -= 1;
       tried.add(choice.upstream);
       // It may have closed a kept connection at that very moment: a new one deserves a try.
       const isStale = failure.phase === 'sent' || failure.code === 'upstream-refused';
@@ -185,7 +196,7 @@ export class ReverseProxy {
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
     });
-    const body = exchange.hasBody ? this.#requestBody(exchange) : null;
+    const body = this.#requestBody(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;
     try {
@@ -218,7 +229,9 @@ export class ReverseProxy {
     const { address } = upstream;
     const headers = upstreamRequestFields(exchange, address, this.#trusted);
     const expand = (template: string): string => this.#expand(template, exchange);
+    if (body === null) for (const name of ['expect', 'trailer']) headers.delete(name);
     this.#headerUp(headers, expand);
+    const path = this.#target?.(exchange) ?? exchange.target;
     const target = { address, settings: this.#config.transport, trustPool: this.#trustPool };
     const { fastcgi } = this.#config;
     if (fastcgi !== null) {
@@ -229,13 +242,13 @@ export class ReverseProxy {
       );
     }
     if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
-      return this.#tunnels.open(exchange, exchange.upgrade, { ...target, headers }, response);
+      return this.#tunnels.open(exchange, exchange.upgrade, { ...target, headers, path }, response);
     }
     const pool = this.#members.connections.get(upstream);
     if (pool === undefined) throw new TypeError('an upstream of another proxy was chosen');
     const request: ForwardRequest = {
-      method: exchange.method,
-      target: exchange.target,
+      method: this.#methodOf(exchange),
+      target: path,
       headers,
       body,
       contentLength: exchange.headers.get('content-length') ?? null,
@@ -272,7 +285,13 @@ export class ReverseProxy {
     return { method, parameters, body, contentLength, client: exchange, clock: this.#clock, log };
   }
 
-  #requestBody(exchange: Exchange): RequestBody {
+  #methodOf({ method }: Exchange): string {
+    return this.#config.method ?? method;
+  }
+
+  #requestBody(exchange: Exchange): RequestBody | null {
+    const { method } = this.#config;
+    if (!exchange.hasBody || method === 'GET' || method === 'HEAD') return null;
     return new RequestBody(exchange.body, {
       writeTimeoutMs: this.#config.transport.writeTimeoutMs,
       // RFC 9110 §10.1.1: the client sends its body once the upstream asks for it.

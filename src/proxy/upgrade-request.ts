@@ -26,6 +26,8 @@ export interface DialTarget {
 }
 
 export interface UpgradeTarget extends DialTarget {
+  /** Path and query. */
+  readonly path: string;
   /** Fields of the request, hop-by-hop ones removed. */
   readonly headers: HeaderList;
 }

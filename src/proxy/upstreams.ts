@@ -20,6 +20,8 @@ export class Upstream {
   readonly verdicts = new Set<(upstream: Upstream) => boolean>();
   /** Active checks, by what they check, whose last answer was bad. */
   readonly failingChecks = new Set<string>();
+  /** By what they check: good answers in a row, or, below 0, bad ones. */
+  readonly checkRuns = new Map<string, number>();
   /** Monotonic milliseconds, oldest first. */
   readonly #failures: number[] = [];
 

@@ -25,8 +25,15 @@ export function proxyConfig(
     kind: 'reverse_proxy',
     upstreams,
     dynamic: null,
-    loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 250 },
+    loadBalancing: {
+      policy: { kind: 'first' },
+      tryDurationMs: 0,
+      tryIntervalMs: 250,
+      retries: null,
+    },
     activeHealth: null,
+    method: null,
+    rewrite: null,
     headerUp: [],
     headerDown: [],
     flushIntervalMs: 0,
@@ -72,6 +79,7 @@ export function proxyOptions(
     expand: (template, exchange) =>
       template.replaceAll('{host}', exchange.host).replaceAll('{path}', exchange.target),
     trusted: () => false,
+    target: null,
     compileRoutes: more.compileRoutes ?? (() => () => {}),
   };
 }
