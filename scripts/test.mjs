@@ -53,6 +53,8 @@ const { status } = spawnSync(
     '--conditions=hubgate-source',
     '--import',
     'tsx',
+    '--import',
+    new URL('../test/support/reaper.mjs', import.meta.url).href,
     '--test',
     // Names every failure once more at the end, where a log that was cut still shows it.
     '--test-reporter=spec',

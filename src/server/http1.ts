@@ -14,8 +14,9 @@ import type { UpgradeRequest } from '../http/exchange.ts';
 import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Exchange, type LeaveConnection, leaveServer } from './http1-exchange.ts';
-import { giveConnection, watchLimits } from './node-internals.ts';
+import { giveConnection, releaseParser, watchLimits } from './node-internals.ts';
 import { peerOf } from './peers.ts';
+import { mendedQuery, packetOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
 import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
@@ -35,6 +36,8 @@ export class Http1 {
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
   /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
   readonly #refused = new WeakSet<Duplex>();
+  /** What is to be parsed again of connections whose parser has just stopped. */
+  readonly #mended = new WeakMap<Duplex, Buffer[]>();
   #draining = false;
 
   constructor(limits: ServerOptions, reception: Reception, clock: Clock) {
@@ -183,15 +186,37 @@ export class Http1 {
       socket.destroy();
       return;
     }
+    // More of what a parser has stopped at.
+    if (this.#mended.get(socket)?.push(packetOf(error)) !== undefined) return;
     const status = statusOf(error);
     const latest = this.#unanswered(socket);
+    const mended = mendedQuery(error);
+    if (latest === undefined && socket instanceof Socket && mended instanceof Buffer) {
+      this.#parseAgain(socket, mended);
+      return;
+    }
     if (latest === undefined || latest.req.complete) {
-      this.#refuseInTurn(socket, status, reasonOf(error));
+      this.#refuseInTurn(socket, status, typeof mended === 'string' ? mended : '');
       return;
     }
     // The one that is being answered is itself the broken one.
     if (latest.headersSent) socket.destroy();
     else this.#refuse(socket, status);
+  }
+
+  /** Gives a connection on which nothing is under way another parser, which begins with these bytes. */
+  #parseAgain(socket: Socket, bytes: Buffer): void {
+    const packets = [bytes];
+    this.#mended.set(socket, packets);
+    socket.pause();
+    // The parser is still running here.
+    setImmediate(() => {
+      this.#mended.delete(socket);
+      if (!releaseParser(socket)) return;
+      socket.unshift(Buffer.concat(packets));
+      giveConnection(this.#server, socket);
+      socket.resume();
+    });
   }
 
   #unanswered(socket: Duplex): ServerResponse | undefined {
@@ -240,12 +265,6 @@ function hasStrayBody(request: IncomingMessage): boolean {
   const hasBody =
     headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
   return hasBody && asksForWebSocket(request);
-}
-
-/** Node's parser takes no bytes beyond ASCII in a target, which curl sends as they are typed. */
-function reasonOf(error: Error): string {
-  if (codeOf(error) !== 'HPE_INVALID_URL') return '';
-  return 'The request target has characters that must be percent-encoded (as UTF-8)\n';
 }
 
 function statusOf(error: Error): number {

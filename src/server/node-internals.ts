@@ -81,23 +81,36 @@ const HTTP_CLOSE = new Set(['bound socketOnClose']);
  */
 export function releaseConnection(request: IncomingMessage, response: ServerResponse): boolean {
   const { socket } = response;
-  if (socket === null || socket.destroyed) return false;
-  const closeListeners: readonly unknown[] = socket.listeners('close');
-  const onClose = closeListeners.find((one) => isOneOf(HTTP_CLOSE, one));
-  if (onClose === undefined) return false;
+  if (socket === null || socket.destroyed || parserCloseOf(socket) === undefined) return false;
   response.detachSocket(socket);
+  // Its request is under way and would be destroyed: this one without its socket.
+  Reflect.set(request, 'socket', null);
+  return releaseParser(socket);
+}
+
+/**
+ * The same for a connection on which nothing is under way. What was read of it and not parsed is the
+ * caller's to keep.
+ */
+export function releaseParser(socket: Socket): boolean {
+  const onClose = parserCloseOf(socket);
+  if (onClose === undefined || socket.destroyed) return false;
   for (const event of HTTP_EVENTS) {
     for (const listener of socket.listeners(event)) {
       if (isOneOf(HTTP_LISTENERS, listener)) socket.off(event, listener);
     }
   }
   socket.off('close', onClose);
-  // It frees the parser and destroys the requests that are under way: this one without its socket.
-  Reflect.set(request, 'socket', null);
+  // It frees the parser and destroys the requests that are under way.
   onClose.call(socket);
-  // Whatever protocol comes next reads by itself.
+  // Whatever comes next reads by itself.
   socket.setTimeout(0);
   return true;
+}
+
+function parserCloseOf(socket: Socket): Listener | undefined {
+  const listeners: readonly unknown[] = socket.listeners('close');
+  return listeners.find((one) => isOneOf(HTTP_CLOSE, one));
 }
 
 type Listener = (...args: unknown[]) => void;

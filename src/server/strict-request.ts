@@ -5,6 +5,9 @@ export const MAX_TARGET_BYTES = 72 * 1024;
 /** Fields of one message. Cookies may come in a field each over HTTP/2. */
 export const MAX_FIELDS = 256;
 
+/** Why a query was refused. */
+export const NOT_UTF8 = 'The query of the request is not UTF-8\n';
+
 /** What is known of a request before anybody handles it. */
 export interface RequestHead {
   readonly httpVersion: string;
@@ -16,7 +19,7 @@ export interface RequestHead {
 
 /**
  * Visible ASCII but `#`: a fragment is never sent, and who cuts it off sees another path. In the
- * query also bytes beyond ASCII, which curl and address bars send as they are; see {@link asciiTarget}.
+ * query also bytes beyond ASCII, which curl sends as they are typed; see {@link asciiTarget}.
  */
 const TARGET = /^[\x21-\x22\x24-\x3e\x40-\x7e]+(?:\?[\x21-\x22\x24-\x7e\x80-\xff]*)?$/;
 const BEYOND_ASCII = /[\x80-\xff]/;
@@ -43,7 +46,12 @@ export function refusalOfHttp2(head: RequestHead): number | null {
 
 /** What a client that may be mended is told with a refusal; most refusals say nothing. */
 export function reasonFor({ url = '' }: RequestHead): string {
-  return isQueryUtf8(url) ? '' : 'The query of the request is not UTF-8\n';
+  return isQueryUtf8(url) ? '' : NOT_UTF8;
+}
+
+/** Whether a target has only characters that it may have, or bytes beyond ASCII in its query. */
+export function isTargetText(target: string): boolean {
+  return TARGET.test(target);
 }
 
 /** A target whose query has its bytes beyond ASCII percent-encoded, as it should have been sent. */
@@ -104,7 +112,7 @@ function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
 
 /** RFC 9112 §3.2: the origin and the absolute form, and for OPTIONS the asterisk. */
 function isTarget({ method, url = '' }: RequestHead): boolean {
-  if (!TARGET.test(url) || !isQueryUtf8(url)) return false;
+  if (!isTargetText(url) || !isQueryUtf8(url)) return false;
   if (url.startsWith('/')) return true;
   if (url === '*') return method === 'OPTIONS';
   const authority = ABSOLUTE.exec(url)?.[1];

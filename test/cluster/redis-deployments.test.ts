@@ -102,8 +102,12 @@ describe('Redis as others run it', () => {
     };
     for (let count = 0; count < 20; count += 1) await publish(`before-${count}`);
     assert.equal(stored.length, 20);
+    // It is given up after five seconds, and the other nodes may not know the replica yet.
+    const askAgain = setInterval(() => replica.command('CLUSTER', 'FAILOVER'), 6_000);
+    test.after(() => clearInterval(askAgain));
     replica.command('CLUSTER', 'FAILOVER');
     await until(() => /role:master/.test(replica.command('INFO', 'replication')));
+    clearInterval(askAgain);
     await until(() => /master_link_status:up/.test(owner.command('INFO', 'replication')));
     for (let count = 0; !stored.includes(`after-${count - 1}`) || count < 20; count += 1) {
       await publish(`after-${count}`);

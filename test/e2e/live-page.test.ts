@@ -255,6 +255,22 @@ describe('a live page in Chromium', () => {
     await seen(page, 'while away');
   });
 
+  it('asks for the same after failed tries as at first', { timeout: 60_000 }, async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const tries: string[] = [];
+    const page = await its.open(async (page) => {
+      await page.route(/\/\.well-known\/hub\?/, (route) => {
+        tries.push(new URL(route.request().url()).search);
+        return tries.length < 3 ? route.abort() : route.continue();
+      });
+    });
+    await say(its.site, 'once it is there');
+    await seen(page, 'once it is there');
+    assert.equal(tries.length, 3);
+    assert.equal(new Set(tries).size, 1);
+  });
+
   it('lets its stream go after 10 s out of sight, and catches up when it is seen again', {
     timeout: 60_000,
   }, async (test) => {

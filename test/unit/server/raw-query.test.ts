@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
 import { connect } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../../support/free-port.ts';
 import { startGateway } from '../../support/gateway.ts';
+
+/** Lets what was written arrive by itself. */
+const PAUSE = '';
 
 /** A character for each byte that goes over the wire. */
 const raw = (text: string): string => Buffer.from(text, 'utf8').toString('latin1');
@@ -24,18 +29,107 @@ describe('bytes beyond ASCII in a request target', () => {
     assert.equal(answer.body, 'The query of the request is not UTF-8\n');
   });
 
-  it('over HTTP/1.1 are refused with the cure: Node’s strict parser takes none', async (test) => {
+  for (const scheme of ['http', 'https'] as const) {
+    it(`of a query over HTTP/1.1 (${scheme}) are what they should have been`, async (test) => {
+      const { http1 } = await start(test);
+      const [answer] = await http1(scheme, [request(raw('/a?topic=Bücher/日本&x=%C3%BC'))]);
+      assert.equal(answer?.status, 200);
+      assert.equal(answer.body, 'topic=B%C3%BCcher/%E6%97%A5%E6%9C%AC&x=%C3%BC');
+    });
+
+    it(`of each query of one connection (${scheme}), with bodies that follow in pieces`, async (test) => {
+      const { http1 } = await start(test);
+      const post = `POST ${raw('/b?é')} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabc`;
+      const answers = await http1(scheme, [
+        request(raw('/a?ü')),
+        request('/plain?x'),
+        [post, 'def'],
+        [post, PAUSE, 'def'],
+        [PAUSE, request(raw('/c?ß'))],
+      ]);
+      assert.deepEqual(
+        answers.map(({ status, body }) => `${status} ${body}`),
+        ['200 %C3%BC', '200 x', '200 %C3%A9', '200 %C3%A9', '200 %C3%9F'],
+      );
+    });
+  }
+
+  it('of a query are mended in their record, and the records that came with it stay', async (test) => {
     const { http1 } = await start(test);
-    const answer = await http1(raw('/a?topic=Bücher'));
-    assert.equal(answer.status, 400);
+    const body = 'x'.repeat(60_000);
+    const answers = await http1('https', [
+      `POST ${raw('/a?ü')} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      [PAUSE, request(raw('/b?ß'))],
+    ]);
+    assert.deepEqual(
+      answers.map(({ status, body }) => `${status} ${body}`),
+      ['200 %C3%BC', '200 %C3%9F'],
+    );
+  });
+
+  it('of a query over HTTP/1.1 that are not UTF-8 are refused with the reason', async (test) => {
+    const { http1 } = await start(test);
+    const [answer] = await http1('http', [request('/a?topic=B\xfccher')]);
+    assert.equal(answer?.status, 400);
+    assert.equal(answer.body, 'The query of the request is not UTF-8\n');
+  });
+
+  it('of a request line that comes in pieces are refused with the cure', async (test) => {
+    const { http1 } = await start(test);
+    const [answer] = await http1('http', [
+      ['GET /a?x=', PAUSE, raw('ü HTTP/1.1\r\nHost: localhost\r\n\r\n')],
+    ]);
+    assert.equal(answer?.status, 400);
     assert.match(answer.body, /percent-encoded \(as UTF-8\)/);
+  });
+
+  it('behind a request that is being answered are refused in their turn', async (test) => {
+    const { http1 } = await start(test);
+    const answers = await http1('http', [[request('/slow?x') + request(raw('/b?ü'))]]);
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [204, 400],
+    );
+  });
+
+  it('change nothing but the target: what is refused otherwise stays refused', async (test) => {
+    const { http1 } = await start(test);
+    for (const rest of [
+      'Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      'Host: other\r\n\r\n',
+      'Header : a\r\n\r\n',
+    ]) {
+      const [answer] = await http1('http', [
+        [`GET ${raw('/a?ü')} HTTP/1.1\r\nHost: localhost\r\n${rest}`],
+      ]);
+      assert.equal(answer?.status, 400, rest);
+    }
   });
 
   it('of a path are refused: two readers could take them for different paths', async (test) => {
     const { http1, http2 } = await start(test);
-    for (const ask of [http1, http2]) assert.equal((await ask(raw('/Bücher'))).status, 400);
+    assert.equal((await http1('http', [request(raw('/Bücher'))]))[0]?.status, 400);
+    assert.equal((await http2(raw('/Bücher'))).status, 400);
   });
 });
+
+function request(target: string): string {
+  return `GET ${target} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+}
+
+/** The whole answers of a connection. */
+function answersIn(text: string): Answer[] {
+  const answers: Answer[] = [];
+  for (let rest = text; ; ) {
+    const [, status = '', length = ''] =
+      /^HTTP\/1\.1 (\d+)[^]*?content-length: (\d+)/i.exec(rest) ?? [];
+    const start = rest.indexOf('\r\n\r\n') + 4;
+    const end = start + Number(length);
+    if (status === '' || start < 4 || rest.length < end) return answers;
+    answers.push({ status: Number(status), body: rest.slice(start, end) });
+    rest = rest.slice(end);
+  }
+}
 
 interface Answer {
   readonly status: number;
@@ -43,10 +137,18 @@ interface Answer {
 }
 
 async function start(test: TestContext) {
-  const [plain, secure] = [await freePort(), await freePort()];
+  const [plain, secure, app] = [await freePort(), await freePort(), await freePort()];
+  const upstream = createServer((_request, response) => {
+    setTimeout(() => response.writeHead(204, { 'content-length': '0' }).end(), 50);
+  }).listen(app, '127.0.0.1');
+  test.after(() => upstream.close());
+  await once(upstream, 'listening');
   const { root } = await startGateway(
     test,
     `http://localhost:${plain} {
+	handle /slow {
+		reverse_proxy 127.0.0.1:${app}
+	}
 	respond {query}
 }
 https://localhost:${secure} {
@@ -57,17 +159,29 @@ https://localhost:${secure} {
   );
   const ca = await root();
   return {
-    async http1(target: string): Promise<Answer> {
-      const socket = connect(plain, 'localhost').setEncoding('latin1');
+    /** Sends requests one after another on one connection, each when the one before is answered. */
+    async http1(
+      scheme: 'http' | 'https',
+      requests: readonly (string | string[])[],
+    ): Promise<Answer[]> {
+      const socket =
+        scheme === 'http'
+          ? connect(plain, 'localhost')
+          : connectTls({ port: secure, host: 'localhost', servername: 'localhost', ca });
       test.after(() => socket.destroy());
-      socket.write(
-        `GET ${target} HTTP/1.1\r\nHost: localhost:${plain}\r\nConnection: close\r\n\r\n`,
-        'latin1',
-      );
+      socket.setEncoding('latin1').setNoDelay();
       let text = '';
-      for await (const chunk of socket) text += String(chunk);
-      const [head = '', body = ''] = text.split('\r\n\r\n', 2);
-      return { status: Number(head.split(' ')[1]), body };
+      socket.on('data', (chunk: string) => (text += chunk));
+      for (const [index, one] of requests.entries()) {
+        for (const piece of [one].flat()) {
+          if (piece === PAUSE) await new Promise((resolve) => setTimeout(resolve, 20));
+          else socket.write(piece, 'latin1');
+        }
+        while (!socket.closed && answersIn(text).length <= index) await once(socket, 'data');
+      }
+      socket.end();
+      if (!socket.closed) await once(socket, 'close');
+      return answersIn(text);
     },
     async http2(target: string): Promise<Answer> {
       const session = connectHttp2(`https://localhost:${secure}`, { ca });

@@ -1,0 +1,42 @@
+import { isUtf8 } from 'node:buffer';
+import { codeOf } from '../kernel/error.ts';
+import { asciiTarget, isTargetText, NOT_UTF8 } from './strict-request.ts';
+
+/**
+ * A whole request line, of a method that is not the end of another one: so a line of which a part
+ * came before is never taken for one.
+ */
+const REQUEST_LINE = /^((?:GET|HEAD|POST|PUT|DELETE|OPTIONS|QUERY) )(\S+)( HTTP\/1\.[01]\r?\n)/;
+
+/** Why a target was refused, and what should have been sent. */
+const NOT_ENCODED = 'The request target has characters that must be percent-encoded (as UTF-8)\n';
+
+/**
+ * Node's parser takes no bytes beyond ASCII in a target, which curl sends in queries as they are typed.
+ * It says where it stopped: what came from the beginning of that request line on, with the query as it
+ * should have been sent, is what another parser takes. Where the line is not whole in what was read at
+ * once, or the bytes are not UTF-8 or in the path, the reason for a refusal instead. null for other errors.
+ */
+export function mendedQuery(error: Error): Buffer | string | null {
+  if (codeOf(error) !== 'HPE_INVALID_URL') return null;
+  const packet = packetOf(error);
+  const lineStart = lineOf(error, packet);
+  const line = packet.toString('latin1', lineStart);
+  const [whole, method = '', target = '', version = ''] = REQUEST_LINE.exec(line) ?? [];
+  if (whole === undefined || !isTargetText(target)) return NOT_ENCODED;
+  if (!isUtf8(Buffer.from(target, 'latin1'))) return NOT_UTF8;
+  const mended = Buffer.from(method + asciiTarget(target) + version, 'latin1');
+  return Buffer.concat([mended, packet.subarray(lineStart + whole.length)]);
+}
+
+/** What a parser was given when it stopped, which Node documents for `clientError` but does not type. */
+export function packetOf(error: Error): Buffer {
+  return 'rawPacket' in error && Buffer.isBuffer(error.rawPacket) ? error.rawPacket : EMPTY;
+}
+
+const EMPTY = Buffer.alloc(0);
+
+function lineOf(error: Error, packet: Buffer): number {
+  const offset = 'bytesParsed' in error ? Number(error.bytesParsed) : 0;
+  return offset === 0 ? 0 : packet.lastIndexOf('\n', offset - 1) + 1;
+}
