@@ -195,9 +195,11 @@ describe('active health', () => {
       methods.push(String(request.method));
       response.end('{"status":"down"}');
     });
+    let sent = 0;
     await using endless = await origin((_, response) => {
       response.write('{"status":"up"}');
       const more = (): void => {
+        sent += 16_384;
         if (!response.destroyed) response.write('x'.repeat(16_384), () => setImmediate(more));
       };
       more();
@@ -205,7 +207,7 @@ describe('active health', () => {
     await using good = await origin((_, response) => response.end('{"status":"up"}'));
     const activeHealth = { ...CHECK, method: 'POST', body: { pattern: '"status": ?"up"' } };
     const urls = [other.url, endless.url, good.url];
-    await using gateway = await proxyTo(urls, { activeHealth });
+    await using gateway = await proxyTo(urls, { activeHealth }, { clock: new TestClock() });
     const states = gateway.registry.upstreams();
     await until(() => states.every(({ checkRuns }) => checkRuns.size === 1), 'all are checked');
     assert.deepEqual(
@@ -213,6 +215,7 @@ describe('active health', () => {
       [1, 0, 0],
     );
     assert.deepEqual(methods, ['POST']);
+    assert.ok(sent < 32 * 1024 * 1024, String(sent));
   });
 
   it('ends with its proxy', async () => {

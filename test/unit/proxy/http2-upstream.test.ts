@@ -8,12 +8,18 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
+import { Writable } from 'node:stream';
+import { defaultActiveHealth } from '../../../src/directives/reverse-proxy/data.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { parseUpstream } from '../../../src/proxy/address.ts';
+import { openConnections } from '../../../src/proxy/connections.ts';
 import { createClientAuthority } from '../../support/client-authority.ts';
 import { FLAG, FRAME, frame, headers } from '../../support/http2-frames.ts';
 import { rawHttp2Origin } from '../../support/raw-http2-origin.ts';
 import { TurnedClock } from '../../support/turned-clock.ts';
 import { ask1, portOf } from '../http/exchange-server.ts';
-import { type Overrides, origin, proxyTo, until } from './gateway.ts';
+import { type Overrides, origin, proxyConfig, proxyTo, until } from './gateway.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
@@ -79,9 +85,10 @@ const answered = (socket: Socket, stream: number): void => {
   socket.write(frame(FRAME.data, FLAG.endStream, stream, 'ok'));
 };
 
-const goAway = (lastStream: number): Buffer => {
+const goAway = (lastStream: number, code = 0): Buffer => {
   const payload = Buffer.alloc(8);
   payload.writeUInt32BE(lastStream, 0);
+  payload.writeUInt32BE(code, 4);
   return frame(FRAME.goAway, 0, 0, payload);
 };
 
@@ -235,18 +242,74 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', { timeout: 30_000 }, () => {
     assert.equal(upstream.sessions.size, 1);
   });
 
-  it('gives a client that is slower than its connection all of the response', async () => {
-    const whole = 'x'.repeat(200_000);
-    await using upstream = await http2Origin((stream) => {
-      stream.respond({ ':status': 200 });
-      stream.end(whole, () => stream.session?.close());
+  for (const [pieces, bytes] of [
+    [12, 16_384],
+    [3, 100],
+  ] as const) {
+    it(`gives a client that is slower than its connection all ${pieces * bytes} bytes`, async () => {
+      let isClosed = false;
+      await using upstream = await rawHttp2Origin((socket, { type, stream }) => {
+        if (type !== FRAME.headers) return;
+        socket.once('close', () => (isClosed = true));
+        const frames = [headers(stream, [[':status', '200']], FLAG.endHeaders)];
+        for (let i = 1; i <= pieces; i += 1) {
+          const flags = i === pieces ? FLAG.endStream : 0;
+          frames.push(frame(FRAME.data, flags, stream, Buffer.alloc(bytes)));
+        }
+        socket.end(Buffer.concat(frames));
+      });
+      const { transport } = proxyConfig([]);
+      const connections = openConnections(parseUpstream(upstream.url), transport, null);
+      let taken = 0;
+      const body = new Writable({
+        highWaterMark: 1,
+        write: (chunk: Buffer, _encoding, done) => {
+          taken += chunk.length;
+          void until(() => isClosed, 'the connection has ended').then(() => done());
+        },
+      });
+      const request = {
+        ...{
+          method: 'GET',
+          target: '/',
+          headers: new HeaderList(),
+          body: null,
+          contentLength: null,
+        },
+        ...{ trailers: () => new HeaderList(), clock: systemClock },
+        client: { abandoned: false, onAbandoned: () => () => {} },
+      };
+      await connections.forward(request, {
+        onInformation: () => {},
+        onHead: () => body,
+        onEnd: () => body.end(),
+      });
+      await once(body, 'finish');
+      connections.destroy();
+      assert.equal(taken, pieces * bytes);
     });
-    await using gateway = await proxyTo([upstream.url]);
-    const request = http.get({ host: '127.0.0.1', port: gateway.http1, agent: false });
-    const [response] = (await once(request, 'response')) as [http.IncomingMessage];
-    await until(() => upstream.opened() === 1 && upstream.sessions.size === 0, 'it has gone');
-    const chunks = await response.toArray();
-    assert.equal(Buffer.concat(chunks).length, whole.length);
+  }
+
+  it('may listen on a socket file, and is checked over HTTP/2 too', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'hubgate-up-socket-'));
+    const server = http2.createServer();
+    const asked: string[] = [];
+    server.on('stream', (stream, fields) => {
+      asked.push(String(fields[':path']));
+      stream.respond({ ':status': 204 }, { endStream: true });
+    });
+    try {
+      const path = join(directory, 'app.sock');
+      server.listen(path);
+      await once(server, 'listening');
+      const activeHealth = { ...defaultActiveHealth, uri: '/up' };
+      await using gateway = await proxyTo([`unix+h2c:${path}`], { activeHealth });
+      await until(() => asked.includes('/up'), 'the check came');
+      assert.equal((await ask1(gateway.http1)).status, 204);
+    } finally {
+      server.close();
+      rmSync(directory, { recursive: true, force: true });
+    }
   });
 });
 
@@ -261,16 +324,18 @@ describe('a request that failed at an HTTP/2 upstream', { timeout: 30_000 }, () 
     assert.equal(gateway.registry.upstreams()[0]?.failuresSince(0), 0);
   });
 
-  it('is tried over a new session when the old one went away without it (§6.8)', async () => {
-    await using upstream = await rawHttp2Origin((socket, { type, stream }, connection) => {
-      if (type !== FRAME.headers) return;
-      if (connection === 1) socket.end(goAway(0));
-      else answered(socket, stream);
+  for (const code of [http2.constants.NGHTTP2_NO_ERROR, http2.constants.NGHTTP2_INTERNAL_ERROR]) {
+    it(`is tried over a new session when the old one went away without it, with code ${code} (§6.8)`, async () => {
+      await using upstream = await rawHttp2Origin((socket, { type, stream }, connection) => {
+        if (type !== FRAME.headers) return;
+        if (connection === 1) socket.end(goAway(0, code));
+        else answered(socket, stream);
+      });
+      await using gateway = await proxyTo([upstream.url]);
+      assert.equal((await ask1(gateway.http1, { method: 'POST' })).body, 'ok');
+      assert.deepEqual(upstream.requests, ['1/1', '2/1']);
     });
-    await using gateway = await proxyTo([upstream.url]);
-    assert.equal((await ask1(gateway.http1, { method: 'POST' })).body, 'ok');
-    assert.deepEqual(upstream.requests, ['1/1', '2/1']);
-  });
+  }
 
   it('is not sent to a session that has gone away, whose streams end', async () => {
     const held: (() => void)[] = [];

@@ -146,6 +146,16 @@ describe('trying other upstreams', () => {
     }
   });
 
+  it('does not wait for an upstream beyond lb_retries', async () => {
+    const gone = `http://127.0.0.1:${await closedPort()}`;
+    await using gateway = await proxyTo([gone], {
+      loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 1, retries: 3 },
+      passiveHealth: { failDurationMs: 60_000 },
+    });
+    assert.equal((await ask1(gateway.http1)).status, 502);
+    assert.equal((await ask1(gateway.http1)).status, 503);
+  });
+
   it('begins anew for lb_retries where every upstream has been tried', async () => {
     let tries = 0;
     await using upstream = await rawOrigin((socket) => {
