@@ -7,9 +7,11 @@ import { after, describe, it, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
+import { existsSync } from 'node:fs';
 import { EventSource } from 'eventsource';
 import { SignJWT } from 'jose';
 import { freePort } from '../support/free-port.ts';
+import { isMissed, programPath } from '../support/program.ts';
 import { cli, root, TestProcess } from '../support/process.ts';
 
 const HUBFILE = join(root, 'examples/from-mercure/Hubfile');
@@ -83,6 +85,28 @@ describe('the example for clients of 0.x, run as it is', { timeout: 60_000 }, as
     assert.match(place.gateway.output, /A token of a 0\.x client was accepted/);
   });
 
+  it('symfony/mercure publishes, and its update is the one that arrives', async (test) => {
+    const php = programPath(test, 'php', 'php-cli');
+    if (php === null) return;
+    if (!existsSync('/usr/share/php/Symfony/Component/Mercure/autoload.php')) {
+      return isMissed(
+        test,
+        'symfony/mercure is not installed (apt-get install php-symfony-mercure)',
+      );
+    }
+    const cookie = `mercureAuthorization=${await sign(SUBSCRIBER_KEY, { subscribe: ['urn:{a}'] })}`;
+    const received = collect(test, new URL(`${place.url}?topic=urn:php`), { cookie });
+    await received.opened;
+    const token = await sign(PUBLISHER_KEY, { publish: ['*'] });
+    const directory = await mkdtemp(join(tmpdir(), 'hubgate-symfony-'));
+    test.after(() => rm(directory, { recursive: true, force: true }));
+    const script = join(directory, 'publish.php');
+    await writeFile(script, SYMFONY);
+    const { stdout } = await promisify(execFile)(php, [script, place.url, token]);
+    assert.equal(stdout, 'urn:id:php');
+    assert.deepEqual(await received.first(1, 'news'), ['from PHP']);
+  });
+
   it('pymercure publishes', async (test) => {
     const python = process.env['HUBGATE_TEST_PYTHON'];
     if (python === undefined) {
@@ -96,6 +120,14 @@ describe('the example for clients of 0.x, run as it is', { timeout: 60_000 }, as
     assert.deepEqual(await received.first(1), ['from Python']);
   });
 });
+
+const SYMFONY = `<?php
+require '/usr/share/php/Symfony/Component/Mercure/autoload.php';
+require '/usr/share/php/Symfony/Component/HttpClient/autoload.php';
+use Symfony\\Component\\Mercure\\{Hub, Update, Jwt\\StaticTokenProvider};
+$hub = new Hub($argv[1], new StaticTokenProvider($argv[2]));
+echo $hub->publish(new Update(['urn:php', 'urn:php:2'], 'from PHP', true, 'urn:id:php', 'news', 500));
+`;
 
 const PYMERCURE = `
 import sys
@@ -166,11 +198,13 @@ function collect(test: TestContext, url: URL, headers: Record<string, string>) {
     fetch: (input, init) => fetch(input, { ...init, headers: { ...init.headers, ...headers } }),
   });
   test.after(() => source.close());
-  source.addEventListener('message', (event) => data.push(event.data));
+  for (const type of ['message', 'news']) {
+    source.addEventListener(type, (event) => data.push(event.data));
+  }
   return {
     opened: once(source, 'open'),
-    async first(count: number): Promise<readonly string[]> {
-      while (data.length < count) await once(source, 'message');
+    async first(count: number, type = 'message'): Promise<readonly string[]> {
+      while (data.length < count) await once(source, type);
       return data;
     },
   };

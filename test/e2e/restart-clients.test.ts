@@ -29,10 +29,11 @@ const clients: Readonly<Record<string, Program>> = {
   'Python sseclient-py': python('sseclient_py_client.py'),
   'Python aiohttp-sse-client2': python('aiohttp_sse_client2_client.py'),
   'Go go-sse': goSse,
+  'Java OkHttp': okHttp,
 };
 
 describe('clients that others wrote, over two restarts of the gateway', {
-  timeout: 120_000,
+  timeout: 240_000,
 }, () => {
   for (const [name, program] of Object.entries(clients)) {
     it(`${name}: loses nothing, has nothing twice, keeps the order`, async (test) => {
@@ -95,6 +96,23 @@ async function goSse(test: TestContext, directory: string): Promise<readonly str
     return [join(directory, 'client')];
   } catch {
     test.skip('there is no Go here, or it cannot get the module');
+    return null;
+  }
+}
+
+async function okHttp(test: TestContext, directory: string): Promise<readonly string[] | null> {
+  const options = { cwd: directory, timeout: 60_000 };
+  const classes = `${directory}:${join(directory, 'jars')}/*`;
+  const source = join(directory, 'OkHttpClientMain.java');
+  try {
+    await copyFile(fixture('okhttp-pom.xml'), join(directory, 'pom.xml'));
+    await copyFile(fixture('OkHttpClientMain.java'), source);
+    const copying = ['-q', 'dependency:copy-dependencies', '-DoutputDirectory=jars'];
+    await promisify(execFile)('mvn', copying, options);
+    await promisify(execFile)('javac', ['-cp', classes, source], options);
+    return ['java', '-cp', classes, 'OkHttpClientMain'];
+  } catch {
+    test.skip('there is no Java with Maven here, or it cannot get the library');
     return null;
   }
 }
