@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { badValue, choiceOf, count, duration, oneOf } from '../../../hubfile/values.ts';
 import type { Cursor } from '../../../hubfile/cursor.ts';
 import type { Word } from '../../../hubfile/parser.ts';
-import { type DynamicConfig, defaultDynamic, isDnsName, isResolver } from '../data.ts';
+import { type DynamicConfig, defaultDynamic, isDnsName, isResolver } from '../data/dynamic.ts';
 import { positiveDuration } from './transport.ts';
 
 interface Draft {
