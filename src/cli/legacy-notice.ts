@@ -1,15 +1,16 @@
 import { readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig } from '../config/config.ts';
+import { allHubs } from '../config/hubs.ts';
 import { siteAddressText } from '../config/site-address.ts';
 import { profiles } from '../hub/profile.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /** Says which hubs speak with clients of 0.x, and what they take from them. */
-export function announceLegacy(log: Logger, { sites }: Config): void {
-  for (const { hub, addresses } of sites) {
-    if (hub === null || hub.protocolVersionCompatibility === null) continue;
+export function announceLegacy(log: Logger, config: Config): void {
+  for (const { site, hub } of allHubs(config)) {
+    if (hub.protocolVersionCompatibility === null) continue;
     log.info('Clients of 0.x are understood', {
-      site: addresses.map(siteAddressText).join(', '),
+      site: site.addresses.map(siteAddressText).join(', '),
       deprecated_claim: readsLegacyTokens ? 'on' : 'off',
       accepts: acceptedBy(hub).join(', ') || 'nothing',
     });

@@ -2,6 +2,7 @@ import { type Check, inspectToken } from '../auth/inspect.ts';
 import { describeGranted } from '../auth/granted.ts';
 import { readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, SiteAddress } from '../config/config.ts';
+import { allHubs } from '../config/hubs.ts';
 import { profiles } from '../hub/profile.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -66,12 +67,11 @@ export async function inspect(token: string, flags: InspectFlags): Promise<Inspe
   }
 }
 
-function configuredHubs({ sites, options }: Config): ConfiguredHub[] {
-  return sites.flatMap(({ hub, addresses }) => {
-    if (hub === null) return [];
+function configuredHubs(config: Config): ConfiguredHub[] {
+  return allHubs(config).map(({ site, hub }) => {
     const path = hub.path ?? profiles[hub.profile].path;
-    const urls = addresses.map((address) => originOf(address, options) + path);
-    return [{ config: hub, urls }];
+    const urls = site.addresses.map((address) => originOf(address, config.options) + path);
+    return { config: hub, urls };
   });
 }
 

@@ -1,9 +1,11 @@
 import type { Config, GlobalOptions, HubConfig } from './config.ts';
 import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
+import { checkLogs } from './check-logs.ts';
 import { checkOwnUpstreams } from './check-own-upstreams.ts';
 import { checkPorts } from './check-ports.ts';
 import { checkTransport } from './check-transport.ts';
+import { allHubs, hubsOf } from './hubs.ts';
 import type { Report } from './problem.ts';
 import { asksFiles, dataOf, everyRoute } from './routes.ts';
 import { isShared, storeOf, type TransportConfig } from './transports.ts';
@@ -17,10 +19,10 @@ export function checkConfig(config: Config, report: Report): void {
   checkAddresses(config, report);
   checkPorts(config, report);
   for (const site of config.sites) {
-    if (site.hub !== null) {
-      checkHub(site.hub, site, report);
-      checkWorkers(site.hub, config.options, report);
-      checkTransport(site.hub.transport, report);
+    for (const hub of hubsOf(site)) {
+      checkHub(hub, site, report);
+      checkWorkers(hub, config.options, report);
+      checkTransport(hub.transport, report);
     }
     for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes])) {
       dataOf(handler).check?.(handler, report);
@@ -44,6 +46,7 @@ export function checkConfig(config: Config, report: Report): void {
       });
     }
   }
+  checkLogs(config, report);
   checkStores(config, report);
   checkHubNames(config, report);
 }
@@ -72,9 +75,9 @@ function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, repo
 /** Two hubs of one store would read each other's updates, private ones too. */
 function checkStores(config: Config, report: Report): void {
   const stores = new Map<string, TransportConfig>();
-  for (const { hub } of config.sites) {
-    const store = hub === null ? null : storeOf(hub.transport);
-    if (hub === null || store === null) continue;
+  for (const { hub } of allHubs(config)) {
+    const store = storeOf(hub.transport);
+    if (store === null) continue;
     const other = stores.get(store.id);
     if (other === undefined) stores.set(store.id, hub.transport);
     else if (!saysShared(hub.transport) || !saysShared(other)) {
@@ -92,8 +95,8 @@ function saysShared(transport: TransportConfig): boolean {
 /** Two hubs of one name would share a health path. */
 function checkHubNames(config: Config, report: Report): void {
   const names = new Map<string, object>();
-  for (const { hub } of config.sites) {
-    if (hub === null || hub.name === 'default') continue;
+  for (const { hub } of allHubs(config)) {
+    if (hub.name === 'default') continue;
     const other = names.get(hub.name);
     if (other === undefined) names.set(hub.name, hub);
     else {

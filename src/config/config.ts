@@ -34,6 +34,7 @@ export interface GlobalOptions {
   /** Processes that share the listeners; `auto`: one for each processor. */
   readonly workers: number | 'auto';
   readonly log: LogOptions;
+  readonly requestLogs: readonly RequestLogOptions[];
   readonly trace: TraceOptions;
   readonly servers: ServerOptions;
 }
@@ -69,6 +70,14 @@ export interface LogOptions {
   readonly output: string;
   /** When a file is begun anew; null: never. */
   readonly roll: RollOptions | null;
+}
+
+/** A log for requests of several sites, by the names of the sites' logs. */
+export interface RequestLogOptions extends LogOptions {
+  readonly name: string;
+  /** `http.log.access` means every log of a site, `http.log.access.NAME` that of a name. */
+  readonly include: readonly string[];
+  readonly exclude: readonly string[];
 }
 
 /** What becomes of the trace that a request is part of (W3C Trace Context). */
@@ -109,6 +118,8 @@ export interface ServerOptions {
   };
   /** CIDR ranges from which a PROXY protocol header is required. */
   readonly proxyProtocol: readonly string[];
+  /** Access logs have header fields with credentials as they are. */
+  readonly logCredentials: boolean;
   /** Open connections of each listener; 0 means no limit, here and below. */
   readonly maxConnections: number;
   /** Open connections of one client address to each listener. */
@@ -121,12 +132,15 @@ export interface SiteConfig {
   readonly bind: readonly BindAddress[];
   readonly tls: TlsConfig;
   readonly hub: HubConfig | null;
+  /** Further hubs, each with a `name` of its own; only beside `hub`. */
+  readonly moreHubs: readonly HubConfig[];
   readonly discovery: DiscoveryConfig | null;
-  /** Everything else in the order in which it runs; `{ kind: 'hub' }` marks the hub's place. */
+  /** Everything else in the order in which it runs; `{ kind: 'hub' }` marks a hub's place. */
   readonly routes: readonly RouteConfig[];
   /** Run instead of the plain error answer when a handler fails. */
   readonly errorRoutes: readonly RouteConfig[];
-  readonly accessLog: AccessLogConfig | null;
+  /** Where its requests are logged; each log has the lines of its own. */
+  readonly accessLogs: readonly AccessLogConfig[];
 }
 
 export type BindAddress =
@@ -146,6 +160,15 @@ export interface SiteAddress {
 }
 
 export interface AccessLogConfig {
+  /** By which `log_name` and the logs of the global options know it; null for the one without a name. */
+  readonly name: string | null;
+  /** Requests of these hosts only; empty: of all. */
+  readonly hosts: readonly string[];
+  /** Only requests that `log_name` gives it. */
+  readonly onlyNamed: boolean;
+  /** Requests that went well are `info`, those that failed with 5xx `error`. */
+  readonly level: LogOptions['level'];
+  /** null: where the gateway logs. */
   readonly output: string | null;
   readonly format: 'auto' | 'console' | 'json';
   readonly roll: RollOptions | null;
@@ -259,7 +282,10 @@ export interface JwksKeySource {
 
 export interface DiscoveryConfig {
   readonly matcher: RequestMatcher | null;
-  /** Address of the site whose hub is announced, a hub's URL elsewhere, or null for this site's hub. */
+  /**
+   * Address of the site whose hub is announced, a hub's URL, its path where it is a hub of this site,
+   * or null for this site's first one.
+   */
   readonly hub: string | null;
   readonly link: boolean;
   readonly self: boolean;

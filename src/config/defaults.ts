@@ -54,6 +54,7 @@ export const defaultOptions: GlobalOptions = {
   gracePeriodMs: 30 * SECOND,
   workers: 1,
   log: { level: 'info', format: 'auto', output: 'stderr', roll: defaultRoll },
+  requestLogs: [],
   trace: { enabled: true, otlp: null },
   servers: {
     trustedProxies: [],
@@ -63,6 +64,7 @@ export const defaultOptions: GlobalOptions = {
     maxHeaderSize: 80 * 1024,
     timeouts: { readHeaderMs: 10 * SECOND, readBodyMs: MINUTE, idleMs: 2 * MINUTE },
     proxyProtocol: [],
+    logCredentials: false,
     maxConnections: 0,
     maxConnectionsPerClient: 0,
   },
@@ -83,13 +85,18 @@ export const defaultSite: SiteConfig = {
   bind: [],
   tls: defaultTls,
   hub: null,
+  moreHubs: [],
   discovery: null,
   routes: [],
   errorRoutes: [],
-  accessLog: null,
+  accessLogs: [],
 };
 
 export const defaultAccessLog: AccessLogConfig = {
+  name: null,
+  hosts: [],
+  onlyNamed: false,
+  level: 'info',
   output: null,
   format: 'auto',
   roll: defaultRoll,

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { isAbsolute, resolve } from 'node:path';
 import { Secret } from '../kernel/secret.ts';
-import type { Config, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
+import type { Config, HubConfig, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
 import { EMPTY_KEY, type Report } from './problem.ts';
 import { whyUnreadable } from './unreadable.ts';
 
@@ -63,18 +63,22 @@ class Resolver {
   config(config: Config): Config {
     const sites = config.sites.map((site) => {
       if (site.hub === null) return site;
-      const issuers = site.hub.issuers.map((issuer) => this.#issuer(issuer));
-      const legacy = this.#replace(site.hub.legacy, {
-        publisher: this.#keySource(site.hub.legacy.publisher),
-        subscriber: this.#keySource(site.hub.legacy.subscriber),
+      const moreHubs = site.moreHubs.map((hub) => this.#hub(hub));
+      return this.#replace(site, {
+        hub: this.#hub(site.hub),
+        moreHubs: this.#same(site.moreHubs, moreHubs),
       });
-      const hub = this.#replace(site.hub, {
-        issuers: this.#same(site.hub.issuers, issuers),
-        legacy,
-      });
-      return this.#replace(site, { hub });
     });
     return this.#part(this.#replace(config, { sites: this.#same(config.sites, sites) }), config);
+  }
+
+  #hub(hub: HubConfig): HubConfig {
+    const issuers = hub.issuers.map((issuer) => this.#issuer(issuer));
+    const legacy = this.#replace(hub.legacy, {
+      publisher: this.#keySource(hub.legacy.publisher),
+      subscriber: this.#keySource(hub.legacy.subscriber),
+    });
+    return this.#replace(hub, { issuers: this.#same(hub.issuers, issuers), legacy });
   }
 
   #issuer(issuer: IssuerConfig): IssuerConfig {

@@ -14,11 +14,12 @@ import {
   defaultSite,
   defaultTls,
 } from './defaults.ts';
+import { isLogName } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import { optionsShape, rollShape } from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
 import { byKind, list, nullable, object, type Reading, refuse, type Shape } from './shape.ts';
-import { count, name, oneOf, text } from './shape-values.ts';
+import { count, flag, name, oneOf, text } from './shape-values.ts';
 
 /** Known to everybody who asks the name servers, so it is shown wherever it came from. */
 const host: Shape<string> = {
@@ -82,12 +83,17 @@ const site = object<SiteConfig>(
     bind: list(bindAddress),
     tls,
     hub: nullable(hubShape),
+    moreHubs: list(hubShape),
     discovery: nullable(discoveryShape(matcherShape)),
     routes: routesShape,
     errorRoutes: routesShape,
-    accessLog: nullable(
+    accessLogs: list(
       object<AccessLogConfig>(
         {
+          name: nullable(text('the name of a log', isLogName)),
+          hosts: list(host),
+          onlyNamed: flag,
+          level: oneOf('debug', 'info', 'warn', 'error'),
           output: nullable(name('stderr, stdout or the path of a file')),
           format: oneOf('auto', 'console', 'json'),
           roll: nullable(rollShape),

@@ -1,8 +1,21 @@
-import type { AdminOptions, GlobalOptions, ListenAddress, RollOptions } from './config.ts';
+import type {
+  AdminOptions,
+  GlobalOptions,
+  ListenAddress,
+  RollOptions,
+  RequestLogOptions,
+} from './config.ts';
 import { defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
-import { isAddressRange, isAdminOrigin, isHeaderName, isCollectorUrl } from './well-formed.ts';
+import {
+  isAddressRange,
+  isAdminOrigin,
+  isHeaderName,
+  isCollectorUrl,
+  isLogName,
+  isLogScope,
+} from './well-formed.ts';
 
 const PORT = { min: 1, max: 65_535 };
 
@@ -32,6 +45,15 @@ export const rollShape = object<RollOptions>(
   defaultRoll,
 );
 
+const log = {
+  level: oneOf('debug', 'info', 'warn', 'error'),
+  format: oneOf('auto', 'console', 'json'),
+  output: name('stderr, stdout or the path of a file'),
+  roll: nullable(rollShape),
+};
+
+const logScope = text('http.log.access, or http.log.access.NAME', isLogScope);
+
 const acme = object<GlobalOptions['acme']>(
   {
     email: nullable(name('an email address')),
@@ -55,6 +77,7 @@ const servers = object<GlobalOptions['servers']>(
       defaultOptions.servers.timeouts,
     ),
     proxyProtocol: list(addressRange),
+    logCredentials: flag,
     maxConnections: count(),
     maxConnectionsPerClient: count(),
   },
@@ -80,14 +103,17 @@ export const optionsShape: Shape<GlobalOptions> = object(
     storage: nullable(name('a directory')),
     gracePeriodMs: duration(),
     workers,
-    log: object<GlobalOptions['log']>(
-      {
-        level: oneOf('debug', 'info', 'warn', 'error'),
-        format: oneOf('auto', 'console', 'json'),
-        output: name('stderr, stdout or the path of a file'),
-        roll: nullable(rollShape),
-      },
-      defaultOptions.log,
+    log: object<GlobalOptions['log']>(log, defaultOptions.log),
+    requestLogs: list(
+      object<RequestLogOptions>(
+        {
+          ...log,
+          name: text('the name of a log', isLogName),
+          include: list(logScope, { min: 1 }),
+          exclude: list(logScope),
+        },
+        { ...defaultOptions.log, exclude: [] },
+      ),
     ),
     trace: object<GlobalOptions['trace']>(
       { enabled: flag, otlp: nullable(text('an http or https URL', isCollectorUrl)) },

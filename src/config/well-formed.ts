@@ -36,3 +36,13 @@ export function isAdminOrigin(text: string): boolean {
 export function isCollectorUrl(text: string): boolean {
   return text.startsWith('{') || /^https?:$/.test(parseUrl(text)?.protocol ?? '');
 }
+
+/** The name of a log: `http.log.access.NAME` is what other logs know it by. */
+export function isLogName(text: string): boolean {
+  return /^[A-Za-z0-9_-]{1,64}$/.test(text);
+}
+
+/** Whose lines a log of the global options takes, or leaves out. */
+export function isLogScope(text: string): boolean {
+  return /^http\.log\.access(?:\.[A-Za-z0-9_-]{1,64})?$/.test(text);
+}

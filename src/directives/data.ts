@@ -8,6 +8,8 @@ import { forwardAuth } from './forward-auth/data.ts';
 import { handle } from './handle/data.ts';
 import { header } from './header/data.ts';
 import { hub } from './hub/data.ts';
+import { logAppend } from './log-append/data.ts';
+import { logName } from './log-name/data.ts';
 import { logSkip } from './log-skip/data.ts';
 import { map } from './map/data.ts';
 import { rateLimit } from './rate-limit/data.ts';
@@ -34,6 +36,8 @@ export const handlerData = {
   handle,
   header,
   hub,
+  log_append: logAppend,
+  log_name: logName,
   log_skip: logSkip,
   map,
   rate_limit: rateLimit,

@@ -21,10 +21,12 @@ export interface SiteContext {
   readonly sharedCounts: SharedCounts | null;
   /** Peers whose forwarded fields are believed. */
   readonly trusted: AddressSet;
-  /** The hub of the site; passes on what is not the hub's. */
-  readonly hubHandler: Handler;
+  /** A hub of the site, by name, or the first; it passes on what is not the hub's. */
+  readonly hubHandler: (name: string | null) => Handler;
   /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
   readonly besidePages: (handler: Handler) => Handler;
+  /** Whether logs have header fields with credentials as they are. */
+  readonly logCredentials: boolean;
   /** Called once, when the configuration is retired. */
   readonly defer: (close: () => void) => void;
 }

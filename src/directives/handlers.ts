@@ -7,6 +7,8 @@ import { forwardAuth } from './forward-auth/handler.ts';
 import { handle } from './handle/handler.ts';
 import { header } from './header/handler.ts';
 import { hub } from './hub/handler.ts';
+import { logAppend } from './log-append/handler.ts';
+import { logName } from './log-name/handler.ts';
 import { logSkip } from './log-skip/handler.ts';
 import { map } from './map/handler.ts';
 import { rateLimit } from './rate-limit/handler.ts';
@@ -37,6 +39,8 @@ export const handlers: {
   handle,
   header,
   hub,
+  log_append: logAppend,
+  log_name: logName,
   log_skip: logSkip,
   map,
   rate_limit: rateLimit,

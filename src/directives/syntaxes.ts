@@ -13,8 +13,11 @@ import { handleErrors } from './handle-errors/syntax.ts';
 import { handlePath } from './handle-path/syntax.ts';
 import { header } from './header/syntax.ts';
 import { hub } from './hub/syntax.ts';
+import { invoke } from './invoke/syntax.ts';
 import { log } from './log/syntax.ts';
 import { mercure } from './mercure/syntax.ts';
+import { logAppend } from './log-append/syntax.ts';
+import { logName } from './log-name/syntax.ts';
 import { logSkip } from './log-skip/syntax.ts';
 import { map } from './map/syntax.ts';
 import { phpFastcgi } from './php-fastcgi/syntax.ts';
@@ -48,8 +51,11 @@ export const directives: Readonly<Record<string, Directive>> &
   handle_path: handlePath,
   header,
   hub,
+  invoke,
   log,
   mercure,
+  log_append: logAppend,
+  log_name: logName,
   log_skip: logSkip,
   map,
   php_fastcgi: phpFastcgi,

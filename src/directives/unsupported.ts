@@ -1,13 +1,15 @@
-/** Directives of a Caddyfile that hubgate lacks, each with what to do instead. */
+/** Directives of a Caddyfile that hubgate lacks, each with what does its work. */
 export const unsupportedDirectives: Readonly<Record<string, string>> = {
   acme_server: 'hubgate issues certificates only to itself; run a certificate authority beside it',
   copy_response:
-    'a response that reverse_proxy does not handle passes: see header_down, replace_status',
-  copy_response_headers: 'use header in handle_response, with {rp.header.Name}',
-  invoke: 'use a snippet and import',
+    'reverse_proxy { header_down } and replace_status change an answer, handle_response replaces it',
+  copy_response_headers: 'use header_down in reverse_proxy to choose what the client sees',
+  fs: 'use root with a directory of this machine',
+  intercept:
+    'use reverse_proxy { handle_response } for answers of the app, handle_errors for others',
   method: 'let the app treat the request',
-  metrics: 'metrics are on the admin API, at /metrics',
+  metrics: 'metrics are on the admin API, at /metrics, and at the global option metrics <address>',
   push: 'browsers no longer support pushes; send Link: rel=preload with header',
   templates: 'let the app render its pages',
-  tracing: 'trace in the app',
+  tracing: 'requests are always traced; the global option otlp <url> sends their spans',
 };

@@ -36,6 +36,11 @@ export interface Exchange {
   readonly hasBody: boolean;
   /** Trailer fields of the request; complete once `body` has ended. */
   trailers(): HeaderList;
+  /**
+   * The client sends its body too slowly: it is answered without waiting for the rest, and what has
+   * been answered already is broken off.
+   */
+  forgoBody(): void;
   /** Whether the client has left before the response was complete. */
   readonly abandoned: boolean;
   /**

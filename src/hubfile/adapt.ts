@@ -2,10 +2,11 @@ import type { Config } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
+import { namedRoute } from './named-routes.ts';
 import type { Origins } from './origins.ts';
 import type { Line } from './parser.ts';
 import type { Problems } from './problems.ts';
-import { readSite } from './site.ts';
+import { readNamedRoutes, readSite } from './site.ts';
 
 /**
  * Turns the lines of a Hubfile into a configuration. What cannot be understood is reported and left
@@ -18,18 +19,22 @@ export function adapt(
 ): { readonly config: Config; readonly sound: Config } {
   const [first, ...others] = lines;
   const optionsLine = first?.words.length === 0 ? first : null;
-  const siteLines = first === undefined || optionsLine !== null ? others : lines;
+  const bodyLines = first === undefined || optionsLine !== null ? others : lines;
+  const routeLines = bodyLines.filter((line) => namedRoute(line) !== null);
+  const siteLines = bodyLines.filter((line) => namedRoute(line) === null);
   const before = problems.errors;
   const options =
     optionsLine === null ? defaultOptions : readGlobalOptions(optionsLine, problems, origins);
   const goodOptions =
     whole && problems.errors === before && (optionsLine === null || !unsound.has(optionsLine));
+  const named = readNamedRoutes(routeLines, !whole, problems, origins);
   const sitesRead = sitesOf(siteLines, problems);
-  const allGood = goodOptions && problems.errors === before;
+  const allGood =
+    goodOptions && problems.errors === before && !routeLines.some((line) => unsound.has(line));
   const sites = sitesRead.map(({ head, body }) => {
     const errors = problems.errors;
     const isThere = ![head, ...body].some((line) => unsound.has(line));
-    const site = readSite({ head, body, isThere }, options, problems, origins);
+    const site = readSite({ head, body, isThere }, options, { problems, origins, named });
     return { site, sound: allGood && isThere && problems.errors === errors };
   });
   return {

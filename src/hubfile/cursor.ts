@@ -1,3 +1,4 @@
+import { insteadOfOption } from './caddy-options.ts';
 import { placeText } from '../config/problem.ts';
 import { nearestName } from '../config/nearest.ts';
 import type { Origins } from './origins.ts';
@@ -184,8 +185,11 @@ export class Cursor {
   }
 
   #failUnknown(known: readonly string[], owner: string, rules: OptionRules): never {
-    const instead = rules.unsupported?.[this.name];
-    if (instead !== undefined && Object.hasOwn(rules.unsupported ?? {}, this.name)) {
+    const own = rules.unsupported ?? {};
+    const instead = Object.hasOwn(own, this.name)
+      ? own[this.name]
+      : insteadOfOption(owner, this.name);
+    if (instead !== undefined) {
       const message = `${this.name} is not supported by hubgate`;
       return this.fail(this.span, 'unsupported-option', message, instead);
     }

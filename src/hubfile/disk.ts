@@ -1,19 +1,36 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { type Dirent, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { HubfileIo } from './expand.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Environment } from './source.ts';
 
 /** The files of this machine, as `load` reads them. */
 export function diskIo(env: Environment): HubfileIo {
-  return { read: (path) => readFileSync(path), glob: findFiles, env };
+  return { read: (path) => readFileSync(path), glob: filesFor, env };
 }
 
-/** Absolute paths, sorted, that match an absolute pattern with `*` and `?`. */
+/** What a pattern imports: with `**` it meets directories on its way, which hold nothing themselves. */
+function filesFor(pattern: string): string[] {
+  const found = findFiles(pattern);
+  if (!pattern.includes('**')) return found;
+  return found.filter((path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true);
+}
+
+/** How many directories `**` stands for at most; a tree that is larger is not one of configurations. */
+const MAX_DIRECTORIES = 10_000;
+
+/**
+ * Absolute paths, sorted, that match an absolute pattern with `*` and `?`; `**` stands for a
+ * directory and all below it, but for hidden ones and links.
+ *
+ * @throws Error `too-many-directories`
+ */
 export function findFiles(pattern: string): string[] {
   const directory = dirname(pattern);
   if (directory === pattern) return [pattern];
-  const parents = /[*?]/.test(directory) ? findFiles(directory) : [directory];
   const name = basename(pattern);
+  if (name === '**') return findFiles(directory).flatMap(directoriesIn).sort();
+  const parents = /[*?]/.test(directory) ? findFiles(directory) : [directory];
   return parents
     .flatMap((parent) =>
       namesIn(parent)
@@ -21,6 +38,33 @@ export function findFiles(pattern: string): string[] {
         .map((each) => join(parent, each)),
     )
     .sort();
+}
+
+/** A directory and those below it. */
+function directoriesIn(top: string): string[] {
+  const found = [top];
+  // What is found on the way is walked as well.
+  for (const directory of found) {
+    for (const entry of entriesOf(directory)) {
+      if (entry.isDirectory() && !entry.name.startsWith('.')) {
+        found.push(join(directory, entry.name));
+      }
+    }
+    if (found.length > MAX_DIRECTORIES) {
+      const message = `${top} has more than ${MAX_DIRECTORIES} directories below it`;
+      throw new HubgateError('too-many-directories', message);
+    }
+  }
+  return found;
+}
+
+function entriesOf(directory: string): readonly Dirent[] {
+  try {
+    return readdirSync(directory, { withFileTypes: true });
+  } catch {
+    // As below.
+    return [];
+  }
 }
 
 /** What cannot be listed has no files that match. */

@@ -2,6 +2,7 @@ import { placeText } from '../config/problem.ts';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { nearestName } from '../config/nearest.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
+import { HubgateError } from '../kernel/error.ts';
 import { Arguments } from './arguments.ts';
 import { type Content, type Line, type Parsed, type Word, parse } from './parser.ts';
 import { type ImportStep, type Span, placeOf } from './place.ts';
@@ -13,7 +14,11 @@ import { type Environment, decodeText, makeSource } from './source.ts';
 export interface HubfileIo {
   /** The content of a file; throws if it cannot be read. */
   read(path: string): Uint8Array;
-  /** Absolute paths that match an absolute pattern with `*` and `?`, sorted. */
+  /**
+   * Absolute paths that match an absolute pattern with `*`, `?` and `**`, sorted.
+   *
+   * @throws HubgateError where there are too many to look through
+   */
   glob(pattern: string): readonly string[];
   readonly env: Environment;
 }
@@ -288,22 +293,34 @@ class Expander {
     return parsed.lines;
   }
 
+  #glob(pattern: string, target: Word): readonly string[] {
+    try {
+      return this.#io.glob(pattern);
+    } catch (thrown) {
+      if (!(thrown instanceof HubgateError)) throw thrown;
+      throw faultAt(target.span, thrown.code, thrown.message);
+    }
+  }
+
   /** The files that an import names, each as the operator would name it. */
   #filesOf(target: Word): FileName[] {
     const { source } = target.span;
     const base = dirname(source.path);
-    const pattern = resolve(base, target.text);
+    // A pattern that ends with ** means every file.
+    const pattern = resolve(base, target.text.replace(/(?<=^|\/)\*\*$/, '**/*'));
     const shown = (path: string): string => {
       if (isAbsolute(target.text) || !path.startsWith(`${base}/`)) return path;
       return join(dirname(source.file), path.slice(base.length + 1));
     };
     if (!/[*?[]/.test(target.text)) return [{ file: shown(pattern), path: pattern }];
-    if (/\[|\*.*\*|\?.*\?/.test(target.text)) {
-      const hint = 'a pattern may hold one * and one ?, and no [ ]';
+    // `**` stands as a directory of its own; a name may have one star beside it.
+    const rest = target.text.replace(/(?<=^|\/)\*\*(?:\/|$)/, '');
+    if (/\[|\*.*\*|\?.*\?/.test(rest)) {
+      const hint = 'a pattern may hold one **/, one * and one ?, and no [ ]';
       throw faultAt(target.span, 'bad-pattern', `cannot import the pattern ${target.text}`, hint);
     }
     this.#globs.add(pattern);
-    const found = this.#io.glob(pattern);
+    const found = this.#glob(pattern, target);
     if (found.length === 0) {
       this.#problems.warn(target.span, 'empty-import', `no file matches ${target.text}`);
     }

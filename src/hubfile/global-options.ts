@@ -6,10 +6,10 @@ import type {
   ServerOptions,
 } from '../config/config.ts';
 import { defaultOptions, MAX_WORKERS, STAGING_DIRECTORY } from '../config/defaults.ts';
-import { isAdminOrigin, isCollectorUrl } from '../config/well-formed.ts';
+import { isAdminOrigin, isCollectorUrl, isLogScope } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
-import { logOutput } from '../directives/log/syntax.ts';
+import { logLevel, logName, logOutput } from '../directives/log/syntax.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import type { Problems } from './problems.ts';
@@ -47,6 +47,7 @@ import {
  *         grace_period <duration>
  *         workers <number>|auto
  *         log { level <level>; format console|json; output stderr|stdout|file <path> }
+ *         log <name> { include http.log.access[.NAME]…; exclude …; … }
  *         trace off
  *         otlp <url>
  *         servers { … }
@@ -57,7 +58,19 @@ export function readGlobalOptions(line: Line, problems: Problems, origins: Origi
   const words = [{ text: 'the global options', plain: true, replaced: false, span: line.span }];
   const block = line.block?.filter(({ unfinished }) => !unfinished) ?? null;
   const cursor = new Cursor({ ...line, words, block }, problems, origins);
-  return cursor.options(defaultOptions, OPTIONS, { unsupported: UNSUPPORTED });
+  const [first, second] = (block ?? []).filter(isGatewayLog);
+  if (first !== undefined && second !== undefined) {
+    problems.attempt(() => new Cursor(second, problems, origins).failTwice(first.span));
+  }
+  return cursor.options(defaultOptions, OPTIONS, {
+    // One for each name.
+    repeatable: ['log'],
+    unsupported: UNSUPPORTED,
+  });
+}
+
+function isGatewayLog({ words: [option, name] }: Line): boolean {
+  return option?.text === 'log' && (name === undefined || name.text === 'default');
 }
 
 /** Files for the reference hub say where its directive runs; here that is known. */
@@ -121,13 +134,10 @@ const OPTIONS: OptionTable<GlobalOptions> = {
   storage: (cursor) => ({ storage: storage(cursor) }),
   grace_period: (cursor) => ({ gracePeriodMs: duration(cursor) }),
   workers: (cursor) => ({ workers: workers(cursor) }),
-  log: (cursor, { log: known }) => ({
-    log: cursor.options(known, {
-      level: (option) => ({ level: logLevel(option) }),
-      format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
-      output: (option) => logOutput(option),
-    }),
-  }),
+  log: (cursor, { log: known, requestLogs }) =>
+    cursor.left === 0 || cursor.peek()?.text === 'default'
+      ? { log: gatewayLog(cursor, known) }
+      : { requestLogs: [...requestLogs, requestLog(cursor, requestLogs)] },
   trace: (cursor, { trace }) => {
     oneOf(cursor, ['off']);
     return { trace: changed(cursor, trace, 'enabled', false) };
@@ -227,14 +237,51 @@ function workers(cursor: Cursor): GlobalOptions['workers'] {
   return count;
 }
 
-function logLevel(cursor: Cursor): GlobalOptions['log']['level'] {
-  const word: Word = cursor.argument('a level');
-  return choiceOf(cursor, { ...word, text: word.text.toLowerCase() }, [
-    'debug',
-    'info',
-    'warn',
-    'error',
-  ]);
+const LOG: OptionTable<GlobalOptions['log']> = {
+  level: (option) => ({ level: logLevel(option) }),
+  format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
+  output: (option) => logOutput(option),
+};
+
+const ALL_REQUESTS = 'name it: log <name> { include http.log.access … } has requests of all sites';
+
+/** What the gateway has to say; Caddy calls this log `default`. */
+function gatewayLog(cursor: Cursor, known: GlobalOptions['log']): GlobalOptions['log'] {
+  cursor.optional();
+  return cursor.options(known, LOG, {
+    unsupported: { include: ALL_REQUESTS, exclude: 'give the log of a site an output of its own' },
+  });
+}
+
+/** A log with a name has lines that logs of sites have. */
+function requestLog(
+  cursor: Cursor,
+  others: GlobalOptions['requestLogs'],
+): GlobalOptions['requestLogs'][number] {
+  const name = logName(cursor);
+  if (others.some((log) => log.name === name)) {
+    cursor.fail(cursor.span, 'duplicate-option', `there is a log ${name} already`);
+  }
+  const start: GlobalOptions['requestLogs'][number] = {
+    ...{ ...defaultOptions.log, name },
+    ...{ include: [], exclude: [] },
+  };
+  const read = cursor.options(start, {
+    ...LOG,
+    include: (option) => ({ include: logScopes(option) }),
+    exclude: (option) => ({ exclude: logScopes(option) }),
+  });
+  if (read.include.length > 0) return read;
+  const hint =
+    'include http.log.access, or http.log.access.NAME; what the gateway says itself is in log { … }';
+  return cursor.fail(cursor.span, 'missing-option', `log ${name} needs include`, hint);
+}
+
+function logScopes(cursor: Cursor): readonly string[] {
+  return cursor.several('http.log.access').map((word) => {
+    if (isLogScope(word.text)) return word.text;
+    return badValue(cursor, word, 'http.log.access, or http.log.access.NAME');
+  });
 }
 
 /**
@@ -245,6 +292,7 @@ function logLevel(cursor: Cursor): GlobalOptions['log']['level'] {
  *         max_header_size <size>
  *         timeouts { read_header <duration>; read_body <duration>; idle <duration> }
  *         proxy_protocol <ranges…>
+ *         log_credentials
  *         max_connections <number>
  *         max_connections_per_client <number>
  *     }
@@ -280,6 +328,7 @@ function servers(cursor: Cursor): ServerOptions {
       }),
     }),
     proxy_protocol: (option) => ({ proxyProtocol: ranges(option) }),
+    log_credentials: () => ({ logCredentials: flag() }),
     max_connections: (option) => ({ maxConnections: count(option) }),
     max_connections_per_client: (option) => ({ maxConnectionsPerClient: count(option) }),
   });

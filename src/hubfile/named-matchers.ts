@@ -1,6 +1,7 @@
 import { placeText } from '../config/problem.ts';
 import type { MatchCondition, RequestMatcher } from '../config/config.ts';
 import { nearestName } from '../config/nearest.ts';
+import { unsupportedConditions } from '../matchers/unsupported.ts';
 import { Cursor } from './cursor.ts';
 import { conditionOf, mergeConditions } from './matchers.ts';
 import type { Line, Word } from './parser.ts';
@@ -95,7 +96,7 @@ export function matcherOf(cursor: Cursor): RequestMatcher {
 
 function refuseExpression(cursor: Cursor): never {
   const word = cursor.argument('a condition');
-  const hint = 'combine path, method, header, query and not instead; quotes are not needed';
+  const hint = unsupportedConditions['expression'];
   return cursor.fail(
     word.span,
     'unsupported-matcher',

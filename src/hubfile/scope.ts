@@ -10,17 +10,18 @@ import type {
 } from '../config/config.ts';
 import type { Cursor } from './cursor.ts';
 import type { NamedMatchers } from './named-matchers.ts';
-import type { Line } from './parser.ts';
+import type { Line, Word } from './parser.ts';
 import type { Span } from './place.ts';
 
 /** What the directives of a site have said so far. */
 export interface SiteDraft {
   hub: HubConfig | null;
+  readonly moreHubs: HubConfig[];
   /** `off` is not the same as never mentioned. */
   discovery: DiscoveryConfig | 'off' | null;
   tls: TlsConfig | null;
   bind: readonly BindAddress[];
-  accessLog: AccessLogConfig | null;
+  readonly accessLogs: AccessLogConfig[];
   errorRoutes: readonly RouteConfig[];
   /** Where each directive was written that may be given once. */
   readonly once: Map<string, Span>;
@@ -41,6 +42,8 @@ export interface Scope {
   readonly group: number;
   /** Reads a block of directives that stands in this scope. */
   routes(lines: readonly Line[], order: RunningOrder): readonly RouteConfig[];
+  /** The steps of the route `&(name)`. */
+  named(cursor: Cursor, name: Word): readonly RouteConfig[];
 }
 
 /** How one directive of a site is written. */

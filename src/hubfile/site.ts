@@ -7,6 +7,7 @@ import { Cursor } from './cursor.ts';
 import { directives } from '../directives/syntaxes.ts';
 import { unsupportedDirectives } from '../directives/unsupported.ts';
 import { NamedMatchers } from './named-matchers.ts';
+import { NamedRoutes } from './named-routes.ts';
 import { type OrderedStep, inDocumentedOrder } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
@@ -28,18 +29,44 @@ export interface SiteLines {
   readonly isThere: boolean;
 }
 
+/** What all sites of a file share while they are read. */
+export interface SiteReading {
+  readonly problems: Problems;
+  readonly origins: Origins;
+  readonly named: NamedRoutes;
+}
+
+/** Reads the named routes of a file; what is wrong with them is reported, invoked or not. */
+export function readNamedRoutes(
+  lines: readonly Line[],
+  mayLack: boolean,
+  problems: Problems,
+  origins: Origins,
+): NamedRoutes {
+  return new NamedRoutes(lines, mayLack, problems, (block, named) => {
+    const draft = emptyDraft();
+    const reader = new SiteReader(draft, { problems, origins, named });
+    const routes = reader.block(block, 'documented', new NamedMatchers(null, mayLack), false);
+    const at = draft.hub === null ? undefined : origins.find(draft.hub);
+    if (at !== undefined) {
+      const hint = 'write it in the site';
+      problems.error(at, 'misplaced-directive', "a hub is one site's, so no route has one", hint);
+    }
+    return routes;
+  });
+}
+
 /** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
 export function readSite(
   { head, body, isThere }: SiteLines,
   ports: SchemePorts,
-  problems: Problems,
-  origins: Origins,
+  { problems, origins, named }: SiteReading,
 ): SiteConfig {
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
   const directive = words.find(({ text }) => isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
-  const reader = new SiteReader(draft, problems, origins);
+  const reader = new SiteReader(draft, { problems, origins, named });
   // The block of a directive holds something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(null, !isThere));
@@ -53,10 +80,11 @@ export function readSite(
     bind: draft.bind,
     tls: draft.tls ?? defaultTls,
     hub: draft.hub,
+    moreHubs: draft.moreHubs,
     discovery: discoveryOf(draft),
     routes,
     errorRoutes: draft.errorRoutes,
-    accessLog: draft.accessLog,
+    accessLogs: draft.accessLogs,
   };
   return origins.of(head.span, site);
 }
@@ -76,10 +104,11 @@ function refuseDirective({ text, span }: Word, problems: Problems): void {
 function emptyDraft(): SiteDraft {
   return {
     hub: null,
+    moreHubs: [],
     discovery: null,
     tls: null,
     bind: [],
-    accessLog: null,
+    accessLogs: [],
     errorRoutes: [],
     once: new Map(),
     lastGroup: 0,
@@ -96,15 +125,22 @@ class SiteReader {
   readonly #draft: SiteDraft;
   readonly #problems: Problems;
   readonly #origins: Origins;
+  readonly #named: NamedRoutes;
 
-  constructor(draft: SiteDraft, problems: Problems, origins: Origins) {
+  constructor(draft: SiteDraft, { problems, origins, named }: SiteReading) {
     this.#draft = draft;
     this.#problems = problems;
     this.#origins = origins;
+    this.#named = named;
   }
 
   /** The steps of a block of directives. Its matchers are known in the blocks inside it. */
-  block(lines: readonly Line[], order: RunningOrder, matchers: NamedMatchers): RouteConfig[] {
+  block(
+    lines: readonly Line[],
+    order: RunningOrder,
+    matchers: NamedMatchers,
+    top = matchers.outer === null,
+  ): RouteConfig[] {
     const cursors = lines
       .filter(isReadable)
       .map((line) => new Cursor(line, this.#problems, this.#origins));
@@ -116,9 +152,10 @@ class SiteReader {
     const scope: Scope = {
       site: this.#draft,
       matchers,
-      top: matchers.outer === null,
+      top,
       group: ++this.#draft.lastGroup,
       routes: (inner, innerOrder) => this.block(inner, innerOrder, new NamedMatchers(matchers)),
+      named: (cursor, name) => this.#named.find(cursor, name),
     };
     const steps = cursors.flatMap((cursor): OrderedStep[] => {
       if (definesMatcher(cursor)) return [];

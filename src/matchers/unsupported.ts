@@ -1,5 +1,6 @@
-/** Conditions of a Caddyfile that hubgate lacks, each with what to do instead. */
+/** Conditions of a Caddyfile that hubgate lacks, each with what does its work. */
 export const unsupportedConditions: Readonly<Record<string, string>> = {
-  expression: 'combine path, method, header, query and not instead',
+  expression:
+    'compare values with vars {placeholder} value, or vars_regexp {placeholder} pattern; lines of one block must all hold, and not negates',
   tls: 'use protocol https instead',
 };

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { jwksFault } from '../auth/jwks.ts';
 import type { GlobalOptions, JwksKeySource, SiteAddress, SiteConfig } from '../config/config.ts';
+import { hubsOf } from '../config/hubs.ts';
 import type { Report } from '../config/problem.ts';
 import { filesRead } from '../config/routes.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
@@ -23,7 +24,7 @@ export function checkSiteFiles(site: SiteConfig, read: ReadFile, report: Report)
   const check = new FileCheck(read, report);
   const { source, clientAuth } = site.tls;
   if (source.kind === 'files') check.pair(source, site.addresses);
-  for (const { publisher, subscriber } of site.hub?.issuers ?? []) {
+  for (const { publisher, subscriber } of hubsOf(site).flatMap(({ issuers }) => issuers)) {
     for (const keys of new Set([publisher, subscriber])) {
       if (keys?.kind === 'jwks' && keys.uri.startsWith('file:')) check.keySet(keys);
     }

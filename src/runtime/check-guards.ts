@@ -6,9 +6,16 @@ import { hubPath } from './hub-place.ts';
  * Whether a `forward_auth` for every request stands before the hub. The hub has tokens of its own:
  * a publisher with a good one, and a browser whose session the service no longer knows, would be
  * turned away before the hub has seen it.
+ *
+ * @param name that of a further hub of the site; null for the first
  */
-export function checkGuards(hub: HubConfig, routes: readonly RouteConfig[], report: Report): void {
-  const before = guardsBeforeHub(routes);
+export function checkGuards(
+  hub: HubConfig,
+  name: string | null,
+  routes: readonly RouteConfig[],
+  report: Report,
+): void {
+  const before = guardsBeforeHub(routes, name);
   if (before === null) return;
   const path = hubPath(hub);
   for (const guard of before) {
@@ -24,13 +31,16 @@ export function checkGuards(hub: HubConfig, routes: readonly RouteConfig[], repo
 }
 
 /** Those that every request to the hub passes; null where the hub is not among these routes. */
-function guardsBeforeHub(routes: readonly RouteConfig[]): readonly object[] | null {
+function guardsBeforeHub(
+  routes: readonly RouteConfig[],
+  name: string | null,
+): readonly object[] | null {
   const guards: object[] = [];
   for (const { matcher, handler } of routes) {
-    if (handler.kind === 'hub') return guards;
+    if (handler.kind === 'hub' && handler.name === name) return guards;
     if (handler.kind === 'forward_auth' && matcher === null) guards.push(handler);
     if (handler.kind !== 'handle' && handler.kind !== 'route') continue;
-    const inside = guardsBeforeHub(handler.routes);
+    const inside = guardsBeforeHub(handler.routes, name);
     if (inside !== null) return [...guards, ...inside];
   }
   return null;

@@ -2,6 +2,7 @@ import { JWKS_ALGORITHMS } from '../auth/algorithms.ts';
 import { staticKeySet } from '../auth/key.ts';
 import { LEGACY_CURE, readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, KeySource } from '../config/config.ts';
+import { allHubs } from '../config/hubs.ts';
 import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { checkCertificates } from './check-certificates.ts';
@@ -13,6 +14,7 @@ import { checkHistories } from './check-histories.ts';
 import { checkLogFile } from './check-log-files.ts';
 import { checkPatterns } from './check-patterns.ts';
 import { checkPlayground } from './check-playground.ts';
+import { checkHubsOfSite } from './check-site-hubs.ts';
 import { checkStorage } from './check-storage.ts';
 
 /**
@@ -21,13 +23,13 @@ import { checkStorage } from './check-storage.ts';
  */
 export function checkNamed({ options, sites }: Config, read: ReadFile, report: Report): void {
   checkOptionFiles(options, read, report);
-  checkLogFile(options.log, report);
+  for (const log of [options.log, ...options.requestLogs]) checkLogFile(log, report);
   checkStorage(options, report);
   for (const site of sites) {
     checkPatterns(site, report);
     checkSiteFiles(site, read, report);
     checkHandshake(site.tls, report);
-    if (site.accessLog !== null) checkLogFile(site.accessLog, report);
+    for (const log of site.accessLogs) checkLogFile(log, report);
   }
 }
 
@@ -39,11 +41,10 @@ export function checkNamed({ options, sites }: Config, read: ReadFile, report: R
  */
 export function checkParts(config: Config, complete: boolean, report: Report): void {
   const { options, sites } = config;
-  for (const site of sites) {
-    const { hub } = site;
-    if (hub === null) continue;
+  for (const site of sites) checkHubsOfSite(site, report);
+  for (const { site, hub, further } of allHubs(config)) {
     checkPlayground(hub, site, report);
-    checkGuards(hub, site.routes, report);
+    checkGuards(hub, further ? hub.name : null, site.routes, report);
     checkHubKeys(hub, report);
     checkLegacyReader(hub, report);
   }

@@ -25,7 +25,7 @@ import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { noAnnouncements } from './hub-core.ts';
-import type { ReadyHub } from './hub-setup.ts';
+import { type ReadyHub, type ReadyHubs, readyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
 /** An announced hub with what its tokens must say. */
@@ -39,25 +39,25 @@ interface Announcement {
 export async function discoveryHandlers(
   site: SiteConfig,
   config: Config,
-  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  hubs: ReadyHubs,
   resources: Resources,
   scope: Scope,
 ): Promise<Handler[]> {
   const { clock, random } = resources;
   const { discovery } = site;
-  const own = hubs.get(site);
+  const own = hubs.get(site) ?? [];
   const announcement = discovery === null ? null : announcementFor(site, config, hubs);
-  if (own === undefined && discovery === null) return [];
+  if (own.length === 0 && discovery === null) return [];
 
-  const cookieNames = new Set<string>();
-  if (own !== undefined) cookieNames.add(own.cookieName);
+  const cookieNames = new Set(own.map(({ cookieName }) => cookieName));
   if (announcement !== null) cookieNames.add(announcement.hub.cookieName);
   const fromHeader = discovery?.cookie.fromHeader ?? 'Hub-Access-Token';
   const handlers = [keepInside(fromHeader, [...cookieNames])];
   if (discovery === null || announcement === null) return handlers;
 
   const { paths } = discovery.expire;
-  const hubRequest = own === undefined ? () => false : isBelow(own.path);
+  const below = own.map(({ path }) => isBelow(path));
+  const hubRequest = (exchange: Exchange): boolean => below.some((isIt) => isIt(exchange));
   const matches = compileRequestMatcher(discovery.matcher);
   const { hub } = announcement;
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
@@ -118,12 +118,15 @@ function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler
 export function livePagesHandler(
   site: SiteConfig,
   config: Config,
-  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  hubs: ReadyHubs,
 ): Handler | null {
   const { discovery } = site;
   if (discovery === null || discovery.live === null) return null;
   const place = placeOfHub(site, config);
-  const hub = place === null ? undefined : hubs.get(place.kind === 'site' ? place.site : site);
+  const hub =
+    place === null || place.kind === 'elsewhere'
+      ? hubs.get(site)?.[0]
+      : readyHub(hubs, place.kind === 'site' ? place.site : site, place.hub);
   const announcement = announcementFor(site, config, hubs);
   if (hub === undefined || announcement === null) return null;
   if (hub.liveScript === null) {
@@ -158,15 +161,11 @@ async function tokenSource(
     : createTokenExchange(source, { ...purpose, fetch });
 }
 
-function announcementFor(
-  site: SiteConfig,
-  config: Config,
-  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
-): Announcement | null {
+function announcementFor(site: SiteConfig, config: Config, hubs: ReadyHubs): Announcement | null {
   const place = placeOfHub(site, config);
   if (place === null) return null;
   if (place.kind === 'elsewhere') return elsewhere(place.url, place.host);
-  const hub = hubs.get(place.kind === 'own' ? site : place.site);
+  const hub = readyHub(hubs, place.kind === 'own' ? site : place.site, place.hub);
   if (hub === undefined) return null;
   return place.kind === 'own' ? onThisSite(hub) : onAnotherSite(hub, place.url, place.host);
 }

@@ -1,4 +1,5 @@
 import type { Config, SiteConfig } from '../config/config.ts';
+import { allHubs } from '../config/hubs.ts';
 import { siteAddressText } from '../config/site-address.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
@@ -87,15 +88,16 @@ export async function buildGeneration(config: Config, resources: Resources): Pro
 }
 
 async function build(config: Config, resources: Resources, scope: Scope): Promise<Generation> {
-  const hubs = new Map<SiteConfig, ReadyHub>();
+  const hubs = new Map<SiteConfig, ReadyHub[]>();
   const names = historyNames(config, resources.storage);
   const salts = resources.saltsFor(config);
-  for (const site of config.sites) {
-    if (site.hub === null) continue;
-    const playgroundSalt = salts[saltName(site)] ?? null;
-    const around = { ...resources, site: names.of.get(site) ?? '', playgroundSalt };
-    hubs.set(site, await setUpHub(site.hub, around, scope));
+  for (const one of allHubs(config)) {
+    const { site, hub } = one;
+    const playgroundSalt = salts[saltName(one)] ?? null;
+    const around = { ...resources, site: names.of(site, hub), playgroundSalt };
+    hubs.set(site, [...(hubs.get(site) ?? []), await setUpHub(hub, around, scope)]);
   }
+  const running = [...hubs.values()].flat();
   const spans = openSpans(config, resources, scope);
   const handlers = new Map<SiteConfig, SiteHandler>();
   for (const site of config.sites) {
@@ -130,26 +132,29 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       if (found === undefined) throw new TypeError(`${key} is not of this configuration`);
       return found;
     },
-    hubs: [...hubs.values()].map(runningHub),
+    hubs: running.map(runningHub),
     async slowest() {
       const told = await Promise.all(
-        [...hubs.values()].map(async ({ config: { name }, core }) =>
+        running.map(async ({ config: { name }, core }) =>
           (await core.hub.backlog()).slowest.map((stream) => ({ ...stream, hub: name })),
         ),
       );
       return slowestOf(told.flat());
     },
     async families() {
-      const told = await Promise.all([...hubs.values()].map((hub) => hubFamilies(namedHub(hub))));
+      const told = await Promise.all(running.map((hub) => hubFamilies(namedHub(hub))));
       return told.flat();
     },
-    cores: new Map([...hubs].map(([site, { core }]) => [core, siteText(site)])),
+    cores: new Map(
+      [...hubs].flatMap(([site, own]) => own.map(({ core }) => [core, siteText(site)] as const)),
+    ),
     certificates: () => [
       ...sources.flatMap((source) => source.certificates()),
       ...(sources.length > 0 ? resources.authority.certificates() : []),
     ],
     historiesLeftBehind: names.leftBehind,
-    refusedStreams: () => [...hubs].flatMap(([site, hub]) => refusedOf(siteText(site), hub)),
+    refusedStreams: () =>
+      [...hubs].flatMap(([site, own]) => own.flatMap((hub) => refusedOf(siteText(site), hub))),
     orders: () => sources.flatMap((source) => source.orders()),
     begin() {
       resources.playgrounds.keep(salts);
@@ -163,7 +168,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       }
       for (const source of sources) source.begin();
     },
-    reauthorise: () => [...hubs.values()].reduce((sum, hub) => sum + hub.reauthorise(), 0),
+    reauthorise: () => running.reduce((sum, hub) => sum + hub.reauthorise(), 0),
     release: () => scope.close(),
   };
 }

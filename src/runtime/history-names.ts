@@ -1,13 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Config, SiteConfig } from '../config/config.ts';
+import type { Config, HubConfig, SiteConfig } from '../config/config.ts';
 import { defaultHub } from '../config/defaults.ts';
+import { allHubs, type HubOfSite } from '../config/hubs.ts';
 import { siteName } from './hub-place.ts';
 
 /** Under which name each hub keeps its history. */
 export interface HistoryNames {
-  readonly of: ReadonlyMap<SiteConfig, string>;
+  readonly of: (site: SiteConfig, hub: HubConfig) => string;
+  /** Each name with what its hub is known by. */
+  readonly known: readonly (readonly [name: string, identities: readonly string[]])[];
   /** Names of histories that the configuration in force has, and this one has not. */
   readonly leftBehind: readonly string[];
 }
@@ -25,46 +28,56 @@ const MAX_REMEMBERED = 10_000;
 
 /**
  * A history is named after the first address that its site ever had. The name survives while the
- * hub keeps its `name`, or its site one of its addresses.
+ * hub keeps its `name`, or its site one of its addresses; a further hub of a site is known by its `name`
+ * alone.
  */
 export function historyNames(config: Config, storage: string): HistoryNames {
   const kept = readKept(storage);
-  const hubs = config.sites.filter(({ hub }) => hub !== null);
-  const of = new Map<SiteConfig, string>();
+  const hubs = allHubs(config);
+  const of = new Map<HubOfSite, string>();
   const taken = new Set<string>();
-  const take = (site: SiteConfig, name: string): void => {
-    of.set(site, name);
+  const take = (one: HubOfSite, name: string): void => {
+    of.set(one, name);
     taken.add(name);
   };
-  const known = (site: SiteConfig): readonly string[] =>
-    identities(site).flatMap((identity) => {
+  const known = (one: HubOfSite): readonly string[] =>
+    identities(one).flatMap((identity) => {
       const name = Object.hasOwn(kept.names, identity) ? kept.names[identity] : undefined;
-      return name ?? (hasHistory(site, identity, storage) ? identity : []);
+      return name ?? (hasHistory(one, identity, storage) ? identity : []);
     });
   // Where an address has moved to another site, the history stays with the one that it is named after.
   for (const mine of [true, false]) {
-    for (const site of hubs) {
-      if (of.has(site)) continue;
-      const own = identities(site);
-      const name = known(site).find((one) => !taken.has(one) && own.includes(one) === mine);
-      if (name !== undefined) take(site, name);
+    for (const one of hubs) {
+      if (of.has(one)) continue;
+      const own = identities(one);
+      const name = known(one).find((each) => !taken.has(each) && own.includes(each) === mine);
+      if (name !== undefined) take(one, name);
     }
   }
-  for (const site of hubs) {
-    if (!of.has(site)) take(site, unusedName(siteName(site), taken));
+  for (const one of hubs) {
+    const { site, hub, further } = one;
+    const name = further ? `${siteName(site)} ${hub.name}` : siteName(site);
+    if (!of.has(one)) take(one, unusedName(name, taken));
   }
-  return { of, leftBehind: kept.current.filter((name) => !taken.has(name)) };
+  return {
+    of(site, hub) {
+      const one = hubs.find((each) => each.site === site && each.hub === hub);
+      return (one === undefined ? undefined : of.get(one)) ?? '';
+    },
+    known: [...of].map(([one, name]) => [name, identities(one)] as const),
+    leftBehind: kept.current.filter((name) => !taken.has(name)),
+  };
 }
 
 /** Remembers the names of the configuration that is now in force. */
-export function keepHistoryNames({ of }: HistoryNames, storage: string): void {
+export function keepHistoryNames({ known }: HistoryNames, storage: string): void {
   const before = readKept(storage);
-  const present = [...of].flatMap(([site, name]) => identities(site).map((one) => [one, name]));
+  const present = known.flatMap(([name, identities]) => identities.map((one) => [one, name]));
   const names = Object.fromEntries(
     [...Object.entries(before.names), ...present].slice(-MAX_REMEMBERED),
   );
-  const text = JSON.stringify({ current: [...of.values()], names }, null, 2);
-  if (of.size === 0 && before.current.length === 0) return;
+  const text = JSON.stringify({ current: known.map(([name]) => name), names }, null, 2);
+  if (known.length === 0 && before.current.length === 0) return;
   const file = fileOf(storage);
   if (text === JSON.stringify(before, null, 2)) return;
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
@@ -73,14 +86,15 @@ export function keepHistoryNames({ of }: HistoryNames, storage: string): void {
   renameSync(temporary, file);
 }
 
-function identities({ hub, addresses }: SiteConfig): readonly string[] {
-  const named = hub === null || hub.name === defaultHub.name ? [] : [`hub ${hub.name}`];
-  return [...named, ...addresses.map((address) => siteName({ addresses: [address] }))];
+function identities({ site, hub, further }: HubOfSite): readonly string[] {
+  const named = hub.name === defaultHub.name ? [] : [`hub ${hub.name}`];
+  if (further) return named;
+  return [...named, ...site.addresses.map((address) => siteName({ addresses: [address] }))];
 }
 
 /** One of a version that remembered no names. */
-function hasHistory({ hub }: SiteConfig, name: string, storage: string): boolean {
-  const directory = encodeURIComponent(`${name} ${hub?.path ?? ''}`.trim());
+function hasHistory({ hub }: HubOfSite, name: string, storage: string): boolean {
+  const directory = encodeURIComponent(`${name} ${hub.path ?? ''}`.trim());
   return existsSync(join(storage, 'history', directory));
 }
 

@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts';
+import { allHubs } from '../config/hubs.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { History } from '../transports/history.ts';
@@ -21,10 +22,10 @@ export async function openHistoryOf(
   { storage, clock }: { readonly storage: string; readonly clock: Clock },
 ): Promise<History> {
   const kept = historyNames(config, storage);
-  const hubs = config.sites.flatMap((site) => {
-    if (site.hub === null) return [];
-    const names = [site.hub.name, siteName(site), ...site.addresses.map(({ host }) => host)];
-    return [{ hub: site.hub, site: siteName(site), kept: kept.of.get(site) ?? '', names }];
+  const hubs = allHubs(config).map(({ site, hub, further }) => {
+    const ofSite = [siteName(site), ...site.addresses.map(({ host }) => host)];
+    const names = further ? [hub.name] : [hub.name, ...ofSite];
+    return { hub, site: siteName(site), kept: kept.of(site, hub), names };
   });
   const meant = wanted === null ? hubs : hubs.filter(({ names }) => names.includes(wanted));
   const [one] = meant;

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import type { Config, HubConfig, SiteAddress, SiteConfig } from '../config/config.ts';
+import { allHubs, hubsOf } from '../config/hubs.ts';
 import type { TransportConfig } from '../config/transports.ts';
 import { profiles } from '../hub/profile.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
@@ -18,19 +19,23 @@ export type HubPlace =
   | { readonly kind: 'elsewhere'; readonly host: string; readonly url: string };
 
 /**
- * This site's hub, another site's by its address (`hub.example.com`, with port where there are
+ * This site's hub, one of this site by its path, another site's by its address (`hub.example.com`, with port where there are
  * several, or as URL), or one elsewhere by its URL; null when there is none by that name.
  */
 export function placeOfHub(site: SiteConfig, config: Config): HubPlace | null {
   const named = site.discovery?.hub ?? null;
   if (named === null) return site.hub === null ? null : { kind: 'own', hub: site.hub };
-  for (const other of config.sites) {
-    if (other.hub === null) continue;
-    const { hub } = other;
+  if (named.startsWith('/')) {
+    const hub = hubsOf(site).find((each) => hubPath(each) === named);
+    return hub === undefined ? null : { kind: 'own', hub };
+  }
+  for (const { site: other, hub, further } of allHubs(config)) {
     for (const address of other.addresses) {
       const origin = originOf(address, config);
       const url = origin + hubPath(hub);
-      if (!namesOf(address, origin, url).includes(named.toLowerCase())) continue;
+      // Further hubs are known by their URLs only.
+      const names = further ? [url] : namesOf(address, origin, url);
+      if (!names.includes(named.toLowerCase())) continue;
       if (other === site) return { kind: 'own', hub };
       return { kind: 'site', site: other, hub, host: address.host, url };
     }

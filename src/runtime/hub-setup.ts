@@ -6,7 +6,8 @@ import {
   type TokenVerifierOptions,
   type TrustedIssuer,
 } from '../auth/verify.ts';
-import type { HubConfig, KeySource } from '../config/config.ts';
+import type { HubConfig, KeySource, SiteConfig } from '../config/config.ts';
+import { hubsOf } from '../config/hubs.ts';
 import { transportKinds } from '../config/transports.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { KeepsStream } from '../hub/admission.ts';
@@ -71,6 +72,14 @@ export interface ReadyHub {
   reauthorise(): number;
   /** How many streams `reauthorise` would end. */
   countRefused(): ReturnType<Hub['countRefused']>;
+}
+
+/** The hubs of each site, in the order of its configuration. */
+export type ReadyHubs = ReadonlyMap<SiteConfig, readonly ReadyHub[]>;
+
+/** A hub of a site as it runs. */
+export function readyHub(hubs: ReadyHubs, site: SiteConfig, hub: HubConfig): ReadyHub | undefined {
+  return hubs.get(site)?.[hubsOf(site).indexOf(hub)];
 }
 
 /**

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Config } from '../config/config.ts';
+import { allHubs, type HubOfSite } from '../config/hubs.ts';
 import { hubPath, siteName } from './hub-place.ts';
 
 const SALT_BYTES = 32;
@@ -17,9 +18,9 @@ export class PlaygroundSalts {
   /** Those of the configuration in force, and new ones for what it has not. */
   for(config: Config): Salts {
     return Object.fromEntries(
-      config.sites.flatMap((site) => {
-        if (site.hub?.playground !== true) return [];
-        const name = saltName(site);
+      allHubs(config).flatMap((one) => {
+        if (!one.hub.playground) return [];
+        const name = saltName(one);
         return [[name, this.#kept[name] ?? randomBytes(SALT_BYTES).toString('base64url')]];
       }),
     );
@@ -32,6 +33,6 @@ export class PlaygroundSalts {
 }
 
 /** Whose salt it is; a hub under another address is another playground. */
-export function saltName(site: Config['sites'][number]): string {
-  return `${siteName(site)} ${site.hub === null ? '' : hubPath(site.hub)}`;
+export function saltName({ site, hub, further }: HubOfSite): string {
+  return `${siteName(site)} ${hubPath(hub)}${further ? ` ${hub.name}` : ''}`;
 }

@@ -1,23 +1,24 @@
-import type { Config, SiteConfig } from '../config/config.ts';
+import type { Config, LogOptions, RequestLogOptions, SiteConfig } from '../config/config.ts';
 import type { Handler } from '../http/exchange.ts';
 import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { logAccess } from '../site/access-log.ts';
+import { type AccessLog, logAccess } from '../site/access-log.ts';
+import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
 import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
 import { siteLabel } from './gateway-measures.ts';
-import type { ReadyHub } from './hub-setup.ts';
+import type { ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
 /** A site as one handler: discovery around its routes, the hub among them. */
 export async function setUpSite(
   site: SiteConfig,
   config: Config,
-  hubs: ReadonlyMap<SiteConfig, ReadyHub>,
+  hubs: ReadyHubs,
   spans: SpanSink | null,
   resources: Resources,
   scope: Scope,
@@ -31,13 +32,18 @@ export async function setUpSite(
     random,
     upstreams,
     rateLimits,
-    sharedCounts: hubs.get(site)?.core.transport.counts ?? null,
+    sharedCounts: hubs.get(site)?.[0]?.core.transport.counts ?? null,
     trusted: addressSet(config.options.servers.trustedProxies),
-    hubHandler: hubs.get(site)?.handle ?? passOn,
+    hubHandler: (name) => {
+      const own = hubs.get(site) ?? [];
+      const hub = name === null ? own[0] : own.slice(1).find(({ config }) => config.name === name);
+      return hub?.handle ?? passOn;
+    },
     besidePages: (pages) =>
       livePages === null
         ? pages
         : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
+    logCredentials: config.options.servers.logCredentials,
     defer: (close) => scope.defer(close),
   });
   const around = await discoveryHandlers(site, config, hubs, resources, scope);
@@ -45,27 +51,45 @@ export async function setUpSite(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,
   );
-  const accessLog = openAccessLog(site, config, resources, scope);
+  const logs = openAccessLogs(site, config, resources, scope);
   const measured = measureSite(handler, measures.site(site), clock);
-  const logged = accessLog === null ? measured : logAccess(measured, accessLog, clock);
+  const { logCredentials } = config.options.servers;
+  const logged =
+    logs.length === 0 ? measured : logAccess(measured, { logs, clock, logCredentials });
   const { enabled } = config.options.trace;
   return enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged;
 }
 
-/** A site's own log where it names one, else the gateway's. */
-function openAccessLog(
-  { accessLog }: SiteConfig,
+/** The site's own logs, where they name an output, else the gateway's; and those that have lines of theirs. */
+function openAccessLogs(
+  { accessLogs }: SiteConfig,
   { options }: Config,
   { log, openLog }: Resources,
   scope: Scope,
-): Logger | null {
-  if (accessLog === null) return null;
-  const { output, format, roll } = accessLog;
-  if (output === null && format === options.log.format) return log;
-  const target = output === null ? options.log : { output, roll };
-  const opened = openLog({ ...target, level: 'info', format });
-  scope.defer(() => opened.close());
-  return opened.log;
+): AccessLog[] {
+  const open = (settings: LogOptions): Logger => {
+    const opened = openLog(settings);
+    scope.defer(() => opened.close());
+    return opened.log;
+  };
+  return accessLogs.map(({ name, hosts, onlyNamed, level, output, format, roll }) => {
+    const isOwn = output !== null || format !== options.log.format || level !== 'info';
+    const target = output === null ? options.log : { output, roll };
+    const also = options.requestLogs.filter((each) => takesLinesOf(each, name));
+    return {
+      name,
+      concerns: compileRequestMatcher(hosts.length === 0 ? null : [{ kind: 'host', hosts }]),
+      onlyNamed,
+      writers: [isOwn ? open({ ...target, level, format }) : log, ...also.map(open)],
+    };
+  });
+}
+
+/** A scope means the log of its name and all below it. */
+function takesLinesOf({ include, exclude }: RequestLogOptions, name: string | null): boolean {
+  const own = name === null ? 'http.log.access' : `http.log.access.${name}`;
+  const has = (scope: string): boolean => own === scope || own.startsWith(`${scope}.`);
+  return include.some(has) && !exclude.some(has);
 }
 
 const passOn: Handler = (_exchange, next) => next();

@@ -108,7 +108,7 @@ export class Http1Exchange implements Exchange {
     this.#awaitsContinue = this.hasBody && expectsContinue(this);
     this.body =
       settings.silence !== null && this.hasBody && upgrade === null
-        ? new ClientBody(request, settings.silence, () => this.#fallSilent())
+        ? new ClientBody(request, settings.silence, () => this.forgoBody())
         : request;
   }
 
@@ -129,6 +129,13 @@ export class Http1Exchange implements Exchange {
   get abandoned(): boolean {
     const { destroyed, writableFinished } = this.#response;
     return !writableFinished && (destroyed || this.#request.socket.destroyed);
+  }
+
+  /** RFC 9110 §15.5.9: whoever reads the body answers 408, if there is still somebody to answer. */
+  forgoBody(): void {
+    if (!this.begun) this.#isSilent = true;
+    // Once answered, the response no longer holds the connection that waits for the rest.
+    else this.#request.socket.destroy();
   }
 
   onAbandoned(listener: () => void): () => void {
@@ -236,13 +243,6 @@ export class Http1Exchange implements Exchange {
       if (!this.#response.writableFinished) departure.happen();
     });
     return departure;
-  }
-
-  /** RFC 9110 §15.5.9: whoever reads the body answers 408, if there is still somebody to answer. */
-  #fallSilent(): void {
-    if (!this.begun) this.#isSilent = true;
-    // Once answered, the response no longer holds the connection that waits for the rest.
-    else this.#request.socket.destroy();
   }
 
   #refuseSecondHead(): void {

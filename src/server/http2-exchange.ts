@@ -107,7 +107,7 @@ export class Http2Exchange implements Exchange {
     }
     this.body =
       settings.silence !== null && this.hasBody && upgrade === null
-        ? new ClientBody(body, settings.silence, () => this.#fallSilent())
+        ? new ClientBody(body, settings.silence, () => this.forgoBody())
         : body;
   }
 
@@ -130,6 +130,12 @@ export class Http2Exchange implements Exchange {
     if (!closed && !destroyed) return false;
     // A stream that the client reset reports its writable side as finished nevertheless.
     return aborted || rstCode !== constants.NGHTTP2_NO_ERROR || !writableFinished;
+  }
+
+  /** RFC 9110 §15.5.9: whoever reads the body answers 408, if there is still somebody to answer. */
+  forgoBody(): void {
+    if (this.begun) this.abort();
+    else this.#isSilent = true;
   }
 
   onAbandoned(listener: () => void): () => void {
@@ -206,12 +212,6 @@ export class Http2Exchange implements Exchange {
     });
     this.#stream.once('aborted', () => departure.happen());
     return departure;
-  }
-
-  /** RFC 9110 §15.5.9: whoever reads the body answers 408, if there is still somebody to answer. */
-  #fallSilent(): void {
-    if (this.begun) this.abort();
-    else this.#isSilent = true;
   }
 
   #begin(head: ResponseHead, withTrailers: boolean): Writable {

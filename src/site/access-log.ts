@@ -4,11 +4,24 @@ import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
 import type { SiteHandler } from './site.ts';
-import { isLogSkipped } from './skipped-log.ts';
+import { appendedFields, HIDDEN, isLogSkipped, MAX_SHOWN, namesOfLogs } from './log-notes.ts';
 
-const HIDDEN = 'REDACTED';
-/** Longest target or value that a line repeats, in characters. */
-const MAX_SHOWN = 1024;
+/** A log of a site. */
+export interface AccessLog {
+  readonly name: string | null;
+  /** Whether it has the requests that are given to no log by name. */
+  readonly concerns: (exchange: Exchange) => boolean;
+  /** It has those only that are given to it by name. */
+  readonly onlyNamed: boolean;
+  readonly writers: readonly Logger[];
+}
+
+interface AccessLogging {
+  readonly logs: readonly AccessLog[];
+  readonly clock: Clock;
+  /** Header fields with credentials are written as they are. */
+  readonly logCredentials: boolean;
+}
 
 /**
  * Writes a line for each exchange when it is over; for what stays open (an event stream, another
@@ -17,29 +30,42 @@ const MAX_SHOWN = 1024;
  *
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-spans/
  */
-export function logAccess(inner: SiteHandler, log: Logger, clock: Clock): SiteHandler {
+export function logAccess(
+  inner: SiteHandler,
+  { logs, clock, logCredentials }: AccessLogging,
+): SiteHandler {
+  const requestFields = (exchange: Exchange): LogFields => fieldsOf(exchange, logCredentials);
   return async (exchange) => {
     const began = clock.monotonic();
     let isLong = false;
     const over = (more: LogFields): void => {
-      if (isLogSkipped(exchange)) return;
+      const writers = writersFor(exchange, logs);
+      if (writers.length === 0) return;
       const line = {
         ...requestFields(exchange),
         ...responseFields(exchange),
+        ...appendedFields(exchange),
         ...more,
         'http.server.request.duration': seconds(clock.monotonic() - began),
       };
-      if (exchange.status >= 500) log.error(isLong ? 'stream ended' : 'handled request', line);
-      else log.info(isLong ? 'stream ended' : 'handled request', line);
+      const said = isLong ? 'stream ended' : 'handled request';
+      for (const log of writers) {
+        if (exchange.status >= 500) log.error(said, line);
+        else log.info(said, line);
+      }
     };
     exchange.onHead(({ status, headers }) => {
-      if (isLogSkipped(exchange) || !staysOpen(exchange, status, headers)) return undefined;
+      if (!staysOpen(exchange, status, headers)) return undefined;
+      const writers = writersFor(exchange, logs);
+      if (writers.length === 0) return undefined;
       isLong = true;
-      log.info('stream began', {
+      const line = {
         ...requestFields(exchange),
+        ...appendedFields(exchange),
         'http.response.status_code': status,
         'http.server.request.duration': seconds(clock.monotonic() - began),
-      });
+      };
+      for (const log of writers) log.info('stream began', line);
       return undefined;
     });
     const streams = watchStreams(exchange, over);
@@ -51,13 +77,23 @@ export function logAccess(inner: SiteHandler, log: Logger, clock: Clock): SiteHa
   };
 }
 
+/** Each once, though several logs go there. */
+function writersFor(exchange: Exchange, logs: readonly AccessLog[]): readonly Logger[] {
+  if (isLogSkipped(exchange)) return [];
+  const names = namesOfLogs(exchange);
+  const meant = logs.filter(({ name, concerns, onlyNamed }) =>
+    names === null ? !onlyNamed && concerns(exchange) : name !== null && names.includes(name),
+  );
+  return [...new Set(meant.flatMap(({ writers }) => writers))];
+}
+
 function staysOpen({ method, upgrade }: Exchange, status: number, headers: HeaderList): boolean {
   if (method === 'HEAD' || status >= 300) return false;
   if (upgrade !== null) return true;
   return headers.get('content-type')?.toLowerCase().startsWith('text/event-stream') ?? false;
 }
 
-function requestFields(exchange: Exchange): LogFields {
+function fieldsOf(exchange: Exchange, logCredentials: boolean): LogFields {
   const [path = '', query] = shownTarget(exchange).split(/\?(.*)/s);
   const { trace, tlsVersion, httpVersion } = exchange;
   return {
@@ -73,7 +109,7 @@ function requestFields(exchange: Exchange): LogFields {
     'network.protocol.name': 'http',
     'network.protocol.version': httpVersion === '2.0' ? '2' : httpVersion,
     ...(tlsVersion === null ? {} : { 'tls.protocol.version': tlsVersion.replace('TLSv', '') }),
-    ...shownHeaders(exchange.headers),
+    ...shownHeaders(exchange.headers, logCredentials),
   };
 }
 
@@ -163,13 +199,23 @@ function shownTarget({ originalTarget }: Exchange): string {
 }
 
 /** A `Referer` and its like may hold what stood in the address bar. */
-function shownHeaders(headers: HeaderList): Record<string, readonly string[]> {
+function shownHeaders(
+  headers: HeaderList,
+  logCredentials: boolean,
+): Record<string, readonly string[]> {
   const shown: Record<string, string[]> = Object.create(null);
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
     // Ours, and told by its parts already.
     if (key === 'traceparent') continue;
-    const text = isSecretName(key) ? HIDDEN : withoutSecretParts(value.slice(0, MAX_SHOWN), HIDDEN);
+    const isSecret = isSecretName(key);
+    const shownValue = value.slice(0, MAX_SHOWN);
+    const text =
+      isSecret && logCredentials
+        ? shownValue
+        : isSecret
+          ? HIDDEN
+          : withoutSecretParts(shownValue, HIDDEN);
     (shown[`http.request.header.${key}`] ??= []).push(text);
   }
   return shown;

@@ -1,18 +1,24 @@
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { pathOf } from './placeholders.ts';
+import { queryFrom } from './query-text.ts';
 import { wellFormedTarget } from './request-target.ts';
+
+/** What `{?query}` has in its braces begins no query. */
+const QUERY_MARK = /(?<!\{)\?/;
 
 /** The target that `to` makes of a request: `/path`, `?query` or both; the part that is not named stays. */
 export function rewrittenTarget(to: string, expand: Expand): (exchange: Exchange) => string {
-  const mark = to.indexOf('?');
+  const mark = to.search(QUERY_MARK);
   const path = mark === -1 ? to : to.slice(0, mark);
   const query = mark === -1 ? null : to.slice(mark + 1);
   return (exchange) => {
-    const newPath = path === '' ? pathOf(exchange) : expand(path, exchange);
+    const before = pathOf(exchange);
+    const beforeQuery = exchange.target.slice(before.length + 1);
     // A placeholder such as {uri} brings a query of its own.
-    const keepsOwn = query === null && !newPath.includes('?');
-    const newQuery = query === null ? '' : expand(query, exchange);
-    const suffix = keepsOwn ? exchange.target.slice(pathOf(exchange).length) : '';
-    return wellFormedTarget(newQuery === '' ? `${newPath}${suffix}` : `${newPath}?${newQuery}`);
+    const [newPath = '', brought = ''] =
+      path === '' ? [before] : expand(path, exchange).split(/\?(.*)/s);
+    const written = query === null ? beforeQuery : queryFrom(query, exchange, expand);
+    const newQuery = query === '' ? brought : written;
+    return wellFormedTarget(newQuery === '' ? newPath : `${newPath}?${newQuery}`);
   };
 }

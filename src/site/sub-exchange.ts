@@ -78,6 +78,9 @@ export class SubExchange implements Exchange {
     return this.#parent.abandoned;
   }
 
+  /** It has none. */
+  forgoBody(): void {}
+
   onAbandoned(listener: () => void): () => void {
     return this.#parent.onAbandoned(listener);
   }

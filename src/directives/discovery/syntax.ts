@@ -18,7 +18,7 @@ import { tokenSource } from './syntax/token-source.ts';
 const USAGE = `
 discovery off
 discovery [<matcher>] {
-    hub <site address>|<url>
+    hub <site address>|<url>|<path>
     link [off]
     self
     content_type <media type>
@@ -60,7 +60,7 @@ export const discovery: Directive = {
 };
 
 const OPTIONS: OptionTable<DiscoveryConfig> = {
-  hub: (cursor) => ({ hub: name(cursor, 'the address of a site or the URL of a hub') }),
+  hub: (cursor) => ({ hub: name(cursor, 'the address of a site, or the URL or path of a hub') }),
   link: (cursor) => ({ link: cursor.left === 0 || oneOf(cursor, ['on', 'off']) === 'on' }),
   self: () => ({ self: flag() }),
   content_type: (cursor) => ({ contentType: attribute(cursor, 'a media type') }),

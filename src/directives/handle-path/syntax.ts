@@ -21,13 +21,7 @@ export const handlePath: Directive = {
     const text = word.text.replace(/\/?\*$/, '');
     const inner = scope.routes(cursor.block(), 'documented');
     cursor.end();
-    const strip = {
-      kind: 'uri',
-      operation: 'strip_prefix',
-      text,
-      replacement: '',
-      limit: 0,
-    } as const;
+    const strip = { kind: 'uri', change: { kind: 'strip_prefix', text } } as const;
     const routes = text === '' ? inner : [step(cursor, null, strip), ...inner];
     return [step(cursor, matcher, { kind: 'handle', group: scope.group, routes })];
   },

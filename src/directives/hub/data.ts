@@ -1,9 +1,14 @@
 import type { HandlerData } from '../../config/handler-data.ts';
-import { object } from '../../config/shape.ts';
+import { nullable, object } from '../../config/shape.ts';
+import { name } from '../../config/shape-values.ts';
 
-/** The place of the site's hub among its routes. */
+/** The place of a hub of the site among its routes. */
 export interface HubPlaceConfig {
   readonly kind: 'hub';
+  /** One of its further hubs; null for the first. */
+  readonly name: string | null;
 }
 
-export const hub: HandlerData<HubPlaceConfig> = { shape: () => object({}) };
+export const hub: HandlerData<HubPlaceConfig> = {
+  shape: () => object({ name: nullable(name('the name of a further hub')) }, { name: null }),
+};

@@ -3,6 +3,6 @@ import type { HandlerContext } from '../handler-context.ts';
 import type { HubPlaceConfig } from './data.ts';
 
 /** The hub itself is set up with the site; here is its place among the routes. */
-export function hub(_config: HubPlaceConfig, { hubHandler }: HandlerContext): Handler {
-  return hubHandler;
+export function hub({ name }: HubPlaceConfig, { hubHandler }: HandlerContext): Handler {
+  return hubHandler(name);
 }

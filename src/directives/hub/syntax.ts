@@ -1,16 +1,14 @@
-import { placeText } from '../../config/problem.ts';
-import { placeOf } from '../../hubfile/place.ts';
 import type { HubConfig, RouteConfig } from '../../config/config.ts';
 import { defaultHub } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Directive, Scope } from '../../hubfile/scope.ts';
-import { step } from '../../hubfile/scope.ts';
+import { step, takeMatcher } from '../../hubfile/scope.ts';
 import { badValue, count, duration, flag, list, name, oneOf, size } from '../../hubfile/values.ts';
 import { issuer, jwksUri, jwt } from './syntax/issuer.ts';
 import { transport } from './syntax/transport.ts';
 
 const USAGE = `
-hub [<path>] {
+hub [@<matcher>] [<path>] {
     issuer <id> { authorization_server; publisher { … }; subscriber { … } }
     profile hub|mercure
     anonymous
@@ -43,9 +41,8 @@ hub [<path>] {
 
 export const hub: Directive = {
   usage: USAGE,
-  summary: 'the publish/subscribe hub of the site',
+  summary: 'a publish/subscribe hub of the site',
   after: 'encode',
-  once: true,
   read: (cursor, scope) => readHub(cursor, scope, defaultHub, OPTIONS),
 };
 
@@ -56,12 +53,8 @@ export function readHub(
   start: HubConfig,
   options: OptionTable<HubConfig>,
 ): readonly RouteConfig[] {
-  if (scope.site.hub !== null) {
-    const first = cursor.origins.find(scope.site.hub);
-    const where = first === undefined ? '' : `; it is at ${placeText(placeOf(first))}`;
-    const message = `this site has a hub already${where}`;
-    return cursor.fail(cursor.span, 'several-hubs', message, 'each site has one');
-  }
+  // A path that stands alone is where the hub is.
+  const matcher = cursor.peek()?.text.startsWith('@') === true ? takeMatcher(cursor, scope) : null;
   const path = hubPath(cursor);
   const settings = cursor.options({ ...start, path }, options, {
     repeatable: ['issuer'],
@@ -71,8 +64,10 @@ export function readHub(
     },
   });
   cursor.end();
-  scope.site.hub = settings;
-  return [step(cursor, null, { kind: 'hub' })];
+  const further = scope.site.hub !== null;
+  if (further) scope.site.moreHubs.push(settings);
+  else scope.site.hub = settings;
+  return [step(cursor, matcher, { kind: 'hub', name: further ? settings.name : null })];
 }
 
 export const OPTIONS: OptionTable<HubConfig> = {

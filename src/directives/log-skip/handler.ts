@@ -1,5 +1,5 @@
 import type { Handler } from '../../http/exchange.ts';
-import { skipLog } from '../../site/skipped-log.ts';
+import { skipLog } from '../../site/log-notes.ts';
 
 /** Leaves the request out of the access log, whatever comes of it. */
 export function logSkip(): Handler {

@@ -1,11 +1,26 @@
 import type { LogOptions, RollOptions } from '../../config/config.ts';
+import { placeText } from '../../config/problem.ts';
+import { isLogName } from '../../config/well-formed.ts';
 import { defaultAccessLog, defaultRoll } from '../../config/defaults.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Directive } from '../../hubfile/scope.ts';
-import { count, duration, flag, name, oneOf, size } from '../../hubfile/values.ts';
+import { placeOf } from '../../hubfile/place.ts';
+import {
+  badValue,
+  choiceOf,
+  count,
+  duration,
+  flag,
+  name,
+  oneOf,
+  size,
+} from '../../hubfile/values.ts';
 
 const USAGE = `
-log {
+log [<name>] {
+    level debug|info|warn|error
+    hostnames <host…>
+    no_hostname
     output stderr|stdout
     output file <path> {
         roll_size <size>
@@ -20,18 +35,64 @@ log {
 
 export const log: Directive = {
   usage: USAGE,
-  summary: 'the access log of the site',
+  summary: 'an access log of the site',
   siteOnly: true,
-  once: true,
   read(cursor, scope) {
-    scope.site.accessLog = cursor.options(defaultAccessLog, {
-      output: (option) => logOutput(option),
-      format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
-    });
+    const name = cursor.left === 0 ? null : logName(cursor);
+    const known = scope.site.accessLogs.find((log) => log.name === name);
+    if (known !== undefined) {
+      const first = cursor.origins.find(known);
+      const where = first === undefined ? '' : `; the first is at ${placeText(placeOf(first))}`;
+      const message = `this site has a log ${name === null ? 'without a name' : name} already${where}`;
+      cursor.fail(
+        cursor.span,
+        'duplicate-directive',
+        message,
+        'give each a name: log <name> { … }',
+      );
+    }
+    const settings = cursor.options(
+      { ...defaultAccessLog, name },
+      {
+        level: (option) => ({ level: logLevel(option) }),
+        hostnames: (option) => ({ hosts: hosts(option) }),
+        no_hostname: () => ({ onlyNamed: flag() }),
+        output: (option) => logOutput(option),
+        format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
+      },
+      {
+        unsupported: {
+          include: 'a log of a site has its lines; include is for logs of the global options',
+          exclude: 'log_skip with a matcher leaves requests out',
+        },
+      },
+    );
     cursor.end();
+    scope.site.accessLogs.push(settings);
     return [];
   },
 };
+
+export function logName(cursor: Cursor): string {
+  const word = cursor.argument('the name of a log');
+  return isLogName(word.text)
+    ? word.text
+    : badValue(cursor, word, 'a name of letters, digits, _ and -');
+}
+
+/** As Caddy writes them, in capitals too. */
+export function logLevel(cursor: Cursor): LogOptions['level'] {
+  const word = cursor.argument('a level');
+  const levels = ['debug', 'info', 'warn', 'error'] as const;
+  return choiceOf(cursor, { ...word, text: word.text.toLowerCase() }, levels);
+}
+
+function hosts(cursor: Cursor): readonly string[] {
+  return cursor.several('a host').map((word) => {
+    const host = word.text.toLowerCase();
+    return /^[^\s/:]+$/.test(host) ? host : badValue(cursor, word, 'a host such as example.com');
+  });
+}
 
 export function logOutput(cursor: Cursor): Pick<LogOptions, 'output' | 'roll'> {
   const kind = oneOf(cursor, ['stderr', 'stdout', 'file']);

@@ -8,7 +8,7 @@ import { OPTIONS, readHub } from '../hub/syntax.ts';
 import { transport } from '../hub/syntax/transport.ts';
 
 const USAGE = `
-mercure [<path>] {
+mercure [@<matcher>] [<path>] {
     <options of hub…>
     transport bolt [{ path <file>; size <n>; cleanup_frequency <n> }]
     transport local
@@ -26,7 +26,6 @@ export const mercure: Directive = {
   usage: USAGE,
   summary: 'a hub that is configured as in a Caddyfile with Mercure',
   after: 'hub',
-  once: true,
   read: (cursor, scope) => readHub(cursor, scope, { ...defaultHub, profile: 'mercure' }, TABLE),
 };
 

@@ -1,33 +1,56 @@
-import type { Handler } from '../../http/exchange.ts';
+import { compilePattern } from '../../http/linear-regexp.ts';
+import type { Exchange, Handler } from '../../http/exchange.ts';
 import { pathOf } from '../../site/placeholders.ts';
 import { setTarget } from '../../site/request-target.ts';
 import type { HandlerContext } from '../handler-context.ts';
-import type { UriConfig } from './data.ts';
+import type { UriChange, UriConfig } from './data.ts';
+import { changeQuery } from './handler/query.ts';
 
-/** `uri strip_prefix|strip_suffix <text>`, `uri replace <text> <replacement> [<limit>]` */
-export function uri(
-  { operation, text, replacement, limit }: UriConfig,
-  { expand }: HandlerContext,
-): Handler {
+/** The new target of a request. */
+type Retarget = (exchange: Exchange) => string;
+
+/** `uri [<matcher>] strip_prefix|strip_suffix|replace|path_regexp|query …` */
+export function uri({ change }: UriConfig, context: HandlerContext): Handler {
+  const retarget = compile(change, context);
   return (exchange, next) => {
-    const wanted = expand(text, exchange);
-    const path = pathOf(exchange);
-    const query = exchange.target.slice(path.length);
-    switch (operation) {
-      case 'strip_prefix':
-        setTarget(exchange, `${withoutPrefix(path, wanted)}${query}`);
-        break;
-      case 'strip_suffix':
-        setTarget(
-          exchange,
-          `${wanted !== '' && path.endsWith(wanted) ? path.slice(0, -wanted.length) : path}${query}`,
-        );
-        break;
-      case 'replace':
-        setTarget(exchange, replace(exchange.target, wanted, expand(replacement, exchange), limit));
-        break;
-    }
+    setTarget(exchange, retarget(exchange));
     return next();
+  };
+}
+
+function compile(change: UriChange, { expand }: HandlerContext): Retarget {
+  switch (change.kind) {
+    case 'strip_prefix':
+      return ofPath((path, exchange) => withoutPrefix(path, expand(change.text, exchange)));
+    case 'strip_suffix':
+      return ofPath((path, exchange) => withoutSuffix(path, expand(change.text, exchange)));
+    case 'replace':
+      return (exchange) => {
+        const wanted = expand(change.text, exchange);
+        return replace(exchange.target, wanted, expand(change.replacement, exchange), change.limit);
+      };
+    case 'path_regexp': {
+      const replaced = compilePattern(change.pattern).replacer(change.replacement);
+      // What comes into the path stays in it.
+      return ofPath((path, exchange) =>
+        replaced(path, (text) => expand(text, exchange)).replaceAll('?', '%3F'),
+      );
+    }
+    case 'query': {
+      const changed = changeQuery(change.changes, expand);
+      return (exchange) => {
+        const path = pathOf(exchange);
+        const query = changed(exchange.target.slice(path.length + 1), exchange);
+        return query === '' ? path : `${path}?${query}`;
+      };
+    }
+  }
+}
+
+function ofPath(changed: (path: string, exchange: Exchange) => string): Retarget {
+  return (exchange) => {
+    const path = pathOf(exchange);
+    return changed(path, exchange) + exchange.target.slice(path.length);
   };
 }
 
@@ -45,6 +68,10 @@ function withoutPrefix(path: string, prefix: string): string {
     at += encoded?.length ?? 1;
   }
   return path.slice(at);
+}
+
+function withoutSuffix(path: string, suffix: string): string {
+  return suffix !== '' && path.endsWith(suffix) ? path.slice(0, -suffix.length) : path;
 }
 
 function replace(target: string, wanted: string, replacement: string, limit: number): string {

@@ -70,15 +70,22 @@ class LmdbHistory implements History {
   async verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]> {
     const { ids } = this.#store;
     const faults: HistoryFault[] = [];
+    const end = this.#store.tail.get()?.position ?? 0;
     let checked = 0;
+    let last = 0;
     for await (const page of this.#pages()) {
       for (const { position, bytes } of page) {
+        // What is missing in front was evicted.
+        if (last > 0 && position > last + 1) faults.push(missing(last + 1, position - 1));
+        last = position;
         const fault = faultOf(bytes, (id) => ids.doesExist(id, position));
         if (fault !== null) faults.push({ position, message: fault });
       }
       checked += page.length;
       progress(checked);
     }
+    // The newest is never evicted.
+    if (last < end) faults.push(missing(last + 1, end));
     return faults;
   }
 
@@ -120,6 +127,12 @@ class LmdbHistory implements History {
       transaction.done();
     }
   }
+}
+
+/** Positions are given without a gap. */
+function missing(from: number, to: number): HistoryFault {
+  const message = from === to ? 'it is missing' : `it and all up to ${to} are missing`;
+  return { position: from, message };
 }
 
 function faultOf(bytes: Buffer, isIndexed: (id: string) => boolean): string | null {

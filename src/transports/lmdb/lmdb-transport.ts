@@ -232,8 +232,44 @@ class LmdbTransport implements Transport {
     if (entries.length > 0) this.#deliver(entries);
   }
 
-  /** @throws HubgateError `transport-failed` for an update that cannot be read back */
+  /**
+   * Positions are given without a gap and evicted from the front: what else is missing, LMDB cannot
+   * find any more.
+   *
+   * @throws HubgateError `transport-failed` for updates that cannot be read back
+   */
   #entries(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
+    const entries = this.#found(after, end, limit, most);
+    const missing = this.#missing(entries, after, end);
+    if (missing === null) return entries;
+    // The snapshot of this turn may be older than what was just committed.
+    this.#refresh();
+    const again = this.#found(after, end, limit, most);
+    const stillMissing = this.#missing(again, after, end);
+    if (stillMissing === null) return again;
+    throw new HubgateError(
+      'transport-failed',
+      `The update at position ${stillMissing} of the history in ${this.#options.path} cannot be found: ` +
+        'its file is damaged (hubgate history verify tells how many there are)',
+    );
+  }
+
+  /** The first position without an entry that was not evicted; null where there is none. */
+  #missing(entries: readonly LogEntry[], after: number, end: number): number | null {
+    let expected = after + 1;
+    for (const { position } of entries) {
+      if (position !== expected && !this.#isFirst(position)) return expected;
+      expected = position + 1;
+    }
+    return entries.length === 0 && expected <= end ? expected : null;
+  }
+
+  #isFirst(position: number): boolean {
+    for (const key of this.#store.log.getKeys({ limit: 1 })) return key === position;
+    return false;
+  }
+
+  #found(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
     const entries: LogEntry[] = [];
     let bytes = 0;
     for (const { key, value } of this.#store.log.getRange({

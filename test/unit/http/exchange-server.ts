@@ -132,6 +132,8 @@ export interface Ask {
   readonly headers?: Record<string, string | string[]>;
   readonly body?: string | Buffer;
   readonly chunked?: boolean;
+  /** The body goes on for ever. */
+  readonly unended?: boolean;
 }
 
 /** One HTTP/1.1 request on a connection of its own. */
@@ -168,7 +170,8 @@ export function ask1(port: number, ask: Ask = {}): Promise<Answer> {
         });
       });
     });
-    request.end(ask.body);
+    if (ask.unended === true) request.write(ask.body ?? '');
+    else request.end(ask.body);
   });
 }
 
@@ -213,7 +216,8 @@ export function ask2(port: number, ask: Ask = {}): Promise<Answer> {
         broken: failed || stream.rstCode !== 0,
       });
     });
-    if (ask.body !== undefined) stream.end(ask.body);
+    if (ask.unended === true) stream.write(ask.body ?? '');
+    else if (ask.body !== undefined) stream.end(ask.body);
   });
 }
 

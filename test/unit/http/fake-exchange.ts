@@ -22,6 +22,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     body: Readable.from([]),
     hasBody: false,
     trailers: () => new HeaderList(),
+    forgoBody: () => {},
     abandoned: false,
     onAbandoned: () => () => {},
     signal: new AbortController().signal,

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type TestContext, describe, it } from 'node:test';
@@ -140,5 +140,32 @@ describe('findFiles', () => {
     assert.deepEqual(find('*/a.c'), ['x/a.c', 'y/a.c']);
     assert.deepEqual(find('x/.*'), ['x/.c']);
     assert.deepEqual(find('none/*.c'), []);
+  });
+
+  it('takes ** for a directory and all below it, without hidden ones and links', (t) => {
+    const files = { 'x/a.c': '', 'x/y/z/b.c': '', 'x/.h/c.c': '', 'other/d.c': '', 'x/y/e.d': '' };
+    const root = directory(t, files);
+    symlinkSync(join(root, 'other'), join(root, 'x/link'));
+    symlinkSync(join(root, 'x'), join(root, 'x/y/round'));
+    const find = (pattern: string) =>
+      findFiles(join(root, pattern)).map((path) => path.slice(root.length + 1));
+    assert.deepEqual(find('x/**/*.c'), ['x/a.c', 'x/y/z/b.c']);
+    assert.deepEqual(find('**/e.d'), ['x/y/e.d']);
+    assert.deepEqual(find('x/**'), ['x', 'x/y', 'x/y/z']);
+    assert.deepEqual(diskIo({}).glob(join(root, 'x/y/**/*')), [
+      join(root, 'x/y/e.d'),
+      join(root, 'x/y/z/b.c'),
+    ]);
+  });
+
+  it('walks through 10,000 directories for ** and no more', (t) => {
+    const root = directory(t, { Hubfile: 'import deep/**\n' });
+    for (let i = 0; i <= 100; i += 1) {
+      for (let k = 0; k < 100; k += 1) mkdirSync(join(root, `deep/${i}/${k}`), { recursive: true });
+    }
+    assert.throws(
+      () => load(join(root, 'Hubfile'), diskIo({})),
+      (thrown) => thrown instanceof ConfigError && /10000 directories/.test(thrown.message),
+    );
   });
 });

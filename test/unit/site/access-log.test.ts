@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import type { Logger } from '../../../src/kernel/log.ts';
 import { logAccess } from '../../../src/site/access-log.ts';
 import { RecordingSink } from '../../support/core-hub.ts';
 import { type LogLine, recorder } from '../../support/hub-server.ts';
@@ -25,8 +26,7 @@ describe('access log: streams', () => {
         stream.write(Buffer.from('data: one\n\n'));
         stream.listen(listener);
       },
-      recorder(lines),
-      clock,
+      logging(recorder(lines), clock),
     );
     await handle(fakeExchange({ status: 200, stream: () => sink }));
     clock.advance(5000);
@@ -51,8 +51,7 @@ describe('access log: streams', () => {
         exchange.stream({ status: 200, headers: new HeaderList(), source: 'gateway' });
         throw new Error('no');
       },
-      recorder(lines),
-      new TestClock(),
+      logging(recorder(lines)),
     );
     const sink = new RecordingSink();
     await assert.rejects(handle(fakeExchange({ status: 200, stream: () => sink })), /no/);
@@ -72,10 +71,31 @@ describe('access log: secrets', () => {
     );
     headers.append('Accept', 'text/html');
     const target = '/p?%61uthorization=s3cret&api_key=s3cret&page=2';
-    const handle = logAccess(async () => {}, recorder(lines), new TestClock());
+    const handle = logAccess(async () => {}, logging(recorder(lines)));
     await handle(fakeExchange({ status: 200, headers, target, originalTarget: target }));
     const line = JSON.stringify(lines);
     assert.ok(!line.includes('s3cret'), line);
     for (const kept of ['page=2', 'x=1', 'text/html']) assert.ok(line.includes(kept), line);
   });
 });
+
+describe('access log: log_credentials', () => {
+  it('shows header fields as they are, and still no secret of a URL', async () => {
+    const lines: LogLine[] = [];
+    const headers = new HeaderList();
+    headers.append('Authorization', 'Bearer shown');
+    headers.append('Cookie', 'a=shown');
+    headers.append('Referer', 'https://u:s3cret@a.example/?token=s3cret');
+    const settings = { ...logging(recorder(lines)), logCredentials: true };
+    const handle = logAccess(async () => {}, settings);
+    await handle(fakeExchange({ status: 200, headers, originalTarget: '/?access_token=s3cret' }));
+    const text = JSON.stringify(lines);
+    assert.doesNotMatch(text, /s3cret/);
+    assert.match(text, /Bearer shown.*a=shown/);
+  });
+});
+
+function logging(log: Logger, clock = new TestClock()): Parameters<typeof logAccess>[1] {
+  const only = { name: null, concerns: () => true, onlyNamed: false, writers: [log] };
+  return { logs: [only], clock, logCredentials: false };
+}

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
 import { describe, it } from 'node:test';
 import type { HandlerConfig } from '../../../src/config/config.ts';
 import { answer } from '../../../src/http/answer.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { defaultRequestBody } from '../../../src/directives/request-body/data.ts';
+import { TestClock } from '../../support/test-clock.ts';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
 import { closedPort, origin, proxyConfig } from '../proxy/gateway.ts';
 import { on, path, respond, serveSite } from './site-server.ts';
@@ -27,7 +31,7 @@ describe('routes', () => {
       on({ kind: 'rewrite', to: '/new?from={path}' }, path('/old')),
       on(respond('{uri}'), path('/new')),
     ]);
-    assert.equal((await ask1(site.http1, { path: '/old' })).body, '/new?from=/old');
+    assert.equal((await ask1(site.http1, { path: '/old' })).body, '/new?from=%2Fold');
   });
 
   it('of one handle group exclude each other; those of another go on', async () => {
@@ -47,7 +51,7 @@ describe('routes', () => {
   });
 
   it('pass the hub its own and go on with the rest', async () => {
-    await using site = await serveSite([on({ kind: 'hub' }), on(respond('app'))], {
+    await using site = await serveSite([on({ kind: 'hub', name: null }), on(respond('app'))], {
       hub: (exchange, next) => {
         if (exchange.target !== '/hub') return next();
         answer(exchange, 200, {}, 'hub');
@@ -58,17 +62,17 @@ describe('routes', () => {
     assert.equal((await ask1(site.http1, { path: '/' })).body, 'app');
   });
 
-  for (const [operation, target, expected] of [
-    [{ operation: 'strip_prefix', text: '/api' }, '/api/x?y=1', '/x?y=1'],
-    [{ operation: 'strip_prefix', text: '/api' }, '/%41pi/x', '/x'],
-    [{ operation: 'strip_prefix', text: '/api' }, '/api', '/'],
-    [{ operation: 'strip_prefix', text: '/api' }, '/other', '/other'],
-    [{ operation: 'strip_suffix', text: '.html' }, '/a.html?q', '/a?q'],
-    [{ operation: 'replace', text: '/a', replacement: '/b', limit: 1 }, '/a/a', '/b/a'],
-    [{ operation: 'replace', text: '/a', replacement: '/b', limit: 0 }, '/a/a', '/b/b'],
+  for (const [change, target, expected] of [
+    [{ kind: 'strip_prefix', text: '/api' }, '/api/x?y=1', '/x?y=1'],
+    [{ kind: 'strip_prefix', text: '/api' }, '/%41pi/x', '/x'],
+    [{ kind: 'strip_prefix', text: '/api' }, '/api', '/'],
+    [{ kind: 'strip_prefix', text: '/api' }, '/other', '/other'],
+    [{ kind: 'strip_suffix', text: '.html' }, '/a.html?q', '/a?q'],
+    [{ kind: 'replace', text: '/a', replacement: '/b', limit: 1 }, '/a/a', '/b/a'],
+    [{ kind: 'replace', text: '/a', replacement: '/b', limit: 0 }, '/a/a', '/b/b'],
   ] as const) {
-    it(`uri ${operation.operation} ${operation.text} makes ${target} ${expected}`, async () => {
-      const handler: HandlerConfig = { kind: 'uri', replacement: '', limit: 0, ...operation };
+    it(`uri ${change.kind} ${change.text} makes ${target} ${expected}`, async () => {
+      const handler: HandlerConfig = { kind: 'uri', change };
       await using site = await serveSite([on(handler), on(respond('{uri}'))]);
       assert.equal((await ask1(site.http1, { path: target })).body, expected);
     });
@@ -76,8 +80,12 @@ describe('routes', () => {
 
   for (const [to, target, expected] of [
     ['/index.php', '/a?x=1', '/index.php?x=1'],
-    ['/index.php?p={path}', '/a?x=1', '/index.php?p=/a'],
+    ['/index.php?p={path}', '/a?x=1', '/index.php?p=%2Fa'],
     ['?only=query', '/a?x=1', '/a?only=query'],
+    ['/index.php?', '/a?x=1', '/index.php'],
+    ['/index.php?p={path.0}&{query}', '/a%26b?x=1&y=%20', '/index.php?p=a%26b&x=1&y=%20'],
+    ['/index.php?p={query.x}&{query.y}&z', '/a?x=1%262+3', '/index.php?p=1%262+3&z'],
+    ['/new{?query}', '/a?x=1', '/new?x=1'],
     ['/app{uri}', '/a?x=1', '/app/a?x=1'],
     ['/{query.name}', '/?name=%0d%0aé', '/%0D%0A%C3%A9?name=%0d%0a%C3%A9'],
   ] as const) {
@@ -148,7 +156,7 @@ describe('routes', () => {
         });
       });
       await using site = await serveSite([
-        on({ kind: 'request_body', maxSize: 10 }),
+        on({ kind: 'request_body', ...defaultRequestBody, maxSize: 10 }),
         on(proxyConfig([upstream.url])),
       ]);
       const post = (body: string, chunked: boolean) =>
@@ -163,6 +171,72 @@ describe('routes', () => {
       assert.equal((await post('0123456789x', false)).status, 413);
       assert.equal((await post('0123456789x', true)).status, 413);
       assert.equal(reached, 2);
+    });
+
+    it(`request_body answers a body that takes too long with 408, over ${name}`, async () => {
+      const clock = new TestClock();
+      const reading = new EventEmitter();
+      const begun = once(reading, 'begun');
+      await using site = await serveSite(
+        [
+          on({ kind: 'request_body', ...defaultRequestBody, readTimeoutMs: 1000 }),
+          on({ kind: 'hub', name: null }),
+        ],
+        {
+          clock,
+          hub: async (exchange) => {
+            reading.emit('begun');
+            for await (const _ of exchange.body);
+            answer(exchange, 200, {}, 'whole');
+          },
+        },
+      );
+      const slow = ask(port(site), { method: 'POST', body: 'a', chunked: true, unended: true });
+      await begun;
+      clock.advance(999);
+      assert.equal(clock.waiting, 1);
+      clock.advance(1);
+      assert.equal((await slow).status, 408);
+      const quick = await ask(port(site), { method: 'POST', body: 'a', chunked: true });
+      assert.equal(quick.body, 'whole');
+      assert.equal(clock.waiting, 0);
+      assert.deepEqual(site.faults, []);
+    });
+
+    it(`request_body breaks off an answer that takes too long, over ${name}`, async () => {
+      const clock = new TestClock();
+      const waiting = new EventEmitter();
+      const reached = once(waiting, 'reached');
+      await using site = await serveSite(
+        [
+          on({ kind: 'request_body', ...defaultRequestBody, writeTimeoutMs: 1000 }),
+          on({ kind: 'hub', name: null }),
+        ],
+        {
+          clock,
+          hub: async (exchange) => {
+            if (exchange.target === '/quick') {
+              answer(exchange, 200, {}, 'whole');
+              return;
+            }
+            exchange
+              .begin({ status: 200, headers: new HeaderList(), source: 'gateway' })
+              .write('a');
+            waiting.emit('reached');
+            await new Promise<void>((resolve) => exchange.onAbandoned(resolve));
+          },
+        },
+      );
+      assert.equal((await ask(port(site), { path: '/quick' })).body, 'whole');
+      assert.equal(clock.waiting, 0);
+      const slow = ask(port(site)).then(
+        ({ broken }) => broken,
+        () => true,
+      );
+      await reached;
+      clock.advance(1000);
+      assert.equal(await slow, true);
+      assert.deepEqual(site.faults, []);
     });
   }
 });
@@ -223,7 +297,7 @@ describe('what handlers throw', () => {
   });
 
   it('is 500 without detail when it is no HttpError', async () => {
-    await using site = await serveSite([on({ kind: 'hub' })], {
+    await using site = await serveSite([on({ kind: 'hub', name: null })], {
       hub: () => {
         throw new TypeError('secret');
       },

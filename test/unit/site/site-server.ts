@@ -1,7 +1,7 @@
 import { RateLimits } from '../../../src/http/rate-limits.ts';
 import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/config/config.ts';
 import type { Handler } from '../../../src/http/exchange.ts';
-import { systemClock } from '../../../src/kernel/clock.ts';
+import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { expandPlaceholders } from '../../../src/site/placeholders.ts';
@@ -30,7 +30,7 @@ export interface SiteServer extends ExchangeServer {
 /** Serves a site of these routes, with real reverse proxies. */
 export async function serveSite(
   routes: readonly RouteConfig[],
-  more: { errorRoutes?: readonly RouteConfig[]; hub?: Handler } = {},
+  more: { errorRoutes?: readonly RouteConfig[]; hub?: Handler; clock?: Clock } = {},
 ): Promise<SiteServer> {
   const registry = new UpstreamRegistry();
   const closing: (() => void)[] = [];
@@ -39,14 +39,15 @@ export async function serveSite(
     {
       expand: expandPlaceholders,
       log: silentLogger,
-      clock: systemClock,
+      clock: more.clock ?? systemClock,
       random: Math.random,
       upstreams: registry,
       trusted: () => false,
-      hubHandler: more.hub ?? ((_, next) => next()),
+      hubHandler: () => more.hub ?? ((_, next) => next()),
       besidePages: (handler) => handler,
       rateLimits: new RateLimits(systemClock, null),
       sharedCounts: null,
+      logCredentials: false,
       defer: (close) => closing.push(close),
     },
   );

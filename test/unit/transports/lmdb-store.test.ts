@@ -4,10 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { open } from 'lmdb';
-import type { Transport } from '../../../src/hub/transport.ts';
+import type { LogEntry, Transport } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
+import { openLmdbHistory } from '../../../src/transports/lmdb/lmdb-history.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
 
 describe('a history in LMDB on disk', () => {
@@ -78,6 +79,50 @@ describe('a history in LMDB on disk', () => {
     );
     await transport.append(update('d'));
     assert.equal(transport.position, 4);
+  });
+
+  it('updates that LMDB cannot find any more are told, and taken neither for evicted nor for unwritten', async (test) => {
+    const path = await directory(test);
+    const first = await openHistory(path);
+    for (const id of ['a', 'b', 'c', 'd', 'e']) await first.append(update(id));
+    await first.close();
+    const without = async (positions: readonly number[]): Promise<void> => {
+      const root = open({ path: join(path, 'history.mdb'), maxDbs: 7 });
+      const log = root.openDB({ name: 'log', encoding: 'binary' });
+      for (const position of positions) await log.remove(position);
+      await root.close();
+    };
+    const ids = (entries: readonly LogEntry[]) => entries.map(({ update: { id } }) => id);
+    const isMissing = (position: number) => ({
+      code: 'transport-failed',
+      message: new RegExp(`position ${position} of .*damaged.*hubgate history verify`),
+    });
+
+    await without([1]);
+    const evicted = await openHistory(path);
+    assert.deepEqual(ids(await evicted.read(0, 10)), ['b', 'c', 'd', 'e']);
+    await evicted.close();
+
+    await without([3]);
+    const holed = await openHistory(path);
+    await assert.rejects(holed.read(0, 10), isMissing(3));
+    await assert.rejects(holed.read(2, 10), isMissing(3));
+    assert.deepEqual(ids(await holed.read(3, 10)), ['d', 'e']);
+    await holed.close();
+
+    await without([4, 5]);
+    const cut = await openHistory(path);
+    await assert.rejects(cut.read(3, 10), isMissing(4));
+    assert.deepEqual(ids(await cut.read(5, 10)), []);
+    await cut.append(update('f'));
+    assert.deepEqual(ids(await cut.read(5, 10)), ['f']);
+    await cut.close();
+
+    const history = await openLmdbHistory(path);
+    test.after(() => history.close());
+    assert.deepEqual(await history.verify(() => {}), [
+      { position: 3, message: 'it and all up to 5 are missing' },
+    ]);
   });
 });
 

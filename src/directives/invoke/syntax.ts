@@ -1,0 +1,13 @@
+import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
+
+/** It has no handler: it is a `route` with the steps of the one that is named. */
+export const invoke: Directive = {
+  usage: 'invoke [<matcher>] <route>',
+  summary: 'runs a route `&(name) { … }` that is written beside the sites',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const name = cursor.argument('the name of a route');
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'route', routes: scope.named(cursor, name) })];
+  },
+};

@@ -1,0 +1,80 @@
+import { isDeepStrictEqual } from 'node:util';
+import { compilePattern } from '../../../http/linear-regexp.ts';
+import type { Exchange, Expand } from '../../../http/exchange.ts';
+import type { QueryChange } from '../data.ts';
+
+type Parameter = readonly [name: string, value: string];
+type Parameters = readonly Parameter[];
+type Change = (parameters: Parameters, exchange: Exchange) => Parameters;
+
+/** The order in which they are made, whatever that in which they are written. */
+const ORDER: readonly QueryChange['kind'][] = ['rename', 'set', 'add', 'replace', 'delete'];
+
+/**
+ * Changes the parameters of a query, which keep their order: those that are renamed or set stay
+ * where the first of the name was, new ones come last. A query in which nothing changes stays as it
+ * is; else all of it is encoded as forms encode it.
+ */
+export function changeQuery(
+  changes: readonly QueryChange[],
+  expand: Expand,
+): (query: string, exchange: Exchange) => string {
+  const ordered = [...changes]
+    .sort((one, other) => ORDER.indexOf(one.kind) - ORDER.indexOf(other.kind))
+    .map((change) => compile(change, expand));
+  return (query, exchange) => {
+    const before: Parameters = [...new URLSearchParams(query)];
+    const after = ordered.reduce((sofar, change) => change(sofar, exchange), before);
+    return isDeepStrictEqual(after, before) ? query : queryText(after);
+  };
+}
+
+function queryText(parameters: Parameters): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of parameters) query.append(name, value);
+  return query.toString();
+}
+
+function compile(change: QueryChange, expand: Expand): Change {
+  switch (change.kind) {
+    case 'rename':
+      return (parameters, exchange) => {
+        const [from, to] = [expand(change.name, exchange), expand(change.to, exchange)];
+        if (!parameters.some(([name]) => name === from)) return parameters;
+        return parameters
+          .filter(([name]) => name === from || name !== to)
+          .map(([name, value]) => [name === from ? to : name, value]);
+      };
+    case 'set':
+      return (parameters, exchange) => {
+        const name = expand(change.name, exchange);
+        const parameter: Parameter = [name, expand(change.value, exchange)];
+        const first = parameters.findIndex(([each]) => each === name);
+        if (first === -1) return [...parameters, parameter];
+        return parameters.flatMap((each, index) => {
+          if (index === first) return [parameter];
+          return each[0] === name ? [] : [each];
+        });
+      };
+    case 'add':
+      return (parameters, exchange) => [
+        ...parameters,
+        [expand(change.name, exchange), expand(change.value, exchange)],
+      ];
+    case 'replace': {
+      const replaced = compilePattern(change.pattern).replacer(change.replacement);
+      return (parameters, exchange) => {
+        const wanted = expand(change.name, exchange);
+        return parameters.map(([name, value]) => {
+          if (wanted !== '*' && name !== wanted) return [name, value];
+          return [name, replaced(value, (text) => expand(text, exchange))];
+        });
+      };
+    }
+    case 'delete':
+      return (parameters, exchange) => {
+        const wanted = expand(change.name, exchange);
+        return parameters.filter(([name]) => name !== wanted);
+      };
+  }
+}

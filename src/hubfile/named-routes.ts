@@ -1,0 +1,104 @@
+import type { RouteConfig } from '../config/config.ts';
+import { nearestName } from '../config/nearest.ts';
+import { placeText } from '../config/problem.ts';
+import { everyRoute } from '../config/routes.ts';
+import type { Cursor } from './cursor.ts';
+import type { Line, Word } from './parser.ts';
+import { placeOf } from './place.ts';
+import type { Problems } from './problems.ts';
+
+/** Steps that a named route may come to, with those of the routes that it invokes. */
+const MAX_STEPS = 10_000;
+/** Routes of which each invokes the next. */
+const MAX_DEPTH = 100;
+
+interface NamedRoute {
+  readonly name: string;
+  readonly line: Line;
+  /** null before they have been read. */
+  routes: readonly RouteConfig[] | null;
+  /** How many there are, those inside them included. */
+  steps: number;
+}
+
+/** Reads the directives of a named route. */
+export type ReadRoutes = (lines: readonly Line[], named: NamedRoutes) => readonly RouteConfig[];
+
+/** The routes `&(name) { … }` of a file, which its sites and they themselves may `invoke`. */
+export class NamedRoutes {
+  readonly #routes = new Map<string, NamedRoute>();
+  /** Those that are being read, each invoked by the one before. */
+  readonly #open: NamedRoute[] = [];
+  readonly #read: ReadRoutes;
+  readonly #mayLack: boolean;
+
+  /** @param mayLack the file could not be read wholly: an unknown route may be defined there */
+  constructor(lines: readonly Line[], mayLack: boolean, problems: Problems, read: ReadRoutes) {
+    this.#read = read;
+    this.#mayLack = mayLack;
+    for (const line of lines) this.#define(line, problems);
+    for (const route of this.#routes.values()) {
+      this.#routesOf(route);
+    }
+  }
+
+  /** What the route of this name does. */
+  find(cursor: Cursor, word: Word): readonly RouteConfig[] {
+    const route = this.#routes.get(word.text);
+    if (route === undefined) return this.#mayLack ? [] : this.#failUnknown(cursor, word);
+    if (this.#open.includes(route)) {
+      const chain = this.#open.map(({ name }) => `&(${name})`).join(', ');
+      const hint = 'a route can invoke neither itself nor one that invokes it';
+      cursor.fail(word.span, 'route-cycle', `this never ends: it stands in ${chain}`, hint);
+    }
+    if (this.#open.length > MAX_DEPTH) {
+      const message = `more than ${MAX_DEPTH} routes invoke each other, one in another`;
+      cursor.fail(word.span, 'too-large', message);
+    }
+    const routes = this.#routesOf(route);
+    if (route.steps <= MAX_STEPS) return routes;
+    const message = `the route &(${word.text}) comes to more than ${MAX_STEPS} steps`;
+    return cursor.fail(word.span, 'too-large', message);
+  }
+
+  #routesOf(route: NamedRoute): readonly RouteConfig[] {
+    if (route.routes !== null) return route.routes;
+    this.#open.push(route);
+    const routes = this.#read(route.line.block ?? [], this);
+    this.#open.pop();
+    route.routes = routes;
+    route.steps = everyRoute(routes).length;
+    return routes;
+  }
+
+  #define(line: Line, problems: Problems): void {
+    const name = namedRoute(line) ?? '';
+    const known = this.#routes.get(name);
+    if (known !== undefined) {
+      const first = placeText(placeOf(known.line.span));
+      const message = `the route &(${name}) is defined already, at ${first}`;
+      problems.error(line.span, 'duplicate-route', message);
+      return;
+    }
+    if (line.block === null) {
+      const hint = 'write { at the end of this line';
+      problems.error(line.span, 'expected-block', `the route &(${name}) has no block`, hint);
+    }
+    this.#routes.set(name, { name, line, routes: null, steps: 0 });
+  }
+
+  #failUnknown(cursor: Cursor, word: Word): never {
+    const near = nearestName(word.text, [...this.#routes.keys()]);
+    const hint =
+      near === undefined
+        ? `define it beside the sites: &(${word.text.slice(0, 40)}) { … }`
+        : `did you mean \`${near}\`?`;
+    return cursor.fail(word.span, 'unknown-route', `unknown route ${cursor.quote(word)}`, hint);
+  }
+}
+
+/** The name in `&(name)` at the beginning of a file's line; null for any other line. */
+export function namedRoute({ words: [first, second] }: Line): string | null {
+  if (first === undefined || !first.plain || second !== undefined) return null;
+  return /^&\(([^()]+)\)$/.exec(first.text)?.[1] ?? null;
+}

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { send } from '../support/http.ts';
+import { cli, startProcess } from '../support/process.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+describe('access logs', () => {
+  it('have each the lines of its hosts, its level and its name, with what log_append adds', async (test) => {
+    const directory = await temporaryDirectory(test);
+    const port = await freePort();
+    const file = (name: string): string => join(directory, `${name}.log`);
+    const log = (name: string, more: string): string =>
+      `\tlog ${name} {\n\t\toutput file ${file(name)}\n\t\tformat json\n\t\t${more}\n\t}\n`;
+    const hubfile = join(directory, 'Hubfile');
+    await writeFile(
+      hubfile,
+      `{
+	storage ${directory}
+	admin off
+	log everything {
+		include http.log.access
+		exclude http.log.access.errors
+		output file ${file('everything')}
+		format json
+	}
+}
+http://a.localhost:${port}, http://b.localhost:${port} {
+${log('a', 'hostnames a.localhost')}${log('errors', 'level error')}${log('audit', 'no_hostname')}	log_skip /skipped
+	log_name /admin/* audit
+	log_append * answered {http.response.header.X-Who}
+	log_append * token {uri}
+	log_append * mixed "{query.page} {query.token} {cookie.session} {header.X-Api-Key}."
+	vars kept kept
+	log_append * <early {vars.kept}
+	header X-Who me
+	error /broken 500
+	respond ok
+}
+`,
+    );
+    const gateway = startProcess(test, [cli, 'run', '--config', hubfile]);
+    await gateway.says(`:${port}`);
+    const ask = (host: string, path: string) =>
+      send(`http://127.0.0.1:${port}${path}`, {
+        headers: [
+          ['Host', `${host}.localhost:${port}`],
+          ['Cookie', 'session=s3cret'],
+          ['X-Api-Key', 's3cret'],
+        ],
+      });
+    await ask('a', '/one?page=2&token=s3cret');
+    await ask('b', '/two');
+    await ask('a', '/broken');
+    await ask('b', '/admin/x');
+    await ask('a', '/skipped');
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    const read = async (name: string): Promise<Record<string, unknown>[]> => {
+      const text = await readFile(file(name), 'utf8');
+      assert.ok(!text.includes('s3cret'), text);
+      const lines = text.split('\n').filter((line) => line !== '');
+      return lines.map((line): Record<string, unknown> => JSON.parse(line));
+    };
+    const paths = async (name: string) => (await read(name)).map((line) => line['url.path']);
+    assert.deepEqual(await paths('a'), ['/one', '/broken']);
+    assert.deepEqual(await paths('errors'), ['/broken']);
+    assert.deepEqual(await paths('audit'), ['/admin/x']);
+    assert.deepEqual(await paths('everything'), ['/one', '/broken', '/admin/x']);
+    const [first] = await read('a');
+    assert.deepEqual(
+      [first?.['token'], first?.['mixed'], first?.['answered'], first?.['early']],
+      ['REDACTED', '2 REDACTED REDACTED REDACTED.', 'me', 'kept'],
+    );
+  });
+});
