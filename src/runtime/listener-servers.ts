@@ -51,15 +51,18 @@ export function checkListenerServers(config: Config, report: Report): void {
     report(listener, { severity: 'warning', code: 'servers-of-nothing', message, hint });
   }
   for (const site of config.sites) {
-    const trusted = plan
+    const trusts = plan
       .filter(({ sites }) => sites.some((each) => each.site === site))
-      .map((listener) => JSON.stringify(serversAt(options, listener).trustedProxies));
-    if (new Set(trusted).size < 2) continue;
+      .map((listener) => {
+        const { trustedProxies, logCredentials } = serversAt(options, listener);
+        return JSON.stringify([trustedProxies, logCredentials]);
+      });
+    if (new Set(trusts).size < 2) continue;
     report(site, {
       severity: 'error',
       code: 'divided-trust',
-      message: 'the listeners of this site believe different proxies',
-      hint: 'give all of them the same trusted_proxies, or make two sites of it',
+      message: 'the listeners of this site differ in trusted_proxies or log_credentials',
+      hint: 'give all of them the same, or make two sites of it',
     });
   }
 }
