@@ -120,6 +120,9 @@ function contentDigest(file: string): string {
 function filesNamedIn({ options, sites }: Config): string[] {
   const named = sites.flatMap(({ tls, routes, errorRoutes }) => [
     ...(tls.source.kind === 'files' ? [tls.source.certFile, tls.source.keyFile] : []),
+    ...(tls.source.kind === 'issuers'
+      ? tls.source.issuers.map((each) => (each.kind === 'acme' ? each.rootFile : null))
+      : []),
     tls.clientAuth?.trustPoolFile ?? null,
     ...filesRead([...routes, ...errorRoutes]).map(({ path }) => path),
   ]);

@@ -4,11 +4,12 @@ import { everyRoute } from './routes.ts';
 
 /** Whether logs that are named exist, and who is to know what is in them. */
 export function checkLogs({ options, sites }: Config, report: Report): void {
-  if (options.servers.logCredentials) {
+  for (const servers of [options.servers, ...options.listeners.map((each) => each.servers)]) {
+    if (!servers.logCredentials) continue;
     const message = 'log_credentials: whoever reads an access log can act as the users in it';
     const hint = 'leave it out once you have seen what you were looking for';
     const finding = { severity: 'warning', code: 'log-credentials', message, hint } as const;
-    report(options.servers, finding, { field: 'logCredentials' });
+    report(servers, finding, { field: 'logCredentials' });
   }
   for (const site of sites) checkNames(site, report);
 }

@@ -3,6 +3,7 @@ export type { HandlerConfig } from '../directives/data.ts';
 import type { MatchCondition } from '../matchers/data.ts';
 export type { MatchCondition } from '../matchers/data.ts';
 import type { Secret } from '../kernel/secret.ts';
+import type { DnsChallengeConfig } from './dns-challenge.ts';
 import type { TransportConfig } from './transports.ts';
 
 /**
@@ -24,6 +25,8 @@ export interface GlobalOptions {
   readonly httpPort: number;
   readonly httpsPort: number;
   readonly acme: AcmeOptions;
+  /** Who says which names `on_demand` sites may have; null: there are none. */
+  readonly onDemand: OnDemandOptions | null;
   /** Every site gets a certificate of the local authority. */
   readonly localCerts: boolean;
   readonly skipInstallTrust: boolean;
@@ -37,6 +40,8 @@ export interface GlobalOptions {
   readonly requestLogs: readonly RequestLogOptions[];
   readonly trace: TraceOptions;
   readonly servers: ServerOptions;
+  /** Of single listeners, instead of `servers`. */
+  readonly listeners: readonly ListenerServerOptions[];
 }
 
 export interface AdminOptions extends ListenAddress {
@@ -60,6 +65,16 @@ export interface AcmeOptions {
   /** PEM file of a private directory's root. */
   readonly rootFile: string | null;
   readonly externalAccount: { readonly keyId: string; readonly macKey: Secret } | null;
+  /** How names are proven instead, wildcards too; null: by `challenges`. */
+  readonly dns: DnsChallengeConfig | null;
+}
+
+export interface OnDemandOptions {
+  /** URL that is asked by `?domain=<name>`: 2xx allows it. */
+  readonly ask: string;
+  /** At most `burst` orders begin within this time; 0: as many as are allowed. */
+  readonly intervalMs: number;
+  readonly burst: number;
 }
 
 export interface LogOptions {
@@ -126,6 +141,14 @@ export interface ServerOptions {
   readonly maxConnectionsPerClient: number;
 }
 
+/** How one listener serves; nothing of the general `servers` is in it. */
+export interface ListenerServerOptions {
+  /** As in `bind`; empty: on all interfaces. */
+  readonly host: string;
+  readonly port: number;
+  readonly servers: ServerOptions;
+}
+
 export interface SiteConfig {
   readonly addresses: readonly SiteAddress[];
   /** Where to listen; empty means on all interfaces. */
@@ -174,18 +197,41 @@ export interface AccessLogConfig {
   readonly roll: RollOptions | null;
 }
 
+/** Who gives a certificate. */
+export type CertificateIssuer = AcmeIssuerConfig | { readonly kind: 'internal' };
+
+/** An ACME authority; what is null is as the global options have it. */
+export interface AcmeIssuerConfig {
+  readonly kind: 'acme';
+  /** URL of the directory; the key of an external account is for this one. */
+  readonly directory: string | null;
+  readonly email: string | null;
+  readonly rootFile: string | null;
+  readonly externalAccount: AcmeOptions['externalAccount'];
+  readonly challenges: AcmeOptions['challenges'] | null;
+  readonly dns: DnsChallengeConfig | null;
+}
+
 export interface TlsConfig {
   /** `auto`: ACME for public names, the local authority for local ones. */
   readonly source:
     | { readonly kind: 'auto' }
     | { readonly kind: 'internal' }
     | { readonly kind: 'acme'; readonly email: string | null }
+    /** Asked one after the other; at least one. */
+    | { readonly kind: 'issuers'; readonly issuers: readonly CertificateIssuer[] }
     | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string };
+  /** Certificates are got for the names that clients ask for, if `onDemand` of the options allows it. */
+  readonly onDemand: boolean;
+  /** How ACME proves the names of this site; null: as the global options say. */
+  readonly dns: DnsChallengeConfig | null;
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
   readonly maxVersion: 'TLSv1.2' | 'TLSv1.3';
   /** OpenSSL names; empty means the default set. */
   readonly ciphers: readonly string[];
   readonly curves: readonly string[];
+  /** Of `h2` and `http/1.1`, the preferred one first; empty: those of the listener. */
+  readonly alpn: readonly ('h2' | 'http/1.1')[];
   readonly clientAuth: {
     readonly mode: 'request' | 'require' | 'verify_if_given' | 'require_and_verify';
     readonly trustPoolFile: string | null;

@@ -1,5 +1,6 @@
 import type {
   AccessLogConfig,
+  AcmeIssuerConfig,
   ChangesConfig,
   DiscoveryConfig,
   GlobalOptions,
@@ -46,7 +47,9 @@ export const defaultOptions: GlobalOptions = {
     challenges: ['tls-alpn-01', 'http-01'],
     rootFile: null,
     externalAccount: null,
+    dns: null,
   },
+  onDemand: null,
   localCerts: false,
   skipInstallTrust: false,
   autoHttps: 'on',
@@ -68,14 +71,31 @@ export const defaultOptions: GlobalOptions = {
     maxConnections: 0,
     maxConnectionsPerClient: 0,
   },
+  listeners: [],
+};
+
+/** As many orders as are allowed. */
+export const defaultOnDemand = { intervalMs: 0, burst: 1 } as const;
+
+/** An authority as the global options have it. */
+export const defaultAcmeIssuer: Omit<AcmeIssuerConfig, 'kind'> = {
+  directory: null,
+  email: null,
+  rootFile: null,
+  externalAccount: null,
+  challenges: null,
+  dns: null,
 };
 
 export const defaultTls: TlsConfig = {
   source: { kind: 'auto' },
+  onDemand: false,
+  dns: null,
   minVersion: 'TLSv1.2',
   maxVersion: 'TLSv1.3',
   ciphers: [],
   curves: [],
+  alpn: [],
   clientAuth: null,
 };
 

@@ -1,7 +1,9 @@
 import { BIND_FORMS, bindAddressText, parseBindAddress } from './bind-address.ts';
 import type {
   AccessLogConfig,
+  AcmeIssuerConfig,
   BindAddress,
+  CertificateIssuer,
   Config,
   SiteAddress,
   SiteConfig,
@@ -9,14 +11,16 @@ import type {
 } from './config.ts';
 import {
   defaultAccessLog,
+  defaultAcmeIssuer,
   defaultDiscovery,
   defaultOptions,
   defaultSite,
   defaultTls,
 } from './defaults.ts';
+import { dnsShape } from './shape-dns.ts';
 import { isLogName } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
-import { optionsShape, rollShape } from './shape-options.ts';
+import { challengesShape, externalAccountShape, optionsShape, rollShape } from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
 import { byKind, list, nullable, object, type Reading, refuse, type Shape } from './shape.ts';
 import { count, flag, name, oneOf, text } from './shape-values.ts';
@@ -49,12 +53,34 @@ const tls = object<TlsConfig>(
       auto: object({}),
       internal: object({}),
       acme: object({ email: nullable(name('an email address')) }, { email: null }),
+      issuers: object({
+        issuers: list(
+          byKind<CertificateIssuer>({
+            internal: object({}),
+            acme: object<Omit<AcmeIssuerConfig, 'kind'>>(
+              {
+                directory: nullable(name('the URL of an ACME directory')),
+                email: nullable(name('an email address')),
+                rootFile: nullable(name('a PEM file')),
+                externalAccount: externalAccountShape,
+                challenges: nullable(challengesShape),
+                dns: nullable(dnsShape),
+              },
+              defaultAcmeIssuer,
+            ),
+          }),
+          { min: 1 },
+        ),
+      }),
       files: object({ certFile: name('a PEM file'), keyFile: name('a PEM file') }),
     }),
+    onDemand: flag,
+    dns: nullable(dnsShape),
     minVersion: version,
     maxVersion: version,
     ciphers: list(openSslName),
     curves: list(openSslName),
+    alpn: list(oneOf('h2', 'http/1.1')),
     clientAuth: nullable(
       object<NonNullable<TlsConfig['clientAuth']>>(
         {

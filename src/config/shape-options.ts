@@ -2,10 +2,12 @@ import type {
   AdminOptions,
   GlobalOptions,
   ListenAddress,
-  RollOptions,
+  ListenerServerOptions,
   RequestLogOptions,
+  RollOptions,
 } from './config.ts';
-import { defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
+import { defaultOnDemand, defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
+import { dnsShape } from './shape-dns.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
 import {
@@ -54,14 +56,25 @@ const log = {
 
 const logScope = text('http.log.access, or http.log.access.NAME', isLogScope);
 
+/** Ways to prove a name beside DNS. */
+export const challengesShape = list(oneOf('tls-alpn-01', 'http-01'), { min: 1 });
+/** The key of an account that was made otherwise. */
+export const externalAccountShape = nullable(
+  object<NonNullable<GlobalOptions['acme']['externalAccount']>>({
+    keyId: name('the id of the key'),
+    macKey: secret,
+  }),
+);
+
 const acme = object<GlobalOptions['acme']>(
   {
     email: nullable(name('an email address')),
     directories: list(name('the URL of an ACME directory'), { min: 1 }),
     staging: nullable(name('the URL of an ACME directory')),
-    challenges: list(oneOf('tls-alpn-01', 'http-01'), { min: 1 }),
+    challenges: challengesShape,
     rootFile: nullable(name('a PEM file')),
-    externalAccount: nullable(object({ keyId: name('the id of the key'), macKey: secret })),
+    externalAccount: externalAccountShape,
+    dns: nullable(dnsShape),
   },
   defaultOptions.acme,
 );
@@ -97,6 +110,16 @@ export const optionsShape: Shape<GlobalOptions> = object(
     httpPort: count(PORT),
     httpsPort: count(PORT),
     acme,
+    onDemand: nullable(
+      object<NonNullable<GlobalOptions['onDemand']>>(
+        {
+          ask: text('an http or https URL', isCollectorUrl),
+          intervalMs: duration(),
+          burst: count({ min: 1 }),
+        },
+        defaultOnDemand,
+      ),
+    ),
     localCerts: flag,
     skipInstallTrust: flag,
     autoHttps: oneOf('on', 'off', 'disable_redirects'),
@@ -120,6 +143,12 @@ export const optionsShape: Shape<GlobalOptions> = object(
       defaultOptions.trace,
     ),
     servers,
+    listeners: list(
+      object<ListenerServerOptions>(
+        { host: text('an address, or nothing'), port: count(PORT), servers },
+        { host: '' },
+      ),
+    ),
   },
   defaultOptions,
 );

@@ -2,7 +2,7 @@
 export const unsupportedDirectives: Readonly<Record<string, string>> = {
   acme_server: 'hubgate issues certificates only to itself; run a certificate authority beside it',
   copy_response:
-    'reverse_proxy { header_down } changes the head of an answer, handle_response replaces it',
+    'reverse_proxy { header_down } and replace_status change an answer, handle_response replaces it',
   copy_response_headers: 'use header_down in reverse_proxy to choose what the client sees',
   fs: 'use root with a directory of this machine',
   intercept:

@@ -3,6 +3,7 @@ import { defaultOptions } from '../config/defaults.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
 import { namedRoute } from './named-routes.ts';
+import { documentedPlaces } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line } from './parser.ts';
 import type { Problems } from './problems.ts';
@@ -23,18 +24,21 @@ export function adapt(
   const routeLines = bodyLines.filter((line) => namedRoute(line) !== null);
   const siteLines = bodyLines.filter((line) => namedRoute(line) === null);
   const before = problems.errors;
-  const options =
-    optionsLine === null ? defaultOptions : readGlobalOptions(optionsLine, problems, origins);
+  const { options, places } =
+    optionsLine === null
+      ? { options: defaultOptions, places: documentedPlaces }
+      : readGlobalOptions(optionsLine, problems, origins);
   const goodOptions =
     whole && problems.errors === before && (optionsLine === null || !unsound.has(optionsLine));
-  const named = readNamedRoutes(routeLines, !whole, problems, origins);
+  const named = readNamedRoutes(routeLines, { mayLack: !whole, places }, problems, origins);
   const sitesRead = sitesOf(siteLines, problems);
   const allGood =
     goodOptions && problems.errors === before && !routeLines.some((line) => unsound.has(line));
   const sites = sitesRead.map(({ head, body }) => {
     const errors = problems.errors;
     const isThere = ![head, ...body].some((line) => unsound.has(line));
-    const site = readSite({ head, body, isThere }, options, { problems, origins, named });
+    const place = { ports: options, places };
+    const site = readSite({ head, body, isThere }, place, { problems, origins, named });
     return { site, sound: allGood && isThere && problems.errors === errors };
   });
   return {

@@ -3,15 +3,24 @@ import type {
   AdminOptions,
   GlobalOptions,
   ListenAddress,
+  ListenerServerOptions,
   ServerOptions,
 } from '../config/config.ts';
-import { defaultOptions, MAX_WORKERS, STAGING_DIRECTORY } from '../config/defaults.ts';
+import {
+  defaultOnDemand,
+  defaultOptions,
+  MAX_WORKERS,
+  STAGING_DIRECTORY,
+} from '../config/defaults.ts';
 import { isAdminOrigin, isCollectorUrl, isLogScope } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logLevel, logName, logOutput } from '../directives/log/syntax.ts';
+import { dnsChallenge } from '../directives/tls/syntax/dns.ts';
+import { type DirectivePlaces, documentedPlaces, reordered } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
+import type { Span } from './place.ts';
 import type { Problems } from './problems.ts';
 import {
   badValue,
@@ -38,8 +47,10 @@ import {
  *         acme_ca <url…>
  *         acme_staging [<url>]
  *         acme_challenges <tls-alpn-01|http-01…>
+ *         acme_dns <provider> [<argument…>] { … }
  *         acme_ca_root <pem file>
  *         acme_eab { key_id <id>; mac_key <key> }
+ *         on_demand_tls { ask <url>; interval <duration>; burst <number> }
  *         local_certs
  *         skip_install_trust
  *         auto_https off|disable_redirects
@@ -50,11 +61,17 @@ import {
  *         log <name> { include http.log.access[.NAME]…; exclude …; … }
  *         trace off
  *         otlp <url>
- *         servers { … }
+ *         servers [<address>] { … }
+ *         order <directive> first|last|before|after [<directive>]
+ *         persist_config off
  *         debug
  *     }
  */
-export function readGlobalOptions(line: Line, problems: Problems, origins: Origins): GlobalOptions {
+export function readGlobalOptions(
+  line: Line,
+  problems: Problems,
+  origins: Origins,
+): { readonly options: GlobalOptions; readonly places: DirectivePlaces } {
   const words = [{ text: 'the global options', plain: true, replaced: false, span: line.span }];
   const block = line.block?.filter(({ unfinished }) => !unfinished) ?? null;
   const cursor = new Cursor({ ...line, words, block }, problems, origins);
@@ -62,41 +79,39 @@ export function readGlobalOptions(line: Line, problems: Problems, origins: Origi
   if (first !== undefined && second !== undefined) {
     problems.attempt(() => new Cursor(second, problems, origins).failTwice(first.span));
   }
-  return cursor.options(defaultOptions, OPTIONS, {
-    // One for each name.
-    repeatable: ['log'],
-    unsupported: UNSUPPORTED,
-  });
+  let places = documentedPlaces;
+  const order = (option: Cursor): Record<string, never> => {
+    places = reordered(option, places);
+    return {};
+  };
+  const rules = { repeatable: ['log', 'order', 'servers'], unsupported: UNSUPPORTED };
+  let general: Span | null = null;
+  const servers: OptionTable<GlobalOptions>[string] = (option, sofar) => {
+    if (option.left === 0) {
+      if (general !== null) option.failTwice(general);
+      general = option.span;
+    }
+    return readServers(option, sofar);
+  };
+  const options = cursor.options(defaultOptions, { ...OPTIONS, order, servers }, rules);
+  return { options, places };
 }
 
 function isGatewayLog({ words: [option, name] }: Line): boolean {
   return option?.text === 'log' && (name === undefined || name.text === 'default');
 }
 
-/** Files for the reference hub say where its directive runs; here that is known. */
-function order(cursor: Cursor): Record<string, never> {
-  const word = cursor.argument('a directive');
-  if (word.text !== 'mercure') {
-    const instead = 'use route to run directives as they are written';
-    cursor.fail(cursor.span, 'unsupported-option', 'order is not supported by hubgate', instead);
-  }
-  cursor.rest();
-  return {};
-}
-
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  on_demand_tls: 'name the hosts in the addresses of the sites',
   cert_issuer: 'use acme_ca, or tls internal in a site',
   key_type: 'keys are ECDSA P-256',
   pki: 'the local authority needs no settings',
-  persist_config: 'the file is the configuration',
   ocsp_stapling: 'give certificate files if you need stapling',
   default_sni: 'give each site its address',
   default_bind: 'use bind in the sites',
   shutdown_delay: 'use grace_period',
 };
 
-const NO_DNS = 'the DNS challenge needs a plugin of your DNS provider';
+const NO_DNS = 'for the DNS challenge write acme_dns <provider>';
 const PORT = { min: 1, max: 65_535 };
 
 const OPTIONS: OptionTable<GlobalOptions> = {
@@ -122,12 +137,16 @@ const OPTIONS: OptionTable<GlobalOptions> = {
     });
     return { acme: changed(cursor, acme, 'challenges', [...new Set(types)]) };
   },
+  acme_dns: (cursor, { acme }) => {
+    return { acme: changed(cursor, acme, 'dns', dnsChallenge(cursor)) };
+  },
   acme_ca_root: (cursor, { acme }) => {
     return { acme: changed(cursor, acme, 'rootFile', name(cursor, 'a PEM file')) };
   },
   acme_eab: (cursor, { acme }) => {
     return { acme: changed(cursor, acme, 'externalAccount', externalAccount(cursor)) };
   },
+  on_demand_tls: (cursor) => ({ onDemand: onDemand(cursor) }),
   local_certs: () => ({ localCerts: flag() }),
   skip_install_trust: () => ({ skipInstallTrust: flag() }),
   auto_https: (cursor) => ({ autoHttps: autoHttps(cursor) }),
@@ -147,8 +166,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
     if (!isCollectorUrl(word.text)) badValue(cursor, word, 'an http or https URL');
     return { trace: changed(cursor, trace, 'otlp', word.text) };
   },
-  servers: (cursor) => ({ servers: servers(cursor) }),
-  order: (cursor) => order(cursor),
+  persist_config: (cursor) => persistConfig(cursor),
   debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),
 };
 
@@ -196,18 +214,19 @@ function origin(cursor: Cursor, word: Word): string {
 function listenAddress(cursor: Cursor, expected: string): ListenAddress | 'off' {
   const word = cursor.argument(expected);
   if (word.text === 'off') return 'off';
-  const [, bracketed, plain, port] =
-    /^(?:\[([^\]]+)\]|([^:[\]/]*)):(\d{1,5})$/.exec(word.text) ?? [];
+  const address = hostAndPort(word.text);
+  if (address === null) return badValue(cursor, word, expected);
+  // Without a host it is not for the whole network: the admin API can do everything.
+  const host = address.host === '' ? 'localhost' : address.host;
+  return cursor.origins.of(cursor.span, { ...address, host });
+}
+
+function hostAndPort(text: string): ListenAddress | null {
+  const [, bracketed, plain, port] = /^(?:\[([^\]]+)\]|([^:[\]/]*)):(\d{1,5})$/.exec(text) ?? [];
   const host = bracketed ?? plain;
   const isPort = Number(port) >= 0 && Number(port) <= 65_535;
-  if (host === undefined || !isPort || (bracketed !== undefined && isIP(bracketed) !== 6)) {
-    return badValue(cursor, word, expected);
-  }
-  // Without a host it is not for the whole network: the admin API can do everything.
-  return cursor.origins.of(cursor.span, {
-    host: host === '' ? 'localhost' : host,
-    port: Number(port),
-  });
+  const isHost = host !== undefined && (bracketed === undefined || isIP(bracketed) === 6);
+  return isHost && isPort ? { host, port: Number(port) } : null;
 }
 
 function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount'] {
@@ -221,6 +240,46 @@ function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount
     return cursor.fail(cursor.span, 'missing-option', 'acme_eab needs key_id and mac_key');
   }
   return { keyId, macKey };
+}
+
+/** Caddy keeps what its API is given unless this is off; here the file alone is the configuration. */
+function persistConfig(cursor: Cursor): Record<string, never> {
+  const word = cursor.peek();
+  if (word?.text === 'on') {
+    const message = 'persist_config on is not supported by hubgate';
+    const hint = 'the file is the configuration, and is what a start reads: nothing else is kept';
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
+  oneOf(cursor, ['off']);
+  return {};
+}
+
+function onDemand(cursor: Cursor): GlobalOptions['onDemand'] {
+  cursor.block();
+  const { errors } = cursor.problems;
+  const start: { ask: string | null; intervalMs: number; burst: number } = {
+    ask: null,
+    ...defaultOnDemand,
+  };
+  const { ask, intervalMs, burst } = cursor.options(
+    start,
+    {
+      ask: (option) => ({ ask: url(option) }),
+      interval: (option) => ({ intervalMs: duration(option) }),
+      burst: (option) => ({ burst: count(option, { min: 1 }) }),
+    },
+    { unsupported: { permission: 'write ask <url>' } },
+  );
+  if (ask === null && cursor.problems.errors === errors) {
+    const hint = 'without it anyone could make this gateway order certificates for any name';
+    cursor.fail(cursor.span, 'missing-option', 'on_demand_tls needs ask <url>', hint);
+  }
+  return cursor.origins.of(cursor.span, { ask: ask ?? '', intervalMs, burst });
+}
+
+function url(cursor: Cursor): string {
+  const word = cursor.argument('the URL that is asked');
+  return isCollectorUrl(word.text) ? word.text : badValue(cursor, word, 'an http or https URL');
 }
 
 /** `storage <directory>`, or as a Caddyfile has it: `storage file_system <directory>`. */
@@ -282,6 +341,31 @@ function logScopes(cursor: Cursor): readonly string[] {
     if (isLogScope(word.text)) return word.text;
     return badValue(cursor, word, 'http.log.access, or http.log.access.NAME');
   });
+}
+
+function readServers(
+  cursor: Cursor,
+  { listeners }: GlobalOptions,
+): Pick<GlobalOptions, 'servers'> | Pick<GlobalOptions, 'listeners'> {
+  const word = cursor.optional();
+  if (word === undefined) return { servers: servers(cursor) };
+  return { listeners: [...listeners, listener(cursor, word, listeners)] };
+}
+
+/** `servers <address> { … }`, of one listener. */
+function listener(
+  cursor: Cursor,
+  word: Word,
+  others: readonly ListenerServerOptions[],
+): ListenerServerOptions {
+  const address = hostAndPort(word.text);
+  if (address === null || address.port === 0) {
+    return badValue(cursor, word, 'the address of a listener such as :443 or 127.0.0.1:8443');
+  }
+  if (others.some(({ host, port }) => host === address.host && port === address.port)) {
+    cursor.fail(word.span, 'duplicate-option', `servers ${word.text} is given twice`);
+  }
+  return cursor.origins.of(cursor.span, { ...address, servers: servers(cursor) });
 }
 
 /**

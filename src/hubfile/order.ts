@@ -1,5 +1,8 @@
 import type { RequestMatcher, RouteConfig } from '../config/config.ts';
 import { directives } from '../directives/syntaxes.ts';
+import { nearestName } from '../config/nearest.ts';
+import type { Cursor } from './cursor.ts';
+import { oneOf } from './values.ts';
 import { directiveOrder } from './running-order.ts';
 
 /** What one directive of a block gave. */
@@ -8,20 +11,70 @@ export interface OrderedStep {
   readonly routes: readonly RouteConfig[];
 }
 
-const ORDER = directiveOrder(directives);
-const POSITIONS = new Map(
-  ORDER.map((names, index) => names.map((name) => [name, index] as const)).flat(),
+/** Names that share a place stand together. */
+export type DirectivePlaces = readonly (readonly string[])[];
+
+/** Where directives run unless the global option `order` says otherwise. */
+export const documentedPlaces: DirectivePlaces = directiveOrder(directives);
+
+const OLD_NAMES = new Map(
+  Object.entries(directives).flatMap(([name, { oldNames = [] }]) =>
+    oldNames.map((old) => [old, name] as const),
+  ),
 );
+
+/** The name that a directive has now. */
+export function currentName(name: string): string {
+  return OLD_NAMES.get(name) ?? name;
+}
+
+/** `order <directive> first|last|before|after [<directive>]`, of the global options. */
+export function reordered(cursor: Cursor, places: DirectivePlaces): DirectivePlaces {
+  const moved = directiveName(cursor, 'a directive');
+  const position = oneOf(cursor, ['first', 'last', 'before', 'after']);
+  const others = places
+    .map((place) => place.filter((name) => name !== moved))
+    .filter((place) => place.length > 0);
+  if (position === 'first') return [[moved], ...others];
+  if (position === 'last') return [...others, [moved]];
+  const word = cursor.peek();
+  const anchor = directiveName(cursor, 'the directive that it is moved to');
+  const at = others.findIndex((place) => place.includes(anchor));
+  if (at === -1) {
+    const span = word?.span ?? cursor.span;
+    cursor.fail(span, 'bad-value', 'a directive cannot be moved to where it is itself');
+  }
+  return others.toSpliced(position === 'before' ? at : at + 1, 0, [moved]);
+}
+
+function directiveName(cursor: Cursor, expected: string): string {
+  const word = cursor.argument(expected);
+  const name = currentName(word.text);
+  if (Object.hasOwn(directives, name)) return name;
+  const near = nearestName(word.text, Object.keys(directives));
+  const hint =
+    near === undefined
+      ? 'what hubgate has not needs no place: take the line out'
+      : `did you mean \`${near}\`?`;
+  const message = `order expects a directive of hubgate, not ${cursor.quote(word)}`;
+  return cursor.fail(word.span, 'unknown-directive', message, hint);
+}
 
 /**
  * Brings the directives of a block into the order in which they run: by directive, then the longer
  * single path first, an exact path before the same as a prefix, and without matcher last. Some, such
  * as `root`, are the other way round, so that the most specific one has the last word.
  */
-export function inDocumentedOrder(steps: readonly OrderedStep[]): RouteConfig[] {
+export function inDocumentedOrder(
+  steps: readonly OrderedStep[],
+  places: DirectivePlaces,
+): RouteConfig[] {
+  const positions = new Map(
+    places.flatMap((names, index) => names.map((name) => [name, index] as const)),
+  );
   const groups = new Map<number, OrderedStep[]>();
   for (const step of steps) {
-    const position = POSITIONS.get(step.directive) ?? 0;
+    const position = positions.get(step.directive) ?? 0;
     const group = groups.get(position);
     if (group === undefined) groups.set(position, [step]);
     else group.push(step);

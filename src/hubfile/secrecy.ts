@@ -8,7 +8,12 @@ const SECRET_WORDS = new Set([
   'subscriber_jwt',
   'client_secret',
   'mac_key',
+  'password',
+  'eab',
+  'zerossl',
 ]);
+/** Their first argument is a provider, and what follows it often a token. */
+const PROVIDER_WORDS = new Set(['dns', 'acme_dns']);
 /** A header field as directives name it, or a parameter with its value. */
 const FIELD = /^[+\-?>]?([\w-]+)(?::|=.*)?$/;
 const PLACEHOLDER = /^\{[^{}"\s:]+\}$/;
@@ -86,13 +91,16 @@ function secretRanges(line: string): Range[] {
   const words = [...line.matchAll(WORD)].map(toRange);
   const opener = words.findIndex(
     ({ text }, index) =>
-      (isSecretWord(text) && (text !== 'key' || index === 0)) || isSecretField(text, index),
+      (isSecretWord(text) && (text !== 'key' || index === 0)) ||
+      (PROVIDER_WORDS.has(text) && index === 0) ||
+      isSecretField(text, index),
   );
   const ranges: Range[] = [USER_INFO, KEY_MATERIAL, PASSWORD_HASH].flatMap((pattern) =>
     [...line.matchAll(pattern)].map(toRange),
   );
   if (opener !== -1) {
-    const values = words.slice(opener + 1);
+    const provider = PROVIDER_WORDS.has(words[opener]?.text ?? '');
+    const values = words.slice(opener + (provider ? 2 : 1));
     // A secret with spaces in it may have been written without quotes, so what follows the first
     // word is shown only if it is plainly an algorithm.
     const algorithm = values.length === 2 && ALGORITHM.test(values[1]?.text ?? '');

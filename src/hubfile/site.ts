@@ -8,18 +8,12 @@ import { directives } from '../directives/syntaxes.ts';
 import { unsupportedDirectives } from '../directives/unsupported.ts';
 import { NamedMatchers } from './named-matchers.ts';
 import { NamedRoutes } from './named-routes.ts';
-import { type OrderedStep, inDocumentedOrder } from './order.ts';
+import { currentName, type DirectivePlaces, type OrderedStep, inDocumentedOrder } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import { placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 import type { Directive, RunningOrder, Scope, SiteDraft } from './scope.ts';
-
-const OLD_NAMES = new Map(
-  Object.entries(directives).flatMap(([name, { oldNames = [] }]) =>
-    oldNames.map((old) => [old, name] as const),
-  ),
-);
 
 /** A site as it is written. */
 export interface SiteLines {
@@ -39,13 +33,13 @@ export interface SiteReading {
 /** Reads the named routes of a file; what is wrong with them is reported, invoked or not. */
 export function readNamedRoutes(
   lines: readonly Line[],
-  mayLack: boolean,
+  { mayLack, places }: { readonly mayLack: boolean; readonly places: DirectivePlaces },
   problems: Problems,
   origins: Origins,
 ): NamedRoutes {
   return new NamedRoutes(lines, mayLack, problems, (block, named) => {
     const draft = emptyDraft();
-    const reader = new SiteReader(draft, { problems, origins, named });
+    const reader = new SiteReader(draft, places, { problems, origins, named });
     const routes = reader.block(block, 'documented', new NamedMatchers(null, mayLack), false);
     const at = draft.hub === null ? undefined : origins.find(draft.hub);
     if (at !== undefined) {
@@ -59,14 +53,14 @@ export function readNamedRoutes(
 /** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
 export function readSite(
   { head, body, isThere }: SiteLines,
-  ports: SchemePorts,
+  { ports, places }: { readonly ports: SchemePorts; readonly places: DirectivePlaces },
   { problems, origins, named }: SiteReading,
 ): SiteConfig {
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
   const directive = words.find(({ text }) => isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
-  const reader = new SiteReader(draft, { problems, origins, named });
+  const reader = new SiteReader(draft, places, { problems, origins, named });
   // The block of a directive holds something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(null, !isThere));
@@ -123,12 +117,15 @@ function discoveryOf({ discovery, hub }: SiteDraft): SiteConfig['discovery'] {
 
 class SiteReader {
   readonly #draft: SiteDraft;
+  readonly #places: DirectivePlaces;
   readonly #problems: Problems;
   readonly #origins: Origins;
   readonly #named: NamedRoutes;
 
-  constructor(draft: SiteDraft, { problems, origins, named }: SiteReading) {
+  constructor(draft: SiteDraft, places: DirectivePlaces, reading: SiteReading) {
+    const { problems, origins, named } = reading;
     this.#draft = draft;
+    this.#places = places;
     this.#problems = problems;
     this.#origins = origins;
     this.#named = named;
@@ -162,7 +159,7 @@ class SiteReader {
       const routes = this.#problems.attempt(() => this.#directive(cursor, scope));
       return routes === undefined ? [] : [{ directive: currentName(cursor.name), routes }];
     });
-    if (order === 'documented') return inDocumentedOrder(steps);
+    if (order === 'documented') return inDocumentedOrder(steps, this.#places);
     return steps.flatMap((step) => step.routes);
   }
 
@@ -194,10 +191,6 @@ class SiteReader {
     const message = `${cursor.name} is given twice in this site; the first is at ${first}`;
     cursor.fail(cursor.span, 'duplicate-directive', message);
   }
-}
-
-function currentName(name: string): string {
-  return OLD_NAMES.get(name) ?? name;
 }
 
 /** Of what is unfinished, blocks of directives hold some that are not. */

@@ -7,6 +7,8 @@ export interface UpstreamAddress {
   /** Names the upstream in logs, in the registry and in `{upstream_hostport}`. */
   readonly hostport: string;
   readonly protocol: 'http:' | 'https:';
+  /** Whether HTTP/2 is spoken without having been negotiated (RFC 9113 §3.3). */
+  readonly http2: boolean;
   /** Name or IP address, IPv6 without brackets; `localhost` for a socket file. */
   readonly hostname: string;
   readonly port: number;
@@ -17,13 +19,16 @@ export interface UpstreamAddress {
 }
 
 /**
- * Reads `http://host:port`, `https://host:port` or `unix:/path`.
+ * Reads `http://host:port`, `https://host:port` or `unix:/path`; `h2c://host:port` and
+ * `unix+h2c:/path` for HTTP/2 without TLS.
  *
  * @throws HubgateError `invalid-upstream`
  */
 export function parseUpstream(text: string): UpstreamAddress {
-  if (text.startsWith('unix:')) return parseSocketFile(text);
-  const url = tryUrl(text);
+  const socket = /^unix(\+h2c)?:(.*)$/s.exec(text);
+  if (socket !== null) return parseSocketFile(text, socket[2] ?? '', socket[1] !== undefined);
+  const http2 = text.startsWith('h2c:');
+  const url = tryUrl(http2 ? text.replace('h2c', 'http') : text);
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) throw invalid(text);
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || url.username !== '') {
     throw invalid(text);
@@ -33,15 +38,14 @@ export function parseUpstream(text: string): UpstreamAddress {
   const port = url.port === '' ? (protocol === 'https:' ? 443 : 80) : Number(url.port);
   const host = isIP(hostname) === 6 ? `[${hostname}]` : hostname;
   const hostport = `${host}:${port}`;
-  return { hostport, protocol, hostname, port, authority: hostport, socketPath: null };
+  return { hostport, protocol, http2, hostname, port, authority: hostport, socketPath: null };
 }
 
-function parseSocketFile(text: string): UpstreamAddress {
-  const path = text.slice('unix:'.length).replace(/^\/{2,}/, '/');
+function parseSocketFile(text: string, written: string, http2: boolean): UpstreamAddress {
+  const path = written.replace(/^\/{2,}/, '/');
   if (!path.startsWith('/') || path.length < 2) throw invalid(text);
-  const hostport = `unix:${path}`;
-  const hostname = 'localhost';
-  return { hostport, protocol: 'http:', hostname, port: 80, authority: hostname, socketPath: path };
+  const place = { hostname: 'localhost', port: 80, authority: 'localhost', socketPath: path };
+  return { hostport: `unix:${path}`, protocol: 'http:', http2, ...place };
 }
 
 function tryUrl(text: string): URL | null {

@@ -13,8 +13,15 @@ export interface Choice {
   readonly cookie?: string;
 }
 
-/** `random` returns numbers from 0 up to but not including 1. */
-export function createBalance(policy: BalancingPolicy, random: () => number): Balance {
+/**
+ * `random` returns numbers from 0 up to but not including 1; `order` is that of the weights, one for
+ * each.
+ */
+export function createBalance(
+  policy: BalancingPolicy,
+  random: () => number,
+  order: readonly Upstream[] = [],
+): Balance {
   const anyone: Balance = (_, candidates) => chosen(pickRandom(candidates, random));
   switch (policy.kind) {
     case 'random':
@@ -23,6 +30,13 @@ export function createBalance(policy: BalancingPolicy, random: () => number): Ba
       return (_, candidates) => chosen(candidates[0]);
     case 'round_robin':
       return roundRobin();
+    case 'weighted_round_robin':
+      return weighted(new Map(order.map((one, index) => [one, policy.weights[index] ?? 0])));
+    case 'random_choose':
+      return (_, candidates) => {
+        const some = pickSeveral(candidates, policy.choices, random);
+        return chosen(pickRandom(leastBusy(some), random));
+      };
     case 'least_conn':
       return (_, candidates) => chosen(pickRandom(leastBusy(candidates), random));
     case 'ip_hash':
@@ -38,6 +52,12 @@ export function createBalance(policy: BalancingPolicy, random: () => number): Ba
           ? anyone(exchange, candidates)
           : chosen(byHash(value, candidates));
       };
+    case 'query':
+      return (exchange, candidates) => {
+        const query = exchange.target.split(/\?(.*)/s, 2)[1] ?? '';
+        const value = new URLSearchParams(query).get(policy.name);
+        return value === null ? anyone(exchange, candidates) : chosen(byHash(value, candidates));
+      };
     case 'cookie':
       return sticky(policy.name, policy.secret?.reveal() ?? '', anyone);
   }
@@ -49,6 +69,28 @@ function roundRobin(): Balance {
     turn = (turn + 1) % Number.MAX_SAFE_INTEGER;
     return chosen(candidates[turn % candidates.length]);
   };
+}
+
+/** Turns are spread: 3 to 1 is a, a, b, a. One without weight is chosen where nobody else is left. */
+function weighted(weights: ReadonlyMap<Upstream, number>): Balance {
+  const credit = new Map<Upstream, number>();
+  return (_, candidates) => {
+    let best: Upstream | undefined;
+    let total = 0;
+    for (const upstream of candidates) {
+      const weight = weights.get(upstream) ?? 0;
+      if (weight === 0) continue;
+      total += weight;
+      credit.set(upstream, (credit.get(upstream) ?? 0) + weight);
+      if (best === undefined || creditOf(upstream) > creditOf(best)) best = upstream;
+    }
+    if (best === undefined) return chosen(candidates[0]);
+    credit.set(best, creditOf(best) - total);
+    return chosen(best);
+  };
+  function creditOf(upstream: Upstream): number {
+    return credit.get(upstream) ?? 0;
+  }
 }
 
 /** The cookie holds a keyed hash of the upstream's address, which would otherwise be disclosed. */
@@ -80,6 +122,20 @@ function leastBusy(candidates: readonly Upstream[]): Upstream[] {
 
 function pickRandom(candidates: readonly Upstream[], random: () => number): Upstream | undefined {
   return candidates[Math.floor(random() * candidates.length)];
+}
+
+/** That many different ones, or all where there are fewer. */
+function pickSeveral(
+  candidates: readonly Upstream[],
+  count: number,
+  random: () => number,
+): Upstream[] {
+  const left = [...candidates];
+  const picked: Upstream[] = [];
+  while (picked.length < count && left.length > 0) {
+    picked.push(...left.splice(Math.floor(random() * left.length), 1));
+  }
+  return picked;
 }
 
 /** Rendezvous hashing: an upstream that leaves moves only the keys that were its own. */

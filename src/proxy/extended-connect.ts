@@ -36,7 +36,7 @@ export function switchHttp2(
     method: 'GET',
     host: address.hostname,
     port: address.port,
-    path: exchange.target,
+    path: target.path,
     headers: fields.toRecord(),
     agent: false,
     ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),

@@ -2,29 +2,16 @@ import { type ClientRequest, type IncomingMessage, request as httpRequest } from
 import { request as httpsRequest } from 'node:https';
 import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { broken, clientLeft, ExchangeCourse } from './exchange-course.ts';
 import {
-  exchangeFailure,
+  CONTINUE_WAIT_MS,
   type ForwardRequest,
   type ForwardSink,
   MAX_HEAD_BYTES,
-  MAX_STALL_MS,
 } from './forward.ts';
-import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import { ForwardError } from './forward-error.ts';
 import { permittedTrailers } from './trailers.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
-
-/**
- * Milliseconds in which an upstream may say what it thinks of an expectation. RFC 9110 §10.1.1 lets
- * nobody wait for ever: there are upstreams that know nothing of 100.
- */
-const CONTINUE_WAIT_MS = 1000;
-
-/** A request; with `Expect` among its fields the body waits until the upstream asks for it. */
-export interface LoneRequest extends ForwardRequest {
-  /** The fields that `Trailer` announces, complete once the body has ended. */
-  trailers(): HeaderList;
-}
 
 /**
  * Exchanges one request that the HTTP client of the others cannot: one that ends in trailer fields
@@ -37,7 +24,7 @@ export interface LoneRequest extends ForwardRequest {
  */
 export function forwardAlone(
   target: DialTarget,
-  request: LoneRequest,
+  request: ForwardRequest,
   sink: ForwardSink,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -47,21 +34,16 @@ export function forwardAlone(
 
 class LoneExchange {
   readonly #target: DialTarget;
-  readonly #request: LoneRequest;
+  readonly #request: ForwardRequest;
   readonly #sink: ForwardSink;
-  readonly #resolve: () => void;
-  readonly #reject: (error: unknown) => void;
+  readonly #course: ExchangeCourse;
   #outgoing: ClientRequest | undefined;
-  #phase: ForwardPhase = 'unsent';
-  #timer: NodeJS.Timeout | undefined;
   #isBodyWanted = false;
   #stopWaiting: () => void = () => {};
-  #forgetClient: () => void = () => {};
-  #settled = false;
 
   constructor(
     target: DialTarget,
-    request: LoneRequest,
+    request: ForwardRequest,
     sink: ForwardSink,
     resolve: () => void,
     reject: (error: unknown) => void,
@@ -69,56 +51,56 @@ class LoneExchange {
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#resolve = resolve;
-    this.#reject = reject;
+    this.#course = new ExchangeCourse(request, resolve, reject, () => {
+      this.#stopWaiting();
+      // Of no more use either way: the request may not have been read to its end.
+      this.#outgoing?.destroy();
+    });
   }
 
   start(): void {
-    const { client } = this.#request;
-    if (client.abandoned) {
-      this.#onAbort();
-      return;
-    }
-    this.#forgetClient = client.onAbandoned(this.#onAbort);
-    this.#limit(this.#target.settings.dialTimeoutMs, 'no connection');
-    this.#guard(() => this.#open());
+    this.#course.start(() => {
+      this.#course.limit(this.#target.settings.dialTimeoutMs, 'no connection');
+      this.#open();
+    });
   }
 
   #open(): void {
     const outgoing = openRequest(this.#target, this.#request);
+    const course = this.#course;
     this.#outgoing = outgoing;
     outgoing.once('socket', (socket) => {
       // Node writes a head with Expect by the default, and fields are bytes.
       socket.setDefaultEncoding('latin1');
       const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
-      socket.once(connected, () => this.#guard(() => this.#begin(outgoing)));
+      socket.once(connected, () => course.guard(() => this.#begin(outgoing)));
     });
     outgoing.on('information', ({ statusCode, rawHeaders }) => {
-      this.#guard(() => {
+      course.guard(() => {
         if (statusCode === 100) this.#wantBody(outgoing);
         else this.#sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
       });
     });
-    outgoing.once('response', (response) => this.#guard(() => this.#receive(response)));
+    outgoing.once('response', (response) => course.guard(() => this.#receive(response)));
     // Once the response has begun, it is the response that tells whether it is complete.
     outgoing.on('error', (error) => {
-      if (this.#phase !== 'responding') this.#fail(error);
+      if (course.phase !== 'responding') course.fail(error);
     });
     outgoing.once('close', () => {
-      if (this.#phase !== 'responding') this.#fail(broken('The upstream closed the connection'));
+      if (course.phase !== 'responding') course.fail(broken('The upstream closed the connection'));
     });
   }
 
   /** Takes the body only now, so that a request that nobody could be given can go elsewhere. */
   #begin(outgoing: ClientRequest): void {
     const { headers, clock } = this.#request;
-    this.#phase = 'sent';
-    this.#limit(0);
+    this.#course.phase = 'sent';
+    this.#course.limit(0);
     if (!headers.has('expect')) this.#wantBody(outgoing);
     else {
       // The head has gone out by itself: Node sends one with Expect at once.
       this.#stopWaiting = clock.after(CONTINUE_WAIT_MS, () =>
-        this.#guard(() => this.#wantBody(outgoing)),
+        this.#course.guard(() => this.#wantBody(outgoing)),
       );
     }
   }
@@ -138,18 +120,18 @@ class LoneExchange {
   }
 
   #send(outgoing: ClientRequest, body: Readable): void {
-    body.on('error', (error) => this.#fail(error));
+    body.on('error', (error) => this.#course.fail(error));
     body.on('data', (chunk: Buffer) => {
       if (outgoing.write(chunk)) return;
       body.pause();
       this.#awaitHead();
     });
     outgoing.on('drain', () => {
-      if (this.#phase === 'sent') this.#limit(0);
+      if (this.#course.phase === 'sent') this.#course.limit(0);
       body.resume();
     });
     body.once('end', () => {
-      this.#guard(() => {
+      this.#course.guard(() => {
         const trailers = permittedTrailers(this.#request.headers, this.#request.trailers());
         outgoing.addTrailers([...trailers].map(([name, value]): [string, string] => [name, value]));
         outgoing.end();
@@ -160,103 +142,40 @@ class LoneExchange {
 
   #receive(response: IncomingMessage): void {
     const { statusCode = 0, rawHeaders } = response;
-    response.on('error', (error) => this.#fail(error));
-    if (statusCode < 200) {
-      this.#fail(broken('The upstream switched protocols unasked'));
-      return;
-    }
-    this.#phase = 'responding';
-    this.#limit(0);
+    response.on('error', (error) => this.#course.fail(error));
+    if (statusCode < 200) throw broken('The upstream switched protocols unasked');
+    this.#course.phase = 'responding';
+    this.#course.limit(0);
     // RFC 9110 §10.1.1: answered so, the request needs no body.
     this.#stopWaiting();
     const body = this.#sink.onHead(statusCode, HeaderList.fromRaw(rawHeaders));
-    if (body === null) this.#finish();
+    if (body === null) this.#course.finish();
     else this.#pass(response, body);
   }
 
   #pass(response: IncomingMessage, body: Writable): void {
-    body.on('error', (error) => this.#fail(clientLeft(error)));
-    this.#awaitBody();
+    const { readTimeoutMs } = this.#target.settings;
+    body.on('error', (error) => this.#course.fail(clientLeft(error)));
+    this.#course.awaitBody(readTimeoutMs);
     response.on('data', (chunk: Buffer) => {
-      if (body.destroyed) {
-        this.#fail(clientLeft());
-      } else if (body.write(chunk)) {
-        this.#awaitBody();
-      } else {
-        // The silence of an upstream that is not asked is no fault of its own.
-        this.#limit(0);
-        response.pause();
-        this.#stopWaiting = this.#request.clock.after(MAX_STALL_MS, () => this.#fail(clientLeft()));
-        body.once('drain', () => {
-          this.#stopWaiting();
-          this.#awaitBody();
-          response.resume();
-        });
-      }
+      this.#course.pass(chunk, body, response, readTimeoutMs);
     });
     response.once('end', () => {
-      this.#guard(() => {
+      this.#course.guard(() => {
         this.#sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
-        this.#finish();
+        this.#course.finish();
       });
     });
   }
 
   #awaitHead(): void {
-    if (this.#phase === 'sent') {
-      this.#limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
-    }
-  }
-
-  #awaitBody(): void {
-    this.#limit(this.#target.settings.readTimeoutMs, 'no more of the response');
-  }
-
-  /** Starts the one time limit that holds now; 0 for none. */
-  #limit(ms: number, missing = ''): void {
-    clearTimeout(this.#timer);
-    if (ms === 0 || this.#settled) return;
-    this.#timer = setTimeout(() => {
-      this.#fail(new HubgateError('upstream-timeout', `${missing} within ${ms} ms`));
-    }, ms);
-  }
-
-  /** What a callback of ours throws ends the exchange and goes to the caller. */
-  #guard(task: () => void): void {
-    if (this.#settled) return;
-    try {
-      task();
-    } catch (error) {
-      this.#settle();
-      this.#reject(error);
-    }
-  }
-
-  #finish(): void {
-    this.#settle();
-    this.#resolve();
-  }
-
-  #fail(error: Error): void {
-    if (this.#settled) return;
-    this.#settle();
-    this.#reject(exchangeFailure(error, this.#phase, this.#request.client.abandoned));
-  }
-
-  readonly #onAbort = (): void => this.#fail(clientLeft());
-
-  /** The connection is of no more use either way: the request may not have been read to its end. */
-  #settle(): void {
-    this.#settled = true;
-    clearTimeout(this.#timer);
-    this.#stopWaiting();
-    this.#forgetClient();
-    this.#outgoing?.destroy();
+    if (this.#course.phase !== 'sent') return;
+    this.#course.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
   }
 }
 
 /** @throws ForwardError `unsendable-request` */
-function openRequest(target: DialTarget, request: LoneRequest): ClientRequest {
+function openRequest(target: DialTarget, request: ForwardRequest): ClientRequest {
   const { address, settings } = target;
   const secure = address.protocol === 'https:';
   try {
@@ -279,16 +198,8 @@ function openRequest(target: DialTarget, request: LoneRequest): ClientRequest {
 }
 
 /** Chunks whatever length was declared where trailer fields follow: only they can carry them. */
-function framing({ headers, body, contentLength }: LoneRequest): string[] {
+function framing({ headers, body, contentLength }: ForwardRequest): string[] {
   if (body === null) return [];
   if (contentLength === null || headers.has('trailer')) return ['Transfer-Encoding', 'chunked'];
   return ['Content-Length', contentLength];
-}
-
-function clientLeft(cause?: Error): Error {
-  return new HubgateError('client-left', 'The exchange was broken off', { cause });
-}
-
-function broken(message: string): Error {
-  return new HubgateError('upstream-broken', message);
 }

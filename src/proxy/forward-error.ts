@@ -6,7 +6,8 @@ export type ForwardPhase = 'unsent' | 'sent' | 'responding';
 /**
  * An exchange with an upstream that failed: `upstream-timeout`, `upstream-broken`,
  * `unsendable-request` when the request is at fault, `upstream-aborted` when the client left,
- * `upstream-busy` when too many wait for a connection.
+ * `upstream-busy` when too many wait for a connection, `upstream-refused` when the upstream says that
+ * it has not processed the request.
  */
 export class ForwardError extends HubgateError {
   readonly phase: ForwardPhase;

@@ -15,6 +15,12 @@ export type TransportSettings = ReverseProxyConfig['transport'];
 /** Bytes of a response head; the same as the gateway lets its clients send. */
 export const MAX_HEAD_BYTES = 80 * 1024;
 
+/**
+ * Milliseconds in which an upstream may say what it thinks of an expectation. RFC 9110 §10.1.1 lets
+ * nobody wait for ever: there are upstreams that know nothing of 100.
+ */
+export const CONTINUE_WAIT_MS = 1000;
+
 /** Bytes of an unwanted response body that are read to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
 
@@ -24,7 +30,10 @@ export const MAX_WAITING_REQUESTS = 1_000;
 /** How long a client may take nothing of a response that waits for it. */
 export const MAX_STALL_MS = 120_000;
 
-/** A request as it goes to the upstream: `headers` hold no field that frames it. */
+/**
+ * A request as it goes to the upstream: `headers` hold no field that frames it. With `Expect` among
+ * them the body waits until the upstream asks for it.
+ */
 export interface ForwardRequest {
   readonly method: string;
   readonly target: string;
@@ -32,6 +41,8 @@ export interface ForwardRequest {
   readonly body: Readable | null;
   /** The length that the client declared; null sends a body in chunks. */
   readonly contentLength: string | null;
+  /** The fields that `Trailer` announces, complete once the body has ended. */
+  trailers(): HeaderList;
   readonly client: RequestingClient;
   readonly clock: Clock;
 }
@@ -46,6 +57,22 @@ export interface ForwardSink {
   onEnd(body: Writable, trailers: HeaderList): void;
 }
 
+/** The connections to one upstream, whatever version of HTTP they speak. */
+export interface Connections {
+  /**
+   * Exchanges one request. Resolves when the response is complete; back-pressure holds both ways.
+   * Where connections are limited it waits for one, until the client leaves.
+   *
+   * @throws ForwardError; `upstream-busy` when too many wait
+   * @throws HttpError with which the body ended; whatever the sink throws
+   */
+  forward(request: ForwardRequest, sink: ForwardSink): Promise<void>;
+  /** Lets exchanges under way finish, then closes. */
+  close(): void;
+  /** Breaks every exchange off. */
+  destroy(): void;
+}
+
 const TIMEOUTS = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
   'UND_ERR_HEADERS_TIMEOUT',
@@ -55,8 +82,8 @@ const TIMEOUTS = new Set([
   'ETIMEDOUT',
 ]);
 
-/** Connections to one upstream. The only place that knows the HTTP client. */
-export class ConnectionPool {
+/** HTTP/1.1 connections to one upstream. The only place that knows the HTTP client. */
+export class ConnectionPool implements Connections {
   readonly #pool: Pool;
   readonly #serverName: string;
   readonly #places: Places;
@@ -77,13 +104,6 @@ export class ConnectionPool {
     });
   }
 
-  /**
-   * Exchanges one request. Resolves when the response is complete; back-pressure holds both ways.
-   * Where connections are limited it waits for one, until the client leaves.
-   *
-   * @throws ForwardError; `upstream-busy` when too many wait
-   * @throws HttpError with which the body ended; whatever the sink throws
-   */
   async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
     if (this.#places.areUnlimited) return this.#dispatch(request, sink);
     await this.#places.take(request.client);
@@ -109,14 +129,12 @@ export class ConnectionPool {
     });
   }
 
-  /** Lets exchanges under way finish, then closes. */
   close(): void {
     this.#pool.close().catch(() => {
       // Only says that the pool has been destroyed meanwhile.
     });
   }
 
-  /** Breaks every exchange off. */
   destroy(): void {
     this.#pool.destroy().catch(() => {
       // Only says that the pool has been destroyed before.

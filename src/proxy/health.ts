@@ -1,12 +1,17 @@
+import { Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
+import { compilePattern, type Pattern } from '../http/linear-regexp.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { ConnectionPool, ForwardSink } from './forward.ts';
+import type { Connections, ForwardSink } from './forward.ts';
 import type { RequestingClient } from './requesting-client.ts';
 import { statusMatcher } from './status-class.ts';
 import type { Upstream } from './upstreams.ts';
 import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+
+/** Bytes of an answer that are read to be compared. */
+const MAX_BODY_BYTES = 64 * 1024;
 
 type PassiveHealth = ReverseProxyConfig['passiveHealth'];
 export type ActiveHealth = NonNullable<ReverseProxyConfig['activeHealth']>;
@@ -42,19 +47,19 @@ export function passiveVerdict(
 
 /** Names an active check, so that proxies which check alike share the verdict. */
 export function activeCheckKey(check: ActiveHealth): string {
-  return JSON.stringify([check.uri, check.port, check.status, check.headers]);
+  return JSON.stringify({ ...check, intervalMs: 0, timeoutMs: 0 });
 }
 
 export interface ActiveCheckTarget {
   readonly upstream: Upstream;
   /** Where the check goes: the upstream, or another port of its host. */
-  readonly pool: ConnectionPool;
+  readonly pool: Connections;
   readonly host: string;
 }
 
 /**
- * Asks each upstream at once and then `intervalMs` after each answer. The first bad answer takes
- * it out, the first good one brings it back. Returns what stops the checks.
+ * Asks each upstream at once and then `intervalMs` after each answer. So many bad answers in a row as
+ * `fails` says take it out, so many good ones as `passes` bring it back. Returns what stops the checks.
  */
 export function startActiveChecks(
   check: ActiveHealth,
@@ -64,7 +69,8 @@ export function startActiveChecks(
 ): () => void {
   const cancels = new Set<() => void>();
   const key = activeCheckKey(check);
-  const good = statusMatcher([check.status === '' ? '2xx' : check.status]);
+  const isGood = statusMatcher([check.status === '' ? '2xx' : check.status]);
+  const pattern = check.body === null ? null : compilePattern(check.body.pattern);
   let stopped = false;
 
   const run = async (target: ActiveCheckTarget): Promise<void> => {
@@ -72,11 +78,11 @@ export function startActiveChecks(
     const breakOff = (): void => client.leave();
     cancels.add(breakOff);
     const cancelTimeout = clock.after(check.timeoutMs, breakOff);
-    const fault = await probe(check, target, good, client, clock);
+    const fault = await probe(check, target, { isGood, pattern }, client, clock);
     cancelTimeout();
     cancels.delete(breakOff);
     if (stopped) return;
-    report(target.upstream, key, fault, log);
+    report(target.upstream, key, check, fault, log);
     const cancelNext = clock.after(check.intervalMs, () => {
       cancels.delete(cancelNext);
       void run(target);
@@ -90,8 +96,18 @@ export function startActiveChecks(
   };
 }
 
-function report(upstream: Upstream, key: string, fault: string | null, log: Logger): void {
+function report(
+  upstream: Upstream,
+  key: string,
+  { fails, passes }: ActiveHealth,
+  fault: string | null,
+  log: Logger,
+): void {
   const fields = { upstream: upstream.address.hostport };
+  const run = upstream.checkRuns.get(key) ?? 0;
+  const next = fault === null ? Math.max(run, 0) + 1 : Math.min(run, 0) - 1;
+  upstream.checkRuns.set(key, next);
+  if (next < passes && next > -fails) return;
   if (fault === null) {
     if (upstream.failingChecks.delete(key)) log.info('upstream is healthy again', fields);
   } else if (!upstream.failingChecks.has(key)) {
@@ -122,28 +138,38 @@ class Impatience implements RequestingClient {
 async function probe(
   check: ActiveHealth,
   target: ActiveCheckTarget,
-  good: (status: number) => boolean,
+  expected: { readonly isGood: (status: number) => boolean; readonly pattern: Pattern | null },
   client: Impatience,
   clock: Clock,
 ): Promise<string | null> {
   const headers = HeaderList.of({ Host: target.host, 'User-Agent': 'hubgate health check' });
   for (const { name, value } of check.headers) headers.set(name, value);
+  const { isGood, pattern } = expected;
   let seen = 0;
+  let text = '';
   const sink: ForwardSink = {
     onInformation: () => {},
     onHead: (status) => {
       seen = status;
-      return null;
+      if (pattern === null || !isGood(status)) return null;
+      return new Writable({
+        write: (chunk: Buffer, _encoding, done) => {
+          text += chunk.toString('latin1');
+          if (text.length > MAX_BODY_BYTES) client.leave();
+          done();
+        },
+      });
     },
-    onEnd: () => {},
+    onEnd: (body) => body.end(),
   };
   const uri = check.uri === '' ? '/' : check.uri;
   const request = {
-    method: 'GET',
+    method: check.method,
     target: uri,
     headers,
     body: null,
     contentLength: null,
+    trailers: () => new HeaderList(),
     client,
     clock,
   };
@@ -151,9 +177,12 @@ async function probe(
     await target.pool.forward(request, sink);
   } catch (error) {
     // A body that does not end says nothing against the status before it.
-    if (seen === 0) {
+    const hasAll = seen !== 0 && (pattern === null || text.length > MAX_BODY_BYTES);
+    if (!hasAll && (seen === 0 || isGood(seen))) {
       return client.abandoned ? `no answer within ${check.timeoutMs} ms` : messageOf(error);
     }
   }
-  return good(seen) ? null : `status ${seen}`;
+  if (!isGood(seen)) return `status ${seen}`;
+  const body = Buffer.from(text.slice(0, MAX_BODY_BYTES), 'latin1').toString('utf8');
+  return pattern === null || pattern.match(body) !== null ? null : 'another body';
 }

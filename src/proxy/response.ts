@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/config.ts';
-import { edgeWildcard } from '../http/edge-wildcard.ts';
+import { compileWildcard } from '../http/wildcard.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -16,8 +16,8 @@ import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 /** What a proxy does to the responses of its upstreams. */
 export interface ResponseRules {
   readonly headerDown: ApplyOperations;
-  /** The routes that answer instead of the upstream; null lets its response pass. */
-  intercept(status: number, headers: HeaderList): Handler | null;
+  /** The routes that answer instead of the upstream, or the status with which its response passes. */
+  intercept(status: number, headers: HeaderList): Handler | number | null;
   readonly expand: Expand;
 }
 
@@ -27,17 +27,17 @@ export function compileResponseRules(
   expand: Expand,
   compileRoutes: (routes: readonly RouteConfig[]) => Handler,
 ): ResponseRules {
-  const interceptors = config.handleResponse.map(({ status, header, routes }) => ({
+  const interceptors = config.handleResponse.map(({ status, header, replaceStatus, routes }) => ({
     matchesStatus: statusMatcher(status),
     matchesHeader: headerMatcher(header),
-    handler: compileRoutes(routes),
+    answer: replaceStatus ?? compileRoutes(routes),
   }));
   return {
     headerDown: compileOperations(config.headerDown),
     expand,
     intercept: (status, headers) =>
-      interceptors.find((one) => one.matchesStatus(status) && one.matchesHeader(headers))
-        ?.handler ?? null,
+      interceptors.find((one) => one.matchesStatus(status) && one.matchesHeader(headers))?.answer ??
+      null,
   };
 }
 
@@ -45,7 +45,7 @@ function headerMatcher(
   header: ReverseProxyConfig['handleResponse'][number]['header'],
 ): (headers: HeaderList) => boolean {
   if (header === null) return () => true;
-  const matches = edgeWildcard(header.value);
+  const matches = compileWildcard(header.value, 'edges');
   return (headers) => headers.getAll(header.name).some(matches);
 }
 
@@ -101,12 +101,16 @@ export class UpstreamResponse implements UpgradeSink {
     refuseStatus(status);
     refuseCoding(headers);
     this.#onStatus(status);
-    this.interceptor = this.#rules.intercept(status, headers);
-    if (this.interceptor !== null) {
-      this.#leaveForRoutes(status, headers);
-      return null;
+    const answer = this.#rules.intercept(status, headers);
+    if (answer === null) return this.#exchange.begin(this.#head(status, headers));
+    if (typeof answer === 'number') {
+      // RFC 9110 §8.6: such a length is that of a body which has not come.
+      if (status === 204 || status === 304) headers.delete('content-length');
+      return this.#exchange.begin(this.#head(answer, headers));
     }
-    return this.#exchange.begin(this.#head(status, headers));
+    this.interceptor = answer;
+    this.#leaveForRoutes(status, headers);
+    return null;
   }
 
   onEnd(body: Writable, trailers: HeaderList): void {

@@ -12,14 +12,14 @@ export function isSafe(method: string): boolean {
 
 /** Only what no upstream can have acted on, or what is safe to do twice. */
 export function mayRepeat(
-  exchange: Exchange,
+  method: string,
   { failure, consumed }: { failure: ForwardError; consumed: boolean },
 ): boolean {
   if (consumed || failure.code === 'upstream-aborted' || failure.code === 'unsendable-request') {
     return false;
   }
   if (failure.phase === 'unsent') return true;
-  return failure.code === 'upstream-broken' && isSafe(exchange.method);
+  return failure.code === 'upstream-broken' && isSafe(method);
 }
 
 export function toHttpError(failure: ForwardError): HttpError {

@@ -12,11 +12,10 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
-import { type ConnectionPool, isUnaskedContinue } from './forward.ts';
+import type { ForwardRequest } from './forward.ts';
 import { ForwardError } from './forward-error.ts';
 import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
 import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
-import { forwardAlone } from './forward-alone.ts';
 import { upstreamRequestFields } from './header-fields.ts';
 import {
   type ActiveCheckTarget,
@@ -28,9 +27,11 @@ import {
   startActiveChecks,
 } from './health.ts';
 import { RequestBody } from './request-body.ts';
-import { isSafe, mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
+import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
+import type { DynamicUpstreams } from './dynamic-upstreams.ts';
+import { Members } from './members.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 import type { FastcgiConfig, ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
@@ -43,6 +44,8 @@ export interface ReverseProxyOptions {
   readonly expand: Expand;
   /** Peers whose forwarded fields are believed, beside those of the configuration. */
   readonly trusted: AddressSet;
+  /** What upstreams are asked for; null: what the client asks for. */
+  readonly target: ((exchange: Exchange) => string) | null;
   /** Compiles the routes of `handle_response`. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
 }
@@ -56,6 +59,7 @@ type Outcome =
 export class ReverseProxy {
   readonly #config: ReverseProxyConfig;
   readonly #clock: Clock;
+  readonly #target: ReverseProxyOptions['target'];
   readonly #expand: Expand;
   readonly #trusted: AddressSet;
   readonly #trustPool: string | null;
@@ -64,10 +68,12 @@ export class ReverseProxy {
   readonly #balance: Balance;
   readonly #isAvailable: IsAvailable;
   readonly #verdict: ReturnType<typeof passiveVerdict>;
-  readonly #pools = new Map<Upstream, ConnectionPool>();
+  readonly #members: Members;
+  readonly #dynamic: DynamicUpstreams | null;
   readonly #tunnels: Tunnels;
   readonly #claims: Claim<unknown>[] = [];
   readonly #stopChecks: () => void;
+  readonly #stopListening: () => void;
   #active = 0;
   #closed = false;
 
@@ -76,18 +82,25 @@ export class ReverseProxy {
     const { clock, expand } = options;
     this.#config = config;
     this.#clock = clock;
+    this.#target = options.target;
     this.#expand = expand;
     const trusted = addressSet(config.trustedProxies);
     this.#trusted = (address) => trusted(address) || options.trusted(address);
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
     this.#headerUp = compileOperations(config.headerUp);
     this.#rules = compileResponseRules(config, expand, options.compileRoutes);
-    this.#balance = createBalance(config.loadBalancing.policy, options.random);
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
     this.#tunnels = new Tunnels(clock, config);
-    for (const text of config.upstreams) this.#claimMember(options.registry, text);
+    const { registry } = options;
+    this.#members = new Members(registry, config.transport, this.#trustPool, this.#isAvailable);
+    this.#members.set(config.upstreams);
+    const order = [...this.#members.connections.keys()];
+    this.#balance = createBalance(config.loadBalancing.policy, options.random, order);
+    this.#dynamic =
+      config.dynamic === null ? null : this.#keep(registry.claimDynamic(config.dynamic, clock));
+    this.#stopListening = this.#dynamic === null ? () => {} : this.#follow(this.#dynamic, options);
     this.#stopChecks =
       config.activeHealth === null ? () => {} : this.#startChecks(config.activeHealth, options);
   }
@@ -116,21 +129,28 @@ export class ReverseProxy {
     this.#closed = true;
     this.#stopChecks();
     this.#tunnels.close();
-    for (const upstream of this.#pools.keys()) upstream.verdicts.delete(this.#isAvailable);
+    this.#stopListening();
+    this.#members.forget();
     this.#releaseWhenIdle();
   }
 
   async #tryUpstreams(exchange: Exchange, next: Next): Promise<void> {
-    const { tryDurationMs, tryIntervalMs } = this.#config.loadBalancing;
-    const deadline = this.#clock.monotonic() + tryDurationMs;
+    const { tryDurationMs, tryIntervalMs, retries } = this.#config.loadBalancing;
+    const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
+    const deadline = isCounted ? Infinity : this.#clock.monotonic() + tryDurationMs;
+    let left = retries ?? Infinity;
     const tried = new Set<Upstream>();
     let failure: ForwardError | null = null;
     let repeated = false;
+    if (this.#members.connections.size === 0) await this.#dynamic?.ready;
     for (;;) {
       if (exchange.abandoned) throw new HttpError(499, 'the client left');
       const choice = this.#choose(exchange, tried);
       if (choice === undefined) {
-        if (this.#clock.monotonic() + tryIntervalMs >= deadline) throw noneLeft(failure);
+        if (this.#clock.monotonic() + tryIntervalMs >= deadline || left === 0) {
+          throw noneLeft(failure);
+        }
+        left -= 1;
         await pause(this.#clock, tryIntervalMs, exchange);
         tried.clear();
         continue;
@@ -147,10 +167,12 @@ export class ReverseProxy {
         return;
       }
       failure = outcome.failure;
-      if (!mayRepeat(exchange, outcome)) throw toHttpError(failure);
+      if (left === 0 || !mayRepeat(this.#methodOf(exchange), outcome)) throw toHttpError(failure);
+      left -= 1;
       tried.add(choice.upstream);
       // It may have closed a kept connection at that very moment: a new one deserves a try.
-      if (failure.phase === 'sent' && !repeated && this.#choose(exchange, tried) === undefined) {
+      const isStale = failure.phase === 'sent' || failure.code === 'upstream-refused';
+      if (isStale && !repeated && this.#choose(exchange, tried) === undefined) {
         repeated = true;
         tried.delete(choice.upstream);
       }
@@ -159,7 +181,7 @@ export class ReverseProxy {
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
     const candidates: Upstream[] = [];
-    for (const upstream of this.#pools.keys()) {
+    for (const upstream of this.#members.connections.keys()) {
       if (!tried.has(upstream) && this.#isAvailable(upstream)) candidates.push(upstream);
     }
     return candidates.length === 0 ? undefined : this.#balance(exchange, candidates);
@@ -174,7 +196,7 @@ export class ReverseProxy {
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
     });
-    const body = exchange.hasBody ? this.#requestBody(exchange) : null;
+    const body = this.#requestBody(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;
     try {
@@ -207,7 +229,9 @@ export class ReverseProxy {
     const { address } = upstream;
     const headers = upstreamRequestFields(exchange, address, this.#trusted);
     const expand = (template: string): string => this.#expand(template, exchange);
+    if (body === null) for (const name of ['expect', 'trailer']) headers.delete(name);
     this.#headerUp(headers, expand);
+    const path = this.#target?.(exchange) ?? exchange.target;
     const target = { address, settings: this.#config.transport, trustPool: this.#trustPool };
     const { fastcgi } = this.#config;
     if (fastcgi !== null) {
@@ -218,39 +242,26 @@ export class ReverseProxy {
       );
     }
     if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
-      return this.#tunnels.open(exchange, exchange.upgrade, { ...target, headers }, response);
+      return this.#tunnels.open(exchange, exchange.upgrade, { ...target, headers, path }, response);
     }
-    const pool = this.#pools.get(upstream);
+    const pool = this.#members.connections.get(upstream);
     if (pool === undefined) throw new TypeError('an upstream of another proxy was chosen');
-    const contentLength = exchange.headers.get('content-length') ?? null;
-    const { method, target: path } = exchange;
-    const request = {
-      method,
+    const request: ForwardRequest = {
+      method: this.#methodOf(exchange),
       target: path,
       headers,
       body,
-      contentLength,
+      contentLength: exchange.headers.get('content-length') ?? null,
+      trailers: () => {
+        const list = exchange.trailers();
+        // What is deleted from the head must not come in by the back door.
+        this.#headerUp(list, expand);
+        return list;
+      },
       client: exchange,
       clock: this.#clock,
     };
-    const trailers = (): HeaderList => {
-      const list = exchange.trailers();
-      // What is deleted from the head must not come in by the back door.
-      this.#headerUp(list, expand);
-      return list;
-    };
-    const alone = { ...request, trailers };
-    if (body !== null && (headers.has('trailer') || headers.has('expect'))) {
-      await forwardAlone(target, alone, response);
-      return;
-    }
-    try {
-      await pool.forward(request, response);
-    } catch (error) {
-      // Such an upstream would say 100 again: asked in the other way, it may. A body is gone.
-      if (body !== null || !isSafe(method) || !isUnaskedContinue(error)) throw error;
-      await forwardAlone(target, alone, response);
-    }
+    await pool.forward(request, response);
   }
 
   #scriptRequest(
@@ -274,7 +285,13 @@ export class ReverseProxy {
     return { method, parameters, body, contentLength, client: exchange, clock: this.#clock, log };
   }
 
-  #requestBody(exchange: Exchange): RequestBody {
+  #methodOf({ method }: Exchange): string {
+    return this.#config.method ?? method;
+  }
+
+  #requestBody(exchange: Exchange): RequestBody | null {
+    const { method } = this.#config;
+    if (!exchange.hasBody || method === 'GET' || method === 'HEAD') return null;
     return new RequestBody(exchange.body, {
       writeTimeoutMs: this.#config.transport.writeTimeoutMs,
       // RFC 9110 §10.1.1: the client sends its body once the upstream asks for it.
@@ -290,6 +307,9 @@ export class ReverseProxy {
       exchange.log.debug('too many requests wait for the upstream', fields);
     } else if (error.code === 'unsendable-request') {
       exchange.log.debug('the request cannot be forwarded', fields);
+    } else if (error.code === 'upstream-refused') {
+      // One that goes away, or has too much to do, says so: that is no fault of its own.
+      exchange.log.debug('the upstream did not take the request', fields);
     } else {
       upstream.measures.failures += 1;
       upstream.recordFailure(this.#clock.monotonic());
@@ -300,16 +320,24 @@ export class ReverseProxy {
     }
   }
 
-  #claimMember(registry: UpstreamRegistry, text: string): void {
-    const upstream = this.#keep(registry.claimUpstream(text));
-    const { transport } = this.#config;
-    const pool = this.#keep(registry.claimPool(upstream.address, transport, this.#trustPool));
-    this.#pools.set(upstream, pool);
-    upstream.verdicts.add(this.#isAvailable);
+  /** Those that are named stand in while the DNS says nothing. */
+  #follow(dynamic: DynamicUpstreams, { log }: ReverseProxyOptions): () => void {
+    const { upstreams } = this.#config;
+    const name = this.#config.dynamic?.name ?? '';
+    const use = (origins: readonly string[] | null): void =>
+      this.#members.set(origins ?? upstreams);
+    use(dynamic.origins);
+    return dynamic.listen({
+      changed: (origins) => {
+        log.info('upstreams have changed', { name, upstreams: origins?.length ?? 0 });
+        use(origins);
+      },
+      failed: (error) => log.warn('upstreams were not found', { name, error: messageOf(error) }),
+    });
   }
 
   #startChecks(check: ActiveHealth, { registry, clock, log }: ReverseProxyOptions): () => void {
-    const targets = [...this.#pools].map(([upstream, pool]): ActiveCheckTarget => {
+    const targets = [...this.#members.connections].map(([upstream, pool]): ActiveCheckTarget => {
       const { address } = upstream;
       if (check.port === null || address.socketPath !== null) {
         return { upstream, pool, host: address.authority };
@@ -329,6 +357,7 @@ export class ReverseProxy {
 
   #releaseWhenIdle(): void {
     if (!this.#closed || this.#active > 0) return;
+    this.#members.release();
     for (const claim of this.#claims) claim.release();
   }
 }

@@ -10,7 +10,7 @@ import { ForwardError, type ForwardPhase } from './forward-error.ts';
 import type { RequestingClient } from './requesting-client.ts';
 
 /** Silence after which the system asks whether a peer still lives; a dead one is gone in 40 s. */
-const KEEP_ALIVE_PROBE_MS = 30_000;
+export const KEEP_ALIVE_PROBE_MS = 30_000;
 
 /** Takes the response to an upgrade: the switch itself, or what the upstream says instead. */
 export interface UpgradeSink extends ForwardSink {
@@ -26,6 +26,8 @@ export interface DialTarget {
 }
 
 export interface UpgradeTarget extends DialTarget {
+  /** Path and query. */
+  readonly path: string;
   /** Fields of the request, hop-by-hop ones removed. */
   readonly headers: HeaderList;
 }

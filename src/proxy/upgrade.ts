@@ -22,7 +22,7 @@ export function switchHttp1(
   fields.set('connection', 'Upgrade');
   fields.set('upgrade', 'websocket');
   request.headers = fields.toRecord();
-  request.url = exchange.target;
+  request.url = target.path;
   // One per request, so that its events need no correlation.
   const proxy = createProxyServer({});
   proxy.on('error', () => {

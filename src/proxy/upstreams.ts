@@ -1,7 +1,11 @@
 import { type Claim, Claims } from '../kernel/claims.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { type UpstreamAddress, parseUpstream } from './address.ts';
+import { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { UpstreamMeasures } from './upstream-measures.ts';
-import { ConnectionPool, type TransportSettings } from './forward.ts';
+import { openConnections } from './connections.ts';
+import type { Connections, TransportSettings } from './forward.ts';
+import type { DynamicConfig } from '../directives/reverse-proxy/data/dynamic.ts';
 
 /** Failures remembered of one upstream; more say nothing new. */
 const MAX_FAILURES = 1_000;
@@ -16,6 +20,8 @@ export class Upstream {
   readonly verdicts = new Set<(upstream: Upstream) => boolean>();
   /** Active checks, by what they check, whose last answer was bad. */
   readonly failingChecks = new Set<string>();
+  /** By what they check: good answers in a row, or, below 0, bad ones. */
+  readonly checkRuns = new Map<string, number>();
   /** Monotonic milliseconds, oldest first. */
   readonly #failures: number[] = [];
 
@@ -52,7 +58,8 @@ export class Upstream {
  */
 export class UpstreamRegistry {
   readonly #upstreams = new Claims<Upstream>(() => {});
-  readonly #pools = new Claims<ConnectionPool>((pool) => pool.close());
+  readonly #dynamic = new Claims<DynamicUpstreams>((list) => list.close());
+  readonly #pools = new Claims<Connections>((pool) => pool.close());
 
   /** @throws HubgateError `invalid-upstream` */
   claimUpstream(text: string): Claim<Upstream> {
@@ -65,9 +72,14 @@ export class UpstreamRegistry {
     address: UpstreamAddress,
     settings: TransportSettings,
     trustPool: string | null,
-  ): Claim<ConnectionPool> {
-    const key = JSON.stringify([originOf(address), settings, trustPool]);
-    return this.#pools.claim(key, () => new ConnectionPool(address, settings, trustPool));
+  ): Claim<Connections> {
+    const key = JSON.stringify([originOf(address), address.http2, settings, trustPool]);
+    return this.#pools.claim(key, () => openConnections(address, settings, trustPool));
+  }
+
+  /** The old list is there for a new generation, while its own first lookup runs. */
+  claimDynamic(config: DynamicConfig, clock: Clock): Claim<DynamicUpstreams> {
+    return this.#dynamic.claim(JSON.stringify(config), () => new DynamicUpstreams(config, clock));
   }
 
   /** Upstreams in use, for metrics and the admin API. */

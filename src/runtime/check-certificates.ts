@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts';
-import type { Report } from '../config/problem.ts';
+import type { Finding, Report } from '../config/problem.ts';
+import { type DnsChallengeConfig, providerFault } from '../config/dns-challenge.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 
@@ -12,21 +13,42 @@ export function checkCertificates({ options, sites }: Config, report: Report): v
       const origin = certificateOrigin(address.host, tls, options);
       if (origin.kind === 'none') report(address, origin.error);
       if (origin.kind === 'local' && origin.warning !== undefined) report(address, origin.warning);
-      ordered ||= origin.kind === 'acme';
+      ordered ||= origin.kind === 'acme' || origin.kind === 'on-demand';
     }
+  }
+  const issuers = sites.flatMap(({ tls }) =>
+    tls.source.kind === 'issuers' ? tls.source.issuers.filter((each) => each.kind === 'acme') : [],
+  );
+  for (const { dns } of [options.acme, ...sites.map(({ tls }) => tls), ...issuers]) {
+    if (dns !== null) checkProvider(dns, report);
+  }
+  for (const issuer of issuers) {
+    const { directory } = issuer;
+    if (directory !== null && !isDirectory(directory)) report(issuer, badDirectory(directory));
   }
   if (!ordered) return;
   for (const directory of options.acme.directories) {
-    if (parseUrl(directory)?.protocol === 'https:') continue;
-    report(
-      options,
-      {
-        severity: 'error',
-        code: 'bad-acme-directory',
-        message: `${directory.slice(0, 80)} is no URL of an ACME directory`,
-        hint: 'a directory begins with https:// (RFC 8555 §6.1)',
-      },
-      { field: 'acme' },
-    );
+    if (isDirectory(directory)) continue;
+    report(options, badDirectory(directory), { field: 'acme' });
   }
+}
+
+function isDirectory(url: string): boolean {
+  return parseUrl(url)?.protocol === 'https:';
+}
+
+function badDirectory(url: string): Finding {
+  return {
+    severity: 'error',
+    code: 'bad-acme-directory',
+    message: `${url.slice(0, 80)} is no URL of an ACME directory`,
+    hint: 'a directory begins with https:// (RFC 8555 §6.1)',
+  };
+}
+
+function checkProvider({ provider }: DnsChallengeConfig, report: Report): void {
+  const fault = providerFault(provider);
+  if (fault === null) return;
+  const message = `${provider.kind} cannot write records: ${fault}`;
+  report(provider, { severity: 'error', code: 'bad-dns-provider', message });
 }

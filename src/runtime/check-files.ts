@@ -24,6 +24,9 @@ export function checkSiteFiles(site: SiteConfig, read: ReadFile, report: Report)
   const check = new FileCheck(read, report);
   const { source, clientAuth } = site.tls;
   if (source.kind === 'files') check.pair(source, site.addresses);
+  for (const issuer of source.kind === 'issuers' ? source.issuers : []) {
+    if (issuer.kind === 'acme') check.roots(issuer, 'rootFile', issuer.rootFile);
+  }
   for (const { publisher, subscriber } of hubsOf(site).flatMap(({ issuers }) => issuers)) {
     for (const keys of new Set([publisher, subscriber])) {
       if (keys?.kind === 'jwks' && keys.uri.startsWith('file:')) check.keySet(keys);

@@ -11,6 +11,7 @@ import { checkOptionFiles, checkSiteFiles, type ReadFile } from './check-files.t
 import { checkGuards } from './check-guards.ts';
 import { checkHandshake } from './check-handshakes.ts';
 import { checkHistories } from './check-histories.ts';
+import { checkListenerServers } from './listener-servers.ts';
 import { checkLogFile } from './check-log-files.ts';
 import { checkPatterns } from './check-patterns.ts';
 import { checkPlayground } from './check-playground.ts';
@@ -53,6 +54,7 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
   checkDiscovery(complete ? config : { options, sites: ofOneSite }, report);
   checkCertificates(config, report);
   if (complete) checkHistories(config, report);
+  if (complete) checkListenerServers(config, report);
 }
 
 /** Whether a hub's keys can be used. */

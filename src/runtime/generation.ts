@@ -27,6 +27,7 @@ import type { HubCore } from './hub-core.ts';
 import { hubFamilies, type NamedHub } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
+import { configAt, serversAt, serversOf } from './listener-servers.ts';
 import { OtlpExport } from './otlp-export.ts';
 import { saltName } from './playground-salts.ts';
 import type { Resources } from './resources.ts';
@@ -99,14 +100,16 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
   }
   const running = [...hubs.values()].flat();
   const spans = openSpans(config, resources, scope);
+  const plan = planListeners(config);
   const handlers = new Map<SiteConfig, SiteHandler>();
   for (const site of config.sites) {
-    handlers.set(site, await setUpSite(site, config, hubs, spans, resources, scope));
+    const own = configAt(config, serversOf(site, config, plan));
+    handlers.set(site, await setUpSite(site, own, hubs, spans, resources, scope));
   }
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
   const sources: CertificateSource[] = [];
-  for (const planned of planListeners(config)) {
+  for (const planned of plan) {
     const siteOf = siteRouter(planned, config);
     const certificates = planned.secure
       ? await openSiteCertificates(planned, config, resources, scope)
@@ -120,7 +123,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
         handlers,
         { certificates, policies, challenges: resources.managed.challenges },
         measureSite(nowhere(planned), resources.measures.site(null), resources.clock),
-        config,
+        configAt(config, serversAt(config.options, planned)),
       ),
       fallback: resources.rehearsal ? null : ((await certificates?.fallback()) ?? null),
     });

@@ -104,7 +104,8 @@ export function planListeners(config: Config): PlannedListener[] {
 
 /** Whether ACME is to give the certificate of an address. */
 function isOrdered({ scheme, host }: SiteAddress, { tls }: SiteConfig, config: Config): boolean {
-  return scheme === 'https' && certificateOrigin(host, tls, config.options).kind === 'acme';
+  if (scheme !== 'https') return false;
+  return ['acme', 'on-demand'].includes(certificateOrigin(host, tls, config.options).kind);
 }
 
 /** What two plans for the same listener have in common. */

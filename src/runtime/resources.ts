@@ -93,17 +93,19 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const ticketKeys = new TicketKeys(storage, clock, log);
   const store = new CertificateStore(storage);
   const signals = new HubSignals(options.siblings ?? null);
+  const authority = new LocalAuthority(storage, clock, log);
   const resources: Resources = {
     log,
     openLog,
     clock,
     random,
     storage,
-    authority: new LocalAuthority(storage, clock, log),
+    authority,
     store,
     managed: new ManagedCertificates({
       storage,
       store,
+      localAuthority: authority,
       clock,
       log,
       random,

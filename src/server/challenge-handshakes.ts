@@ -48,7 +48,7 @@ export class ChallengeHandshakes {
     const answer = await source.challengeFor(serverName);
     this.#prepared.set(socket, answer);
     try {
-      return await source.certificateFor(serverName);
+      return await source.certificateFor(serverName, answer === null);
     } catch (error) {
       if (answer === null) throw error;
       this.#provisional.add(socket);

@@ -25,7 +25,7 @@ import { Departure } from './departure.ts';
 import type { ExchangeConnection, ExchangeSettings } from './exchange-settings.ts';
 import { HeadChanges } from './head-changes.ts';
 import { HeldBody } from './held-body.ts';
-import { http2Fields, readHttp2Head } from './http2-fields.ts';
+import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
 import { breakOff, Http2Stream } from './http2-stream.ts';
 
 /** A request as an HTTP/2 server reads it. */

@@ -19,6 +19,9 @@ import { SecureContexts } from './secure-contexts.ts';
 /** What is spoken on a connection, as ALPN names it (RFC 7301). */
 export type Protocol = 'h2' | 'http/1.1';
 
+/** The preferred one first. */
+const PROTOCOLS: readonly Protocol[] = ['h2', 'http/1.1'];
+
 /** The handshakes of the configuration in force. */
 export interface HandshakePolicies {
   /** At least one; those that a connection may be given. */
@@ -127,7 +130,8 @@ export class TlsEndpoint {
 
   #createServer(policy: HandshakePolicy, fallback: Certificate | null): Server {
     // Node calls both with the connection as `this`.
-    const choose = (socket: TLSSocket, offered: readonly string[]) => this.#choose(socket, offered);
+    const choose = (socket: TLSSocket, offered: readonly string[]) =>
+      this.#choose(socket, offered, policy);
     const certificate = (socket: TLSSocket, serverName: string) =>
       this.#certificate(socket, serverName);
     const contexts = new SecureContexts(policy.options);
@@ -179,11 +183,16 @@ export class TlsEndpoint {
     onSecure(socket, protocol);
   }
 
-  #choose(socket: TLSSocket, offered: readonly string[]): string | undefined {
+  #choose(
+    socket: TLSSocket,
+    offered: readonly string[],
+    { alpn }: HandshakePolicy,
+  ): string | undefined {
     const challenge = this.#challenges.protocol(socket, offered);
     if (challenge !== null) return challenge === 'refused' ? undefined : challenge;
-    if (this.#options.protocols().includes('h2') && offered.includes('h2')) return 'h2';
-    return offered.includes('http/1.1') ? 'http/1.1' : undefined;
+    const speaksHttp2 = this.#options.protocols().includes('h2');
+    const wanted = alpn.length === 0 ? PROTOCOLS : alpn;
+    return wanted.find((each) => offered.includes(each) && (each !== 'h2' || speaksHttp2));
   }
 
   async #certificate(socket: TLSSocket, serverName: string): Promise<Certificate> {

@@ -2,8 +2,12 @@ import type { Exchange } from '../http/exchange.ts';
 
 /** Whatever a placeholder brought in, the target stays one that can stand in a request line. */
 export function setTarget(exchange: Exchange, target: string): void {
+  exchange.target = wellFormedTarget(target);
+}
+
+export function wellFormedTarget(target: string): string {
   const rooted = target.startsWith('/') ? target : `/${target}`;
-  exchange.target = rooted.replace(/[^!-~]/gu, percentEncoded);
+  return rooted.replace(/[^!-~]/gu, percentEncoded);
 }
 
 function percentEncoded(letter: string): string {

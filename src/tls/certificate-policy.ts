@@ -1,6 +1,13 @@
 import { isIP } from 'node:net';
-import type { AcmeOptions, GlobalOptions, TlsConfig } from '../config/config.ts';
-import { defaultOptions } from '../config/defaults.ts';
+import type {
+  AcmeIssuerConfig,
+  AcmeOptions,
+  CertificateIssuer,
+  GlobalOptions,
+  OnDemandOptions,
+  TlsConfig,
+} from '../config/config.ts';
+import { defaultAcmeIssuer, defaultOptions } from '../config/defaults.ts';
 import type { Finding } from '../config/problem.ts';
 
 /** Where the certificate of a name comes from. */
@@ -8,15 +15,30 @@ export type CertificateOrigin =
   | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string }
   /** The local authority; `warning` where the operator may expect another. */
   | { readonly kind: 'local'; readonly warning?: Finding }
-  /** The directories are at least one. */
-  | { readonly kind: 'acme'; readonly account: AcmeOptions }
+  /** Asked one after the other; the directories of each are at least one. */
+  | { readonly kind: 'acme'; readonly authorities: readonly (AcmeOptions | 'local')[] }
+  /** For the names that clients ask for, under these conditions. */
+  | {
+      readonly kind: 'on-demand';
+      readonly authorities: readonly (AcmeOptions | 'local')[];
+      readonly onDemand: OnDemandOptions;
+    }
   /** What is asked for cannot be had. */
   | { readonly kind: 'none'; readonly error: Finding };
 
 /** Names that no public authority certifies; so it is with names of one label. */
 const LOCAL_NAME = /(?:^|\.)(?:localhost|local|internal|home\.arpa)$/;
+const WITHOUT_ASK: CertificateOrigin = {
+  kind: 'none',
+  error: {
+    severity: 'error',
+    code: 'on-demand-without-ask',
+    message: 'on_demand needs somebody who says which names may have certificates',
+    hint: 'name your app in the global options: on_demand_tls { ask http://localhost:3000/may-have-tls }',
+  },
+};
 const WILDCARD_HINT =
-  'wildcard names need the DNS challenge, which hubgate does not speak; give certificate files: tls <cert> <key>';
+  'wildcard names need the DNS challenge: write dns <provider> in tls, or acme_dns; or give certificate files: tls <cert> <key>';
 
 /**
  * Decides where the certificate of one HTTPS host of a site comes from: `tls` of the site, then
@@ -26,28 +48,89 @@ const WILDCARD_HINT =
  */
 export function certificateOrigin(
   host: string,
-  { source }: Pick<TlsConfig, 'source'>,
+  tls: Pick<TlsConfig, 'source' | 'dns' | 'onDemand'>,
+  options: Pick<GlobalOptions, 'acme' | 'localCerts' | 'onDemand'>,
+): CertificateOrigin {
+  if (!tls.onDemand) return originOf(host, tls, options);
+  if (options.onDemand === null) return WITHOUT_ASK;
+  // Any name may be asked for there, and none is a wildcard.
+  const name = host === '' || host.startsWith('*.') ? `any.${host.slice(2) || 'example'}` : host;
+  const origin = originOf(name, tls, options);
+  const { onDemand } = options;
+  switch (origin.kind) {
+    case 'acme':
+      return { kind: 'on-demand', authorities: origin.authorities, onDemand };
+    case 'local':
+      return { kind: 'on-demand', authorities: ['local'], onDemand };
+    default:
+      return origin;
+  }
+}
+
+function originOf(
+  host: string,
+  { source, dns }: Pick<TlsConfig, 'source' | 'dns'>,
   { acme, localCerts }: Pick<GlobalOptions, 'acme' | 'localCerts'>,
 ): CertificateOrigin {
+  const proof = dns ?? acme.dns;
   switch (source.kind) {
     case 'files':
       return source;
     case 'internal':
       return { kind: 'local' };
-    case 'acme': {
-      if (host.startsWith('*.')) return none('acme-wildcard', `no certificate for ${host}`);
-      if (host === '') return none('acme-any-host', 'no certificate for a site without a host');
-      return {
-        kind: 'acme',
-        account: withDefaults({ ...acme, email: source.email ?? acme.email }),
-      };
-    }
+    case 'acme':
+      return byIssuers(host, [{ kind: 'acme', ...defaultAcmeIssuer, email: source.email }], {
+        ...acme,
+        dns: proof,
+      });
+    case 'issuers':
+      return byIssuers(host, source.issuers, { ...acme, dns: proof });
     case 'auto': {
-      if (localCerts || !isPublicName(host)) return { kind: 'local' };
-      if (host.startsWith('*.')) return { kind: 'local', warning: localWildcard(host) };
-      return { kind: 'acme', account: withDefaults(acme) };
+      // Who names a provider for this site wants ACME for it, as Caddy has it.
+      if (dns === null && (localCerts || !isPublicName(host))) return { kind: 'local' };
+      if (host === '') return { kind: 'local' };
+      if (host.startsWith('*.') && proof === null) {
+        return { kind: 'local', warning: localWildcard(host) };
+      }
+      return { kind: 'acme', authorities: [withDefaults({ ...acme, dns: proof })] };
     }
   }
+}
+
+/** Of several issuers those remain that can certify such a name. */
+function byIssuers(
+  host: string,
+  issuers: readonly CertificateIssuer[],
+  acme: AcmeOptions,
+): CertificateOrigin {
+  const authorities = issuers
+    .map((issuer) => (issuer.kind === 'internal' ? 'local' : authorityWith(issuer, acme)))
+    .filter(
+      (one) => one === 'local' || (host !== '' && !(host.startsWith('*.') && one.dns === null)),
+    );
+  if (authorities.length > 0 && authorities.every((one) => one === 'local'))
+    return { kind: 'local' };
+  if (authorities.length > 0) return { kind: 'acme', authorities };
+  if (host === '') return none('acme-any-host', 'no certificate for a site without a host');
+  return none('acme-wildcard', `no certificate for ${host}`);
+}
+
+/** An issuer that names its directory has only its own key of an external account. */
+function authorityWith(
+  { directory, email, rootFile, externalAccount, challenges, dns }: AcmeIssuerConfig,
+  acme: AcmeOptions,
+): AcmeOptions {
+  const place =
+    directory === null ? {} : { directories: [directory], staging: null, externalAccount: null };
+  return withDefaults({
+    ...acme,
+    ...place,
+    ...(externalAccount === null ? {} : { externalAccount }),
+    email: email ?? acme.email,
+    rootFile: rootFile ?? acme.rootFile,
+    challenges: challenges ?? acme.challenges,
+    dns: dns ?? acme.dns,
+  });
 }
 
 /** Whether a public authority certifies such a name. */

@@ -9,8 +9,11 @@ export interface Certificate {
 
 /** The certificates of one site. */
 export interface SiteCertificates {
-  /** @throws HubgateError when there is none yet */
-  certificateFor(names: readonly string[]): Promise<Certificate>;
+  /**
+   * @param mayWait for one that is on its way; else it is as if there were none
+   * @throws HubgateError when there is none yet
+   */
+  certificateFor(names: readonly string[], mayWait?: boolean): Promise<Certificate>;
   /** For clients that send no name; null when there is none yet. */
   fallbackFor(names: readonly string[]): Promise<Certificate | null>;
   /** Those that have been read, or issued until now. */

@@ -12,6 +12,7 @@ import type { Certificate, SiteCertificates } from './certificate.ts';
 import type { CertificateInUse } from './certificate-in-use.ts';
 import { certificateOrigin } from './certificate-policy.ts';
 import type { CertificateStore } from './certificate-store.ts';
+import { onDemandCertificates } from './on-demand/on-demand-certificates.ts';
 import { readCertificates } from './file-certificates.ts';
 import type { LocalAuthority } from './local-authority.ts';
 import { localCertificates } from './local-certificates.ts';
@@ -24,8 +25,9 @@ export interface CertificateSource {
    *
    * @throws HubgateError `no-certificate` when no site has that name, `certificate-pending` while
    *   its site waits for one
+   * @param mayWait for one that is on its way: not who is proving the name meanwhile
    */
-  certificateFor(serverName: string): Promise<Certificate>;
+  certificateFor(serverName: string, mayWait?: boolean): Promise<Certificate>;
   /** The answer to a TLS-ALPN-01 challenge for a server name; null when none is pending. */
   challengeFor(serverName: string): Promise<Certificate | null>;
   /**
@@ -55,7 +57,7 @@ export interface CertifiedSite {
 }
 
 export interface CertificateTools {
-  readonly options: Pick<GlobalOptions, 'acme' | 'localCerts'>;
+  readonly options: Pick<GlobalOptions, 'acme' | 'localCerts' | 'onDemand'>;
   readonly authority: LocalAuthority;
   readonly store: CertificateStore;
   readonly managed: ManagedCertificates;
@@ -85,6 +87,7 @@ export async function openCertificates(
   const hosts = new Set(sites.flatMap(({ addresses }) => secureHosts(addresses)));
   const byHost = new Map<string, SiteCertificates>();
   const ordered = new Map<string, ManagedCertificate>();
+  const onDemand = new Set<SiteCertificates>();
   const local = localCertificates({ ...tools, store, hosts });
   for (const { addresses, tls } of sites) {
     const files = new Map<string, Promise<SiteCertificates>>();
@@ -102,10 +105,17 @@ export async function openCertificates(
           byHost.set(host, local);
           break;
         case 'acme': {
-          const lease = await managed.acquire(host, origin.account);
+          const lease = await managed.acquire(host, origin.authorities);
           scope.defer(() => lease.release());
           ordered.set(host, lease.value);
           byHost.set(host, managedCertificates(lease.value));
+          break;
+        }
+        case 'on-demand': {
+          const certificates = onDemandCertificates({ ...tools, ...origin });
+          scope.defer(() => certificates.close());
+          byHost.set(host, certificates);
+          onDemand.add(certificates);
           break;
         }
         case 'none': {
@@ -120,21 +130,30 @@ export async function openCertificates(
     await tools.authority.prepare();
   const challenged = new Set([...ordered.keys()].map(challengeName));
   const fallbackHosts = hostsOfFallback(byHost);
+  const certificatesOf = (name: string): SiteCertificates | undefined => {
+    const parent = `*${name.slice(Math.max(0, name.indexOf('.')))}`;
+    return byHost.get(name) ?? byHost.get(parent) ?? byHost.get('');
+  };
+  // Another process of the same storage may be ordering it.
+  const isOnDemand = (name: string): boolean => {
+    const certificates = SERVER_NAME.test(name) ? certificatesOf(name) : undefined;
+    return certificates !== undefined && onDemand.has(certificates);
+  };
   return {
-    async certificateFor(serverName) {
+    async certificateFor(serverName, mayWait = true) {
       const name = serverName.toLowerCase();
-      const parent = `*${name.slice(Math.max(0, name.indexOf('.')))}`;
-      const certificates = byHost.get(name) ?? byHost.get(parent) ?? byHost.get('');
+      const certificates = certificatesOf(name);
       // Issued for the name itself, not for a wildcard: clients refuse `*.localhost`.
       if (certificates !== undefined && SERVER_NAME.test(name)) {
-        return certificates.certificateFor([name]);
+        return certificates.certificateFor([name], mayWait);
       }
       throw new HubgateError('no-certificate', `No site has the name ${JSON.stringify(name)}`);
     },
     async challengeFor(serverName) {
       const name = serverName.toLowerCase();
       // Looked up for our own names only: who else asks costs no file access.
-      const answer = challenged.has(name) ? await managed.challenges.certificate(name) : null;
+      const ours = challenged.has(name) || isOnDemand(name);
+      const answer = ours ? await managed.challenges.certificate(name) : null;
       return answer && { cert: answer.chain, key: answer.key };
     },
     async fallback() {

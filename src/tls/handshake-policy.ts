@@ -19,6 +19,8 @@ export interface HandshakePolicy {
    */
   readonly id: string;
   readonly options: SecureContextOptions;
+  /** What may be spoken, the preferred protocol first; empty: what the listener speaks. */
+  readonly alpn: TlsConfig['alpn'];
   /** What is asked of the client; null for nothing. */
   readonly clientAuth: ClientAuthMode | null;
 }
@@ -55,12 +57,12 @@ export async function openHandshakePolicy(
   tls: TlsConfig,
   addresses: readonly SiteAddress[],
 ): Promise<HandshakePolicy> {
-  const { minVersion, maxVersion, curves, clientAuth } = tls;
+  const { minVersion, maxVersion, curves, alpn, clientAuth } = tls;
   const file = clientAuth?.trustPoolFile ?? null;
   const trustPool = file === null ? [] : await readTrustPool(file);
   const ciphers = cipherList(tls.ciphers.map(openSslCipher));
   const asked = clientAuth === null ? null : { mode: clientAuth.mode, trustPool, addresses };
-  const settled = JSON.stringify([minVersion, maxVersion, ciphers, curves, asked]);
+  const settled = JSON.stringify([minVersion, maxVersion, ciphers, curves, asked, alpn]);
   const options: SecureContextOptions = {
     minVersion,
     maxVersion,
@@ -77,6 +79,7 @@ export async function openHandshakePolicy(
   return {
     id: createHash('sha256').update(settled).digest('hex').slice(0, 32),
     options,
+    alpn,
     clientAuth: clientAuth?.mode ?? null,
   };
 }

@@ -35,7 +35,14 @@ describe(`${CLIENTS} clients with ${REQUESTS} requests each, upstreams killed an
     for (let i = 0; i < 3; i += 1) upstreams.push(await origin(echo));
     await using gateway = await proxyTo(
       upstreams.map(({ url }) => url),
-      { loadBalancing: { policy: { kind: 'round_robin' }, tryDurationMs: 0, tryIntervalMs: 1 } },
+      {
+        loadBalancing: {
+          policy: { kind: 'round_robin' },
+          tryDurationMs: 0,
+          retries: null,
+          tryIntervalMs: 1,
+        },
+      },
     );
     const session = http2.connect(`http://127.0.0.1:${gateway.http2}`);
     const agent = new http.Agent({ keepAlive: true, maxSockets: CLIENTS });

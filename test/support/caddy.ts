@@ -13,12 +13,26 @@ import { programPath } from './program.ts';
  * @returns where it answers; null where it is not installed, and the test is skipped then
  */
 export async function startCaddy(test: TestContext, directives: string): Promise<string | null> {
-  const program = programPath(test, 'caddy');
-  if (program === null) return null;
   const origin = `http://127.0.0.1:${await freePort()}`;
+  const caddyfile = `{\n\tadmin off\n}\n${origin} {\n${directives}}\n`;
+  return (await runCaddy(test, caddyfile)) ? origin : null;
+}
+
+/**
+ * The same with a whole Caddyfile; false where it is not installed.
+ *
+ * @param certificates that it has got before it is ready
+ */
+export async function runCaddy(
+  test: TestContext,
+  caddyfile: string,
+  certificates = 0,
+): Promise<boolean> {
+  const program = programPath(test, 'caddy');
+  if (program === null) return false;
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-caddy-'));
   const file = join(directory, 'Caddyfile');
-  await writeFile(file, `{\n\tadmin off\n}\n${origin} {\n${directives}}\n`);
+  await writeFile(file, caddyfile);
   const args = ['run', '--adapter', 'caddyfile', '--config', file];
   const env = { ...process.env, HOME: directory, XDG_DATA_HOME: directory };
   const caddy = spawn(program, args, { env, stdio: ['ignore', 'ignore', 'pipe'] });
@@ -33,9 +47,10 @@ export async function startCaddy(test: TestContext, directives: string): Promise
     // Read to the end: a program whose log nobody reads ends.
     caddy.stderr.on('data', (chunk: Buffer) => {
       said += String(chunk);
-      if (said.includes('serving initial configuration')) resolve();
+      const obtained = said.split('certificate obtained successfully').length - 1;
+      if (said.includes('serving initial configuration') && obtained >= certificates) resolve();
     });
     caddy.once('exit', () => reject(new Error(`caddy ended: ${said}`)));
   });
-  return origin;
+  return true;
 }

@@ -29,6 +29,8 @@ export interface PebbleOptions {
   readonly httpsPort: number;
   /** Every account needs this key (RFC 8555 §7.3.4), base64url. */
   readonly externalAccount?: { readonly keyId: string; readonly macKey: string };
+  /** Where it looks names up, instead of at its own server. */
+  readonly nameServer?: string;
   /** Refused nonces in a hundred. */
   readonly nonceRejects?: number;
 }
@@ -38,6 +40,9 @@ export interface Pebble {
   readonly directory: string;
   /** Root by which its directory is believed. */
   readonly rootFile: string;
+  /** Its own name server, and where that is told records (pebble-challtestsrv). */
+  readonly nameServer: string;
+  readonly records: string;
   /** What it has said, for counting. */
   output(): string;
   /** Orders that it has been given. */
@@ -87,7 +92,7 @@ export async function startPebble(test: TestContext, options: PebbleOptions): Pr
   const pebble = new Program(
     test,
     'pebble',
-    ['-config', configFile, '-dnsserver', `127.0.0.1:${dnsPort}`],
+    ['-config', configFile, '-dnsserver', options.nameServer ?? `127.0.0.1:${dnsPort}`],
     {
       PEBBLE_VA_NOSLEEP: '1',
       PEBBLE_AUTHZREUSE: '0',
@@ -96,10 +101,13 @@ export async function startPebble(test: TestContext, options: PebbleOptions): Pr
   );
   await pebble.says('ACME directory available at');
   // It says so just before it listens.
-  for (const opening of [port, managementPort, dnsPort]) await untilOpen(opening);
+  for (const opening of [port, managementPort, dnsPort, dnsManagementPort])
+    await untilOpen(opening);
   return {
     directory: `https://127.0.0.1:${port}/dir`,
     rootFile: authority.rootFile,
+    nameServer: `127.0.0.1:${dnsPort}`,
+    records: `http://127.0.0.1:${dnsManagementPort}`,
     output: () => pebble.output,
     orders: () => pebble.output.split('Added order').length - 1,
     issuingRoot: () => fetchPem(`https://127.0.0.1:${managementPort}/roots/0`, authority.rootFile),

@@ -1,5 +1,6 @@
 import type { Handler } from '../../http/exchange.ts';
 import { ReverseProxy } from '../../proxy/reverse-proxy.ts';
+import { rewrittenTarget } from '../../site/rewritten-target.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { ReverseProxyConfig } from './data.ts';
 
@@ -9,7 +10,9 @@ import type { ReverseProxyConfig } from './data.ts';
  * @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool`
  */
 export function reverseProxy(config: ReverseProxyConfig, context: HandlerContext): Handler {
-  const proxy = new ReverseProxy(config, { ...context, registry: context.upstreams });
+  const { rewrite } = config;
+  const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expand);
+  const proxy = new ReverseProxy(config, { ...context, registry: context.upstreams, target });
   context.defer(() => proxy.close());
   return context.besidePages(proxy.handle);
 }

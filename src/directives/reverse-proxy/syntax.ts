@@ -1,5 +1,5 @@
 import { nearestName } from '../../config/nearest.ts';
-import { isStatusPattern } from '../../config/well-formed.ts';
+import { isHeaderName, isStatusPattern } from '../../config/well-formed.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import { type Directive, type Scope, step, takeMatcher } from '../../hubfile/scope.ts';
@@ -13,35 +13,65 @@ import {
   statusClasses,
 } from '../../hubfile/values.ts';
 import { headerOperation } from '../../hubfile/header-operation.ts';
-import { ResponseMatchers, handleResponse } from './syntax/handle-response.ts';
+import { dynamicUpstreams } from './syntax/dynamic.ts';
+import { ResponseMatchers, handleResponse, replaceStatus } from './syntax/handle-response.ts';
 import { positiveDuration, proxyTransport } from './syntax/transport.ts';
-import { upstreamsOf } from './syntax/upstreams.ts';
+import { type TransportWords, upstreamsOf } from './syntax/upstreams.ts';
 import {
   type BalancingPolicy,
   type ReverseProxyConfig,
   defaultActiveHealth,
   defaultReverseProxy,
+  MAX_WEIGHT,
 } from './data.ts';
 
 const USAGE = `
 reverse_proxy [<matcher>] [<upstream…>] {
     to <upstream…>
+    dynamic a [<name> <port>] {
+        name <name>
+        port <port>
+        versions ipv4|ipv6…
+        refresh <duration>
+        resolvers <address…>
+        dial_timeout <duration>
+        grace_period <duration>
+    }
+    dynamic srv [<name>] {
+        service <service>
+        proto <protocol>
+        name <name>
+        refresh <duration>
+        resolvers <address…>
+        dial_timeout <duration>
+        grace_period <duration>
+    }
     lb_policy random|round_robin|least_conn|first|ip_hash|client_ip_hash|uri_hash
+    lb_policy weighted_round_robin <weight…>
+    lb_policy random_choose <n>
     lb_policy header <field>
+    lb_policy query <name>
     lb_policy cookie [<name> [<secret>]]
     lb_try_duration <duration>
     lb_try_interval <duration>
+    lb_retries <n>
     health_uri <uri>
     health_port <port>
     health_interval <duration>
     health_timeout <duration>
     health_status <status>
+    health_body <pattern>
+    health_method <method>
+    health_fails <n>
+    health_passes <n>
     health_headers { <field> <value> }
     fail_duration <duration>
     max_fails <n>
     unhealthy_status <status…>
     unhealthy_latency <duration>
     unhealthy_request_count <n>
+    method <method>
+    rewrite <to>
     header_up [+|-]<field> [<value>|<find>] [<replace>]
     header_down [+|-|?]<field> [<value>|<find>] [<replace>]
     flush_interval <duration>
@@ -55,6 +85,7 @@ reverse_proxy [<matcher>] [<upstream…>] {
         write_timeout <duration>
         keepalive off|<duration>
         max_conns_per_host <n>
+        versions <1.1|2|h2c…>
         tls
         tls_insecure_skip_verify
         tls_server_name <name>
@@ -71,6 +102,7 @@ reverse_proxy [<matcher>] [<upstream…>] {
     }
     @name status <status…>
     @name header <field> [<value>]
+    replace_status [@name] <status>
     handle_response [@name] { <directives…> }
 }
 `;
@@ -87,9 +119,8 @@ export const reverseProxy: Directive = {
 };
 
 /** Upstreams as words, because `transport http { tls }` decides about their scheme. */
-interface Draft extends ReverseProxyConfig {
+interface Draft extends ReverseProxyConfig, TransportWords {
   readonly to: readonly { readonly cursor: Cursor; readonly words: ReturnType<Cursor['rest']> }[];
-  readonly tls: boolean;
 }
 
 /** Reads the upstreams and options of `reverse_proxy`, and of directives that contain one. */
@@ -104,32 +135,50 @@ export function proxySettings(
     ...defaultReverseProxy,
     to: [{ cursor, words: cursor.rest() }],
     tls: false,
+    h2c: false,
   };
   const options: OptionTable<Draft> = {
     ...OPTIONS,
     handle_response: (option, sofar) => ({
       handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
     }),
+    replace_status: (option, sofar) => ({
+      handleResponse: [...sofar.handleResponse, replaceStatus(option, responses)],
+    }),
   };
   const read = cursor.options(start, options, {
-    repeatable: ['to', 'header_up', 'header_down', 'handle_response'],
+    repeatable: ['to', 'header_up', 'header_down', 'handle_response', 'replace_status'],
     unsupported: UNSUPPORTED,
     other: (option) => option.name.startsWith('@') || own(option),
   });
-  const { to, tls, ...settings } = read;
+  const { to, tls, h2c, ...settings } = read;
   cursor.origins.follow(settings, read);
-  const upstreams = upstreamsOf(to, tls);
-  if (upstreams.length === 0 && cursor.line.block !== null && to.length > 1) {
-    // Every `to` was faulty and is reported.
+  const upstreams = upstreamsOf(to, { tls, h2c });
+  const dynamic = withScheme(cursor, settings.dynamic, { tls, h2c });
+  const names = cursor.line.block?.map(({ words }) => words[0]?.text) ?? [];
+  if (dynamic === null && upstreams.length === 0 && (to.length > 1 || names.includes('dynamic'))) {
+    // Whatever names them was faulty and is reported.
     return settings;
   }
-  if (upstreams.length === 0) {
+  if (dynamic === null && upstreams.length === 0) {
     const hint = `for example ${cursor.name} localhost:3000`;
     cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an upstream`, hint);
   }
-  const proxy = { ...settings, upstreams };
+  const proxy = { ...settings, upstreams, dynamic };
   cursor.origins.follow(proxy, settings);
   return proxy;
+}
+
+/** The DNS says nothing of a scheme: it is that of the transport. */
+function withScheme(
+  cursor: Cursor,
+  dynamic: ReverseProxyConfig['dynamic'],
+  { tls, h2c }: TransportWords,
+): ReverseProxyConfig['dynamic'] {
+  if (dynamic === null || !(tls || h2c)) return dynamic;
+  const found = { ...dynamic, scheme: tls ? 'https' : 'h2c' } as const;
+  cursor.origins.follow(found, dynamic);
+  return found;
 }
 
 const OPTIONS: OptionTable<Draft> = {
@@ -143,11 +192,21 @@ const OPTIONS: OptionTable<Draft> = {
   lb_try_interval: (cursor, { loadBalancing }) => ({
     loadBalancing: { ...loadBalancing, tryIntervalMs: duration(cursor) },
   }),
+  lb_retries: (cursor, { loadBalancing }) => ({
+    loadBalancing: { ...loadBalancing, retries: count(cursor) },
+  }),
   health_uri: (cursor, sofar) => health(sofar, { uri: healthUri(cursor) }),
   health_port: (cursor, sofar) => health(sofar, { port: count(cursor, { min: 1, max: 65_535 }) }),
   health_interval: (cursor, sofar) => health(sofar, { intervalMs: positiveDuration(cursor) }),
   health_timeout: (cursor, sofar) => health(sofar, { timeoutMs: positiveDuration(cursor) }),
   health_status: (cursor, sofar) => health(sofar, { status: healthStatus(cursor) }),
+  health_body: (cursor, sofar) => {
+    const pattern = cursor.argument('a pattern in RE2 syntax').text;
+    return health(sofar, { body: cursor.origins.of(cursor.span, { pattern }) });
+  },
+  health_method: (cursor, sofar) => health(sofar, { method: methodName(cursor) }),
+  health_fails: (cursor, sofar) => health(sofar, { fails: count(cursor, { min: 1 }) }),
+  health_passes: (cursor, sofar) => health(sofar, { passes: count(cursor, { min: 1 }) }),
   health_headers: (cursor, sofar) => health(sofar, { headers: healthHeaders(cursor) }),
   fail_duration: (cursor, sofar) => passive(sofar, { failDurationMs: duration(cursor) }),
   max_fails: (cursor, sofar) => passive(sofar, { maxFails: count(cursor, { min: 1 }) }),
@@ -155,6 +214,8 @@ const OPTIONS: OptionTable<Draft> = {
   unhealthy_latency: (cursor, sofar) => passive(sofar, { unhealthyLatencyMs: duration(cursor) }),
   unhealthy_request_count: (cursor, sofar) =>
     passive(sofar, { unhealthyRequestCount: count(cursor) }),
+  method: (cursor) => ({ method: methodName(cursor) }),
+  rewrite: (cursor) => ({ rewrite: rewriteTo(cursor) }),
   header_up: (cursor, sofar) => ({
     headerUp: [...sofar.headerUp, headerOperation(cursor, 'request')],
   }),
@@ -165,22 +226,22 @@ const OPTIONS: OptionTable<Draft> = {
   stream_timeout: (cursor) => ({ streamTimeoutMs: duration(cursor) }),
   stream_close_delay: (cursor) => ({ streamCloseDelayMs: duration(cursor) }),
   trusted_proxies: (cursor) => ({ trustedProxies: ranges(cursor) }),
+  dynamic: (cursor) => ({ dynamic: dynamicUpstreams(cursor) }),
   transport: (cursor, sofar) => proxyTransport(cursor, sofar),
 };
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  dynamic: 'name the upstreams, or use a name that your DNS resolves',
-  lb_retries: 'use lb_try_duration',
   lb_retry_match: 'requests that are safe to repeat are retried within lb_try_duration',
   health_path: 'use health_uri',
-  health_body: 'use health_status',
-  health_passes: 'one good answer makes an upstream healthy again',
-  health_fails: 'one bad answer makes an upstream unhealthy',
+  health_upstream: 'use health_port',
+  health_request_body: 'use health_uri and health_method',
+  health_follow_redirects: 'a redirect counts as bad: name its target in health_uri',
+  buffer_requests: 'bodies are passed on as they come',
+  buffer_responses: 'bodies are passed on as they come',
+  max_buffer_size: 'bodies are passed on as they come',
+  verbose_logs: 'each failed try is logged at level debug',
   request_buffers: 'bodies are passed on as they come',
   response_buffers: 'bodies are passed on as they come',
-  method: 'put the change into the app',
-  rewrite: 'use the directive rewrite before reverse_proxy',
-  replace_status: 'use handle_response with respond',
 };
 
 function health(
@@ -208,6 +269,15 @@ function balancingPolicy(cursor: Cursor): BalancingPolicy {
     case 'client_ip_hash':
     case 'uri_hash':
       return { kind: word.text };
+    case 'weighted_round_robin': {
+      const weights = [count(cursor, { max: MAX_WEIGHT })];
+      while (cursor.left > 0) weights.push(count(cursor, { max: MAX_WEIGHT }));
+      return { kind: 'weighted_round_robin', weights };
+    }
+    case 'random_choose':
+      return { kind: 'random_choose', choices: cursor.left > 0 ? count(cursor, { min: 2 }) : 2 };
+    case 'query':
+      return { kind: 'query', name: cursor.argument('the name of a parameter').text };
     case 'header':
       return { kind: 'header', name: headerName(cursor, cursor.argument('a header field')) };
     case 'cookie': {
@@ -236,13 +306,26 @@ const POLICIES = [
   'ip_hash',
   'client_ip_hash',
   'uri_hash',
+  'weighted_round_robin',
+  'random_choose',
   'header',
+  'query',
   'cookie',
 ];
 
 function healthUri(cursor: Cursor): string {
   const word = cursor.argument('a path');
   return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /health');
+}
+
+function methodName(cursor: Cursor): string {
+  const word = cursor.argument('a method such as GET');
+  return isHeaderName(word.text) ? word.text.toUpperCase() : badValue(cursor, word, 'a method');
+}
+
+function rewriteTo(cursor: Cursor): string {
+  const word = cursor.argument('a path or a query');
+  return /^[/?{]/.test(word.text) ? word.text : badValue(cursor, word, 'a path or a query');
 }
 
 function healthStatus(cursor: Cursor): string {

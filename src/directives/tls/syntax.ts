@@ -1,18 +1,30 @@
-import type { TlsConfig } from '../../config/config.ts';
-import { defaultTls } from '../../config/defaults.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { CertificateIssuer, TlsConfig } from '../../config/config.ts';
+import { defaultAcmeIssuer, defaultTls } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Directive } from '../../hubfile/scope.ts';
-import { badValue, choiceOf, list, name, oneOf } from '../../hubfile/values.ts';
+import { dnsChallenge, type DnsSettings } from './syntax/dns.ts';
+import { certificateIssuer, dnsOptions } from './syntax/issuer.ts';
+import { badValue, choiceOf, flag, list, name, oneOf } from '../../hubfile/values.ts';
 
 const USAGE = `
 tls internal
 tls <email>
 tls <certificate file> <key file>
 tls [internal|<email>|<certificate file> <key file>] {
-    issuer acme|internal
+    issuer acme [<directory>] { dir; email; eab; trusted_roots; dns; disable_http_challenge; disable_tlsalpn_challenge }
+    issuer internal
+    on_demand
+    dns rfc2136|acme-dns|exec <argument…> { … }
+    propagation_delay <duration>
+    propagation_timeout <duration>|off
+    resolvers <address…>
+    dns_challenge_override_domain <name>
+    dns_ttl <duration>
     protocols <min> [<max>]
     ciphers <name…>
     curves <name…>
+    alpn h2|http/1.1…
     client_auth {
         mode request|require|verify_if_given|require_and_verify
         trust_pool <pem file>
@@ -27,17 +39,18 @@ export const tls: Directive = {
   once: true,
   read(cursor, scope) {
     const source = tlsSource(cursor);
-    const settings = cursor.options({ ...defaultTls, source }, OPTIONS, {
+    const start: TlsDraft = { ...defaultTls, source, issuers: [], dnsSettings: null };
+    const draft = cursor.options(start, OPTIONS, {
+      repeatable: ['issuer'],
       unsupported: {
-        dns: 'the DNS challenge needs a plugin of your DNS provider; give certificate files instead',
-        ca: 'set acme_ca in the global options',
-        on_demand: 'name the hosts in the address of the site',
-        alpn: 'the protocols of all sites are those of the global option servers { protocols h1 h2 }',
+        ca: 'write issuer acme <directory>, or acme_ca in the global options',
+        ca_root: 'write issuer acme <directory> { trusted_roots <pem file> }',
+        eab: 'write issuer acme <directory> { eab <key id> <mac key> }',
         load: 'write tls <certificate file> <key file>',
       },
     });
     cursor.end();
-    scope.site.tls = settings;
+    scope.site.tls = finished(cursor, draft);
     return [];
   },
 };
@@ -46,14 +59,22 @@ type Protocol = TlsConfig['minVersion'];
 
 const VERSIONS: Readonly<Record<string, Protocol>> = { 'tls1.2': 'TLSv1.2', 'tls1.3': 'TLSv1.3' };
 
-const OPTIONS: OptionTable<TlsConfig> = {
-  issuer: (cursor, sofar) => {
-    const kind = oneOf(cursor, ['acme', 'internal']);
-    if (sofar.source.kind !== 'auto') {
+/** Settings of the challenge may stand before it. */
+interface TlsDraft extends TlsConfig {
+  readonly issuers: readonly CertificateIssuer[];
+  readonly dnsSettings: Partial<DnsSettings> | null;
+}
+
+const OPTIONS: OptionTable<TlsDraft> = {
+  on_demand: () => ({ onDemand: flag() }),
+  dns: (cursor) => ({ dns: dnsChallenge(cursor) }),
+  issuer: (cursor, { source, issuers }) => {
+    const issuer = certificateIssuer(cursor);
+    if (source.kind !== 'auto') {
       const message = 'where the certificate comes from is said twice';
       cursor.fail(cursor.span, 'mutually-exclusive', message);
     }
-    return { source: kind === 'internal' ? { kind } : { kind, email: null } };
+    return { issuers: [...issuers, issuer] };
   },
   protocols: (cursor) => {
     const minVersion = version(cursor);
@@ -65,8 +86,40 @@ const OPTIONS: OptionTable<TlsConfig> = {
   },
   ciphers: (cursor) => ({ ciphers: names(cursor, 'a cipher suite') }),
   curves: (cursor) => ({ curves: names(cursor, 'a curve') }),
+  alpn: (cursor) => ({ alpn: applicationProtocols(cursor) }),
   client_auth: (cursor) => ({ clientAuth: clientAuth(cursor) }),
+  ...dnsOptions<TlsDraft>(),
 };
+
+/** One that is as the global options have it needs no list. */
+function sourceOf(issuers: readonly CertificateIssuer[]): TlsConfig['source'] {
+  const [only, ...others] = issuers;
+  if (others.length === 0 && only?.kind === 'internal') return only;
+  const plain = isDeepStrictEqual(only, { kind: 'acme', ...defaultAcmeIssuer });
+  if (others.length === 0 && plain) return { kind: 'acme', email: null };
+  return { kind: 'issuers', issuers };
+}
+
+function finished(cursor: Cursor, draft: TlsDraft): TlsConfig {
+  const { dnsSettings, issuers, ...rest } = draft;
+  const settings = { ...rest, source: issuers.length > 0 ? sourceOf(issuers) : rest.source };
+  if (dnsSettings !== null && settings.dns === null) {
+    const message = 'how the record of a challenge is waited for is said, and no dns <provider>';
+    cursor.fail(cursor.span, 'missing-option', message);
+  }
+  const { kind } = settings.source;
+  if (settings.dns !== null && (kind === 'internal' || kind === 'files')) {
+    const message = 'dns is for certificates by ACME, and this site has others';
+    cursor.fail(cursor.span, 'mutually-exclusive', message);
+  }
+  if (settings.onDemand && kind === 'files') {
+    const message = 'on_demand gets certificates, and this site has files';
+    cursor.fail(cursor.span, 'mutually-exclusive', message);
+  }
+  const tls = { ...settings, dns: settings.dns && { ...settings.dns, ...dnsSettings } };
+  cursor.origins.follow(tls, draft);
+  return tls;
+}
 
 function tlsSource(cursor: Cursor): TlsConfig['source'] {
   const first = cursor.optional();
@@ -101,6 +154,14 @@ function names(cursor: Cursor, expected: string): readonly string[] {
   return list(cursor, expected);
 }
 
+function applicationProtocols(cursor: Cursor): TlsConfig['alpn'] {
+  const chosen = cursor.several('h2 or http/1.1').map((word) => {
+    if (word.text === 'h3') badValue(cursor, word, 'h2 or http/1.1 (HTTP/3 is not supported)');
+    return choiceOf(cursor, word, ['h2', 'http/1.1']);
+  });
+  return [...new Set(chosen)];
+}
+
 function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
   cursor.block();
   const { errors } = cursor.problems;
@@ -115,10 +176,17 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
         mode: oneOf(option, ['request', 'require', 'verify_if_given', 'require_and_verify']),
       }),
       trust_pool: (option) => ({ trustPoolFile: trustPool(option) }),
+      trusted_ca_cert_file: (option, { trustPoolFile }) => {
+        if (trustPoolFile !== null) {
+          const hint = 'put the certificates of all authorities into one file';
+          option.fail(option.span, 'duplicate-option', 'the trust pool is named twice', hint);
+        }
+        return { trustPoolFile: name(option, 'a PEM file') };
+      },
     },
     {
+      repeatable: ['trusted_ca_cert_file'],
       unsupported: {
-        trusted_ca_cert_file: 'write trust_pool <pem file>',
         trusted_ca_cert: 'write the certificate to a file, and trust_pool <pem file>',
         trusted_leaf_cert:
           'trust_pool takes the authorities that have signed, not single certificates',

@@ -3,16 +3,10 @@ import type { Readable, Writable } from 'node:stream';
 import { HttpError } from '../../http/errors.ts';
 import { HeaderList } from '../../http/header-list.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { UpstreamAddress } from '../address.ts';
-import {
-  exchangeFailure,
-  type ForwardSink,
-  MAX_STALL_MS,
-  type TransportSettings,
-} from '../forward.ts';
-import type { ForwardPhase } from '../forward-error.ts';
+import { broken, clientLeft, ExchangeCourse } from '../exchange-course.ts';
+import { exchangeFailure, type ForwardSink, type TransportSettings } from '../forward.ts';
 import type { RequestingClient } from '../requesting-client.ts';
 import {
   beginRequest,
@@ -93,21 +87,15 @@ class FastcgiExchange {
   readonly #target: FastcgiTarget;
   readonly #request: FastcgiRequest;
   readonly #sink: ForwardSink;
-  readonly #resolve: () => void;
-  readonly #reject: (error: unknown) => void;
+  readonly #course: ExchangeCourse;
   readonly #reader = new RecordReader();
   readonly #head = new HeadReader();
   #socket: Socket | undefined;
-  #phase: ForwardPhase = 'unsent';
   #body: Writable | null = null;
   /** Bytes of the response's body that are still to come; null where its length is not known. */
   #left: number | null = null;
   #isBodiless = false;
   #stderr = '';
-  #stopLimit: () => void = () => {};
-  #stopStall: () => void = () => {};
-  #forgetClient: () => void = () => {};
-  #settled = false;
 
   constructor(
     target: FastcgiTarget,
@@ -119,31 +107,29 @@ class FastcgiExchange {
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#resolve = resolve;
-    this.#reject = reject;
+    this.#course = new ExchangeCourse(request, resolve, reject, () => this.#close());
   }
 
   start(parameters: Buffer, body: Readable | Buffer | null): void {
-    const { client } = this.#request;
-    if (client.abandoned) {
-      this.#fail(clientLeft());
-      return;
-    }
-    this.#forgetClient = client.onAbandoned(() => this.#fail(clientLeft()));
+    this.#course.start(() => this.#dial(parameters, body));
+  }
+
+  #dial(parameters: Buffer, body: Readable | Buffer | null): void {
+    const course = this.#course;
     const { address, settings } = this.#target;
-    this.#limit(settings.dialTimeoutMs, 'no connection');
+    course.limit(settings.dialTimeoutMs, 'no connection');
     const { socketPath, hostname, port } = address;
     const socket = connect(socketPath === null ? { host: hostname, port } : { path: socketPath });
     this.#socket = socket;
     socket.setNoDelay(true);
-    socket.once('connect', () => this.#guard(() => this.#send(socket, parameters, body)));
-    socket.on('data', (chunk: Buffer) => this.#guard(() => this.#receive(chunk)));
-    socket.on('error', (error) => this.#fail(error));
-    socket.once('close', () => this.#fail(broken('The upstream closed the connection')));
+    socket.once('connect', () => course.guard(() => this.#send(socket, parameters, body)));
+    socket.on('data', (chunk: Buffer) => course.guard(() => this.#receive(chunk)));
+    socket.on('error', (error) => course.fail(error));
+    socket.once('close', () => course.fail(broken('The upstream closed the connection')));
   }
 
   #send(socket: Socket, parameters: Buffer, body: Readable | Buffer | null): void {
-    this.#phase = 'sent';
+    this.#course.phase = 'sent';
     socket.write(
       Buffer.concat([
         beginRequest(),
@@ -151,30 +137,32 @@ class FastcgiExchange {
         endOfStream(RECORD.params),
       ]),
     );
-    this.#awaitHead();
+    this.#course.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
     if (body === null || Buffer.isBuffer(body)) {
       if (body !== null) socket.write(streamRecords(RECORD.stdin, body));
       socket.write(endOfStream(RECORD.stdin));
       return;
     }
-    body.on('error', (error) => this.#fail(error));
+    body.on('error', (error) => this.#course.fail(error));
     body.on('data', (chunk: Buffer) => {
-      if (this.#settled || socket.write(streamRecords(RECORD.stdin, chunk))) return;
+      if (this.#course.settled || socket.write(streamRecords(RECORD.stdin, chunk))) return;
       body.pause();
       socket.once('drain', () => body.resume());
     });
     body.once('end', () => {
-      if (this.#settled) return;
+      if (this.#course.settled) return;
       socket.write(endOfStream(RECORD.stdin));
     });
   }
 
   #receive(chunk: Buffer): void {
     for (const record of this.#reader.read(chunk)) {
-      if (this.#settled) return;
+      if (this.#course.settled) return;
       this.#take(record);
     }
-    if (this.#phase === 'responding' && this.#socket?.isPaused() === false) this.#awaitBody();
+    if (this.#course.phase === 'responding' && this.#socket?.isPaused() === false) {
+      this.#course.awaitBody(this.#target.settings.readTimeoutMs);
+    }
   }
 
   #take({ type, content }: FastcgiRecord): void {
@@ -194,24 +182,24 @@ class FastcgiExchange {
   }
 
   #takeOutput(content: Buffer): void {
-    if (this.#phase === 'responding') {
+    if (this.#course.phase === 'responding') {
       this.#pass(content);
       return;
     }
     const head = this.#head.read(content);
     if (head === null) return;
     const { status, headers, rest } = head;
-    this.#phase = 'responding';
+    this.#course.phase = 'responding';
     this.#isBodiless = this.#request.method === 'HEAD' || status === 204 || status === 304;
     const length = headers.get('content-length');
     if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('A length that is none');
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
     this.#body = this.#sink.onHead(status, headers);
     if (this.#body === null) {
-      this.#finish();
+      this.#course.finish();
       return;
     }
-    this.#body.on('error', (error) => this.#fail(clientLeft(error)));
+    this.#body.on('error', (error) => this.#course.fail(clientLeft(error)));
     if (rest.length > 0) this.#pass(rest);
   }
 
@@ -219,98 +207,24 @@ class FastcgiExchange {
     const body = this.#body;
     const socket = this.#socket;
     if (body === null || socket === undefined || this.#isBodiless) return;
-    if (body.destroyed) {
-      this.#fail(clientLeft());
-      return;
-    }
     if (this.#left !== null) {
       this.#left -= content.length;
       if (this.#left < 0) throw broken('More than the declared length');
     }
-    if (body.write(content)) return;
-    // The silence of an upstream that is not asked is no fault of its own.
-    this.#stopLimit();
-    socket.pause();
-    this.#stopStall();
-    this.#stopStall = this.#request.clock.after(MAX_STALL_MS, () => this.#fail(clientLeft()));
-    body.once('drain', () => {
-      this.#stopStall();
-      if (this.#settled) return;
-      this.#awaitBody();
-      socket.resume();
-    });
+    this.#course.pass(content, body, socket, this.#target.settings.readTimeoutMs);
   }
 
   #end(protocolStatus: number): void {
     if (protocolStatus !== 0) throw broken(`The upstream refused: status ${protocolStatus}`);
-    if (this.#phase !== 'responding') throw broken('The script ended without a response');
+    if (this.#course.phase !== 'responding') throw broken('The script ended without a response');
     if (this.#left !== null && this.#left > 0) throw broken('Less than the declared length');
     if (this.#body !== null) this.#sink.onEnd(this.#body, new HeaderList());
-    this.#finish();
+    this.#course.finish();
   }
 
-  #awaitHead(): void {
-    this.#limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
-  }
-
-  #awaitBody(): void {
-    this.#limit(this.#target.settings.readTimeoutMs, 'no more of the response');
-  }
-
-  /** Starts the one time limit that holds now; 0 for none. */
-  #limit(ms: number, missing: string): void {
-    this.#stopLimit();
-    if (ms === 0 || this.#settled) return;
-    this.#stopLimit = this.#request.clock.after(ms, () => {
-      this.#fail(new HubgateError('upstream-timeout', `${missing} within ${ms} ms`));
-    });
-  }
-
-  /** What a callback of ours throws ends the exchange and goes to the caller. */
-  #guard(task: () => void): void {
-    if (this.#settled) return;
-    try {
-      task();
-    } catch (error) {
-      if (
-        error instanceof HubgateError &&
-        error.code === 'upstream-broken' &&
-        error.name !== 'ForwardError'
-      ) {
-        this.#fail(error);
-        return;
-      }
-      this.#settle();
-      this.#reject(error);
-    }
-  }
-
-  #finish(): void {
-    this.#settle();
-    this.#resolve();
-  }
-
-  #fail(error: Error): void {
-    if (this.#settled) return;
-    this.#settle();
-    this.#reject(exchangeFailure(error, this.#phase, this.#request.client.abandoned));
-  }
-
-  #settle(): void {
-    this.#settled = true;
-    this.#stopLimit();
-    this.#stopStall();
-    this.#forgetClient();
+  #close(): void {
     this.#socket?.destroy();
     const said = this.#stderr.slice(0, MAX_STDERR_BYTES).trim();
     if (said !== '') this.#request.log.warn('the script complains', { stderr: said });
   }
-}
-
-function clientLeft(cause?: Error): Error {
-  return new HubgateError('client-left', 'The exchange was broken off', { cause });
-}
-
-function broken(message: string): HubgateError {
-  return new HubgateError('upstream-broken', message);
 }

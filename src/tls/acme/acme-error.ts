@@ -14,7 +14,8 @@ const MAX_DETAIL = 300;
 
 /**
  * An authority that could not be reached (`acme-unreachable`), refused (`acme-refused`), did not
- * find its challenge answered (`acme-challenge-failed`) or took too long (`acme-timeout`); or one
+ * find its challenge answered (`acme-challenge-failed`) or took too long (`acme-timeout`); a record that could not be written or
+ * seen (`acme-dns-failed`); or one
  * that was not asked, because the name does not lead here (`acme-name-elsewhere`).
  */
 export class AcmeError extends HubgateError {
@@ -57,6 +58,8 @@ const CURES: Readonly<Record<string, string>> = {
 /** What to do about the commonest causes; null where nothing general can be said. */
 export function cureOf({ code, problem, cause }: AcmeError): string | null {
   if (problem !== null) return Object.hasOwn(CURES, problem) ? (CURES[problem] ?? null) : null;
+  if (code === 'acme-dns-failed')
+    return 'look at dns, or acme_dns, and at what the provider allows';
   if (code !== 'acme-unreachable') return null;
   const reason = codeOf(cause) ?? '';
   if (/CERT|SIGNATURE|SELF_SIGNED|ISSUER/.test(reason)) {

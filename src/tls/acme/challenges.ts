@@ -9,11 +9,13 @@ import { challengeCertificate } from './challenge-certificate.ts';
 import { challengeName } from './challenge-name.ts';
 
 /** A way to prove that a name is ours. */
-export type ChallengeType = AcmeOptions['challenges'][number];
+export type ChallengeType = FileChallengeType | 'dns-01';
+/** Those that are answered from this class's files. */
+export type FileChallengeType = AcmeOptions['challenges'][number];
 
 /** What an authority wants to find under a name. */
 export interface Challenge {
-  readonly type: ChallengeType;
+  readonly type: FileChallengeType;
   /** DNS name or IP address. */
   readonly name: string;
   /** Base64url (RFC 8555 §8.3). */
@@ -68,7 +70,7 @@ export class Challenges {
     return typeof chain === 'string' && typeof key === 'string' ? { chain, key } : null;
   }
 
-  #file(type: ChallengeType, name: string): string {
+  #file(type: FileChallengeType, name: string): string {
     return join(this.#directory, type, type === 'http-01' ? name : fileName([name]));
   }
 
@@ -82,7 +84,7 @@ export class Challenges {
   }
 
   /** Takes away what a process has left that ended in the middle of an order. */
-  async #sweep(type: ChallengeType): Promise<void> {
+  async #sweep(type: FileChallengeType): Promise<void> {
     for (const name of await namesIn(join(this.#directory, type))) {
       const file = join(this.#directory, type, name);
       // What cannot be read may be about to be written by another.

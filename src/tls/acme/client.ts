@@ -3,10 +3,11 @@ import { isIP } from 'node:net';
 import { rootCertificates } from 'node:tls';
 import type { Authorization, Client, Order } from 'acme-client';
 import type { AcmeOptions } from '../../config/config.ts';
+import type { DnsChallengeConfig } from '../../config/dns-challenge.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { AccountFile, generateKey } from './account-file.ts';
 import { AcmeError } from './acme-error.ts';
-import type { Challenge, ChallengeType } from './challenges.ts';
+import type { ChallengeType } from './challenges.ts';
 import { problemOf, requestDirectory, type RequestOptions } from './directory-request.ts';
 import { wait } from './wait.ts';
 
@@ -18,6 +19,10 @@ export interface AcmeAccount {
   /** PEM of a private directory's root, believed beside the public ones. */
   readonly root: string | null;
   readonly externalAccount: AcmeOptions['externalAccount'];
+  /** At least one, in the order in which they are tried. */
+  readonly challenges: readonly ChallengeType[];
+  /** How `dns-01` is done. */
+  readonly dns: DnsChallengeConfig | null;
   /** The external account is for this authority, whether or not it says that it needs one. */
   readonly alwaysBind: boolean;
 }
@@ -28,7 +33,17 @@ export interface AcmeClientOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Makes an answer ready for the authority, and returns what takes it away. */
-  readonly publish: (challenge: Challenge) => Promise<() => Promise<void>>;
+  readonly publish: (proof: ChallengeProof) => Promise<() => Promise<void>>;
+}
+
+/** What an authority wants to find, and where. */
+export interface ChallengeProof {
+  readonly type: ChallengeType;
+  /** DNS name without `*.`, or IP address. */
+  readonly name: string;
+  readonly token: string;
+  /** Of `dns-01`, its digest (RFC 8555 §8.4). */
+  readonly keyAuthorization: string;
 }
 
 /** A certificate as it was issued, PEM. */
@@ -195,7 +210,7 @@ class CertificateOrder {
     }
     const withdraw = await this.#options.publish({
       type: this.#type,
-      name: this.#name,
+      name: authorization.identifier.value,
       token: offered.token,
       keyAuthorization: await client.getChallengeKeyAuthorization(offered),
     });

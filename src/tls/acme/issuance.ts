@@ -1,27 +1,33 @@
 import { isIP } from 'node:net';
+import type { OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { certificateNames } from '../certificate-store.ts';
 import { type KeyPair, readKeyPair } from '../key-pair.ts';
 import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
+import type { LocalAuthority } from '../local-authority.ts';
 import { type Challenges, type ChallengeType } from './challenges.ts';
-import { type AcmeAccount, orderCertificate } from './client.ts';
+import { type AcmeAccount, type ChallengeProof, orderCertificate } from './client.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
-/** What is wanted, and of whom: the accounts in the order in which they are tried. */
+/** What is wanted, and of whom: the issuers in the order in which they are tried. */
 export interface CertificateRequest {
   /** DNS name or IP address. */
   readonly name: string;
-  readonly accounts: readonly AcmeAccount[];
+  readonly issuers: readonly Issuer[];
   /** Where it is tried first, whose certificate nobody wants; null for nowhere. */
   readonly staging: AcmeAccount | null;
-  /** At least one, in the order in which they are tried. */
-  readonly challenges: readonly ChallengeType[];
+  /** Who is asked each time whether it may be ordered; null: nobody. */
+  readonly onDemand: OnDemandOptions | null;
 }
+
+/** An account with an authority, or the gateway's own authority. */
+export type Issuer = AcmeAccount | 'local';
 
 export interface IssuanceTools {
   readonly storage: string;
   readonly challenges: Challenges;
+  readonly localAuthority: Pick<LocalAuthority, 'issue'>;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -48,14 +54,14 @@ export async function obtainCertificate(
 ): Promise<IssuedCertificate> {
   await rehearse(request, tools, signal);
   let last = new AcmeError('acme-failed', `No authority is named for ${request.name}`);
-  for (const account of request.accounts) {
-    const authority = authorityOf(account);
+  for (const issuer of request.issuers) {
+    const authority = authorityOf(issuer);
     try {
-      return { authority, pair: await obtainFrom(account, request, tools, signal) };
+      return { authority, pair: await obtainFrom(issuer, request, tools, signal) };
     } catch (error) {
       signal.throwIfAborted();
       last = asAcmeError(error);
-      if (account === request.accounts.at(-1)) break;
+      if (issuer === request.issuers.at(-1)) break;
       tools.log.warn('An authority gives no certificate; the next one is asked', {
         name: request.name,
         authority,
@@ -83,16 +89,18 @@ async function rehearse(
 }
 
 /** The name under which an authority's certificates are kept: the host of its directory. */
-export function authorityOf({ directory }: Pick<AcmeAccount, 'directory'>): string {
-  return requireUrl(directory).host;
+export function authorityOf(issuer: Issuer): string {
+  return issuer === 'local' ? 'local' : requireUrl(issuer.directory).host;
 }
 
 async function obtainFrom(
-  account: AcmeAccount,
-  { name, challenges }: CertificateRequest,
+  account: Issuer,
+  { name }: CertificateRequest,
   tools: IssuanceTools,
   signal: AbortSignal,
 ): Promise<KeyPair> {
+  if (account === 'local') return tools.localAuthority.issue([name]);
+  const { challenges } = account;
   const failures: AcmeError[] = [];
   for (const type of challenges) {
     try {
@@ -118,20 +126,22 @@ async function order(
   account: AcmeAccount,
   name: string,
   type: ChallengeType,
-  { storage, challenges, clock }: IssuanceTools,
+  tools: IssuanceTools,
   signal: AbortSignal,
 ): Promise<KeyPair> {
+  const { storage, clock } = tools;
   const deadline = new AbortController();
-  const cancel = clock.after(ORDER_TIMEOUT_MS, () => {
+  const cancel = clock.after(ORDER_TIMEOUT_MS + waitOf(account), () => {
     deadline.abort(new AcmeError('acme-timeout', `${authorityOf(account)} takes too long`));
   });
   try {
+    const bounded = AbortSignal.any([signal, deadline.signal]);
     const { chain, key } = await orderCertificate(name, type, {
       account,
       storage,
       clock,
-      signal: AbortSignal.any([signal, deadline.signal]),
-      publish: (challenge) => challenges.publish(challenge),
+      signal: bounded,
+      publish: (proof) => publish(proof, account, { ...tools, signal: bounded }),
     });
     const pair = readKeyPair(chain, key);
     if (pair !== null && certificateNames(chain).some((one) => sameName(one, name))) return pair;
@@ -139,6 +149,26 @@ async function order(
   } finally {
     cancel();
   }
+}
+
+/** What the answers of a DNS challenge may take beside. */
+function waitOf({ dns }: AcmeAccount): number {
+  if (dns === null) return 0;
+  const { provider, propagationDelayMs, propagationTimeoutMs } = dns;
+  const program = provider.kind === 'exec' ? provider.timeoutMs : 0;
+  return program + propagationDelayMs + propagationTimeoutMs;
+}
+
+async function publish(
+  { type, name, token, keyAuthorization }: ChallengeProof,
+  { dns }: AcmeAccount,
+  tools: IssuanceTools & { readonly signal: AbortSignal },
+): Promise<() => Promise<void>> {
+  if (type !== 'dns-01') return tools.challenges.publish({ type, name, token, keyAuthorization });
+  if (dns === null) throw new AcmeError('acme-dns-failed', `No provider is named for ${name}`);
+  // Only now: who uses no provider does not load them.
+  const { publishRecord } = await import('./dns/dns-challenge.ts');
+  return publishRecord(name, keyAuthorization, dns, tools);
 }
 
 /** IPv6 addresses are written in several ways. */

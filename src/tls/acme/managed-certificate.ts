@@ -2,10 +2,11 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { Secret } from '../../kernel/secret.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import { fileName } from '../file-name.ts';
 import { renewalTime } from '../key-pair.ts';
-import { asAcmeError, cureOf } from './acme-error.ts';
+import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
 import {
   type Attempts,
   backoff,
@@ -24,12 +25,14 @@ import {
   obtainCertificate,
 } from './issuance.ts';
 import { checkName, NAME_ELSEWHERE, type NameCheck } from './name-check.ts';
+import type { Permissions } from '../on-demand/permissions.ts';
 import type { OrderQueue } from './order-queue.ts';
 import { StorageLock } from '../storage-lock.ts';
 
 export interface ManagedCertificateTools extends IssuanceTools {
   readonly store: CertificateStore;
   readonly queue: OrderQueue;
+  readonly permissions: Permissions;
   readonly nameCheck: NameCheck | null;
   /** From 0 up to 1. */
   readonly random: () => number;
@@ -55,6 +58,7 @@ export class ManagedCertificate {
   readonly #settings: string;
   readonly #closing = new AbortController();
   readonly #followers = new Set<() => void>();
+  readonly #waiting = new Set<() => void>();
   #issued: IssuedCertificate | null = null;
   /** What is served is of an authority that is no longer asked. */
   #borrowed = false;
@@ -111,6 +115,17 @@ export class ManagedCertificate {
     throw new HubgateError('certificate-pending', `${this.name} waits for its certificate`);
   }
 
+  /** Whether `begin` orders at once. */
+  get isDue(): boolean {
+    return this.#due() <= this.#clock.now();
+  }
+
+  /** Resolves when the attempt that is on its way has ended, well or not; at once where none is. */
+  settled(): Promise<void> {
+    if (this.#closing.signal.aborted || (!this.isDue && !this.#left)) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.add(resolve));
+  }
+
   /** Calls `follower` whenever there is another; the returned function ends that. */
   onChange(follower: () => void): () => void {
     this.#followers.add(follower);
@@ -120,7 +135,7 @@ export class ManagedCertificate {
   /** The authorities that `begin` would ask at once; none where it has begun, or can wait. */
   get wouldAsk(): readonly string[] {
     const waits = this.#issued !== null && this.#renewAt > this.#clock.now();
-    return this.#begun || waits ? [] : this.#request.accounts.map(authorityOf);
+    return this.#begun || waits ? [] : this.#request.issuers.map(authorityOf);
   }
 
   /** From now on orders and renews; calling it again does nothing. */
@@ -128,7 +143,7 @@ export class ManagedCertificate {
     if (this.#begun) return;
     this.#begun = true;
     if (this.#issued === null) {
-      const authorities = this.#request.accounts.map(authorityOf);
+      const authorities = this.#request.issuers.map(authorityOf);
       this.#tools.log.info('Waiting for a certificate', {
         name: this.name,
         authorities,
@@ -143,6 +158,7 @@ export class ManagedCertificate {
     this.#closing.abort(new HubgateError('certificate-unwanted', `${this.name} is not wanted`));
     this.#cancel();
     await this.#running;
+    this.#settle();
   }
 
   #plan(): void {
@@ -176,8 +192,17 @@ export class ManagedCertificate {
       await this.#failed(error);
     }
     if (signal.aborted) return;
-    if (waitMs > 0) this.#leave(waitMs);
-    else this.#plan();
+    if (waitMs > 0) {
+      this.#leave(waitMs);
+      return;
+    }
+    this.#settle();
+    this.#plan();
+  }
+
+  #settle(): void {
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting.clear();
   }
 
   #leave(waitMs: number): void {
@@ -204,8 +229,9 @@ export class ManagedCertificate {
         return true;
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
-      await this.#checkName(signal);
-      const issued = await obtainCertificate(this.#request, { ...this.#tools, storage }, signal);
+      await this.#checkPermission();
+      const request = await this.#checkedRequest(signal);
+      const issued = await obtainCertificate(request, { ...this.#tools, storage }, signal);
       // Served even if it cannot be stored: another would use up what the authority allows.
       this.#adopt(issued);
       await this.#tools.store.write(issued.authority, [this.name], issued.pair);
@@ -216,11 +242,40 @@ export class ManagedCertificate {
     }
   }
 
+  /** What was allowed once need not be so when it is renewed. */
+  async #checkPermission(): Promise<void> {
+    const { onDemand } = this.#request;
+    if (onDemand === null || (await this.#tools.permissions.allows(this.name, onDemand))) return;
+    throw new AcmeError('on-demand-refused', `on_demand_tls: ${this.name} may have no certificate`);
+  }
+
+  /** What is asked of whom: a name that leads elsewhere is for the own authority alone, if it is named. */
+  async #checkedRequest(signal: AbortSignal): Promise<CertificateRequest> {
+    try {
+      await this.#checkName(signal);
+      return this.#request;
+    } catch (error) {
+      const elsewhere = asAcmeError(error);
+      const local = this.#request.issuers.filter((each) => each === 'local');
+      if (elsewhere.code !== NAME_ELSEWHERE || local.length === 0) throw error;
+      this.#tools.log.warn('No authority is asked, and the own one gives the certificate', {
+        name: this.name,
+        error: elsewhere.message,
+        cure: cureOf(elsewhere),
+      });
+      return { ...this.#request, issuers: local, staging: null };
+    }
+  }
+
   /** A private authority may know the name otherwise than this machine does. */
   async #checkName(signal: AbortSignal): Promise<void> {
     const { nameCheck, challenges } = this.#tools;
-    const { accounts, challenges: types } = this.#request;
-    if (nameCheck === null || accounts.some(({ root }) => root !== null)) return;
+    const [first] = this.#request.issuers;
+    if (nameCheck === null || first === undefined || first === 'local') return;
+    if (this.#request.issuers.some((each) => each !== 'local' && each.root !== null)) return;
+    const types = first.challenges.filter((type) => type !== 'dns-01');
+    // Proven by DNS, a name may lead anywhere.
+    if (types.length < first.challenges.length) return;
     await checkName(this.name, types, challenges, nameCheck, signal);
   }
 
@@ -256,7 +311,7 @@ export class ManagedCertificate {
     });
     const fields = {
       name: this.name,
-      authorities: this.#request.accounts.map(authorityOf),
+      authorities: this.#request.issuers.map(authorityOf),
       ...this.#retry(),
       cure: cureOf(failure),
     };
@@ -283,7 +338,7 @@ export class ManagedCertificate {
 
   async #read(): Promise<void> {
     const { store } = this.#tools;
-    for (const authority of new Set(this.#request.accounts.map(authorityOf))) {
+    for (const authority of new Set(this.#request.issuers.map(authorityOf))) {
       const pair = await store.read(authority, [this.name]);
       // Of several authorities the one that was asked last has given what lasts longest.
       const known = this.#borrowed ? null : this.#issued;
@@ -323,19 +378,13 @@ export class ManagedCertificate {
   }
 }
 
-/** Digest of all that a request says beside its name. */
-function settingsOf({ accounts, staging, challenges }: CertificateRequest): string {
-  const asked = accounts.map(({ directory, email, root, externalAccount }) => [
-    directory,
-    email,
-    root,
-    externalAccount?.keyId ?? null,
-    externalAccount?.macKey.reveal() ?? null,
-  ]);
-  return createHash('sha256')
-    .update(JSON.stringify([asked, staging?.directory, challenges]))
-    .digest('hex')
-    .slice(0, 32);
+/** Digest of all that a request says. */
+export function settingsOf(request: CertificateRequest): string {
+  const text = JSON.stringify(request, function (this: Record<string, unknown>, name, value) {
+    const before = this[name];
+    return before instanceof Secret ? before.reveal() : value;
+  });
+  return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
 function dateOf(time: number): string {

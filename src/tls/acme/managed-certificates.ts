@@ -1,14 +1,20 @@
 import { readFile } from 'node:fs/promises';
-import type { AcmeOptions } from '../../config/config.ts';
+import type { AcmeOptions, OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { type Lease, LeasePool } from '../../kernel/lease.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { parseUrl } from '../../kernel/parse-url.ts';
 import type { CertificateStore } from '../certificate-store.ts';
+import type { LocalAuthority } from '../local-authority.ts';
+import { Permissions } from '../on-demand/permissions.ts';
 import { Challenges } from './challenges.ts';
 import type { AcmeAccount } from './client.ts';
-import { ManagedCertificate, type ManagedCertificateTools } from './managed-certificate.ts';
+import {
+  ManagedCertificate,
+  type ManagedCertificateTools,
+  settingsOf,
+} from './managed-certificate.ts';
 import type { CertificateRequest } from './issuance.ts';
 import type { NameCheck } from './name-check.ts';
 import { OrderQueue } from './order-queue.ts';
@@ -16,6 +22,7 @@ import { OrderQueue } from './order-queue.ts';
 export interface ManagedCertificatesOptions {
   readonly storage: string;
   readonly store: CertificateStore;
+  readonly localAuthority: Pick<LocalAuthority, 'issue'>;
   readonly clock: Clock;
   readonly log: Logger;
   /** From 0 up to 1. */
@@ -34,58 +41,64 @@ const MAX_ORDERS = 4;
 export class ManagedCertificates {
   /** What listeners answer while an order is on its way. */
   readonly challenges: Challenges;
+  /** Of names that no configuration has. */
+  readonly permissions: Permissions;
   readonly #tools: ManagedCertificateTools;
   readonly #pool = new LeasePool<ManagedCertificate>((certificate) => certificate.close());
 
   constructor(options: ManagedCertificatesOptions) {
     this.challenges = new Challenges(options.storage, options.clock);
+    this.permissions = new Permissions(options.clock);
     const queue = new OrderQueue(MAX_ORDERS);
-    this.#tools = { ...options, challenges: this.challenges, queue };
+    this.#tools = { ...options, challenges: this.challenges, permissions: this.permissions, queue };
   }
 
   /**
    * Claims the certificate of a name. What the storage has is there at once; the rest is ordered
    * when somebody calls `begin` on it.
    *
+   * @param onDemand who is asked whether it may be ordered, now and when it is renewed
+   *
    * @throws HubgateError `bad-acme-directory`, or `certificate-unusable` for a root that cannot be read
    */
-  async acquire(name: string, options: AcmeOptions): Promise<Lease<ManagedCertificate>> {
-    const { accounts, staging } = await accountsOf(options);
-    const { challenges } = options;
-    const key = JSON.stringify([
+  async acquire(
+    name: string,
+    authorities: readonly CertificateAuthority[],
+    onDemand: OnDemandOptions | null = null,
+  ): Promise<Lease<ManagedCertificate>> {
+    const plans = await Promise.all(authorities.map(issuersOf));
+    const request: CertificateRequest = {
       name,
-      challenges,
-      staging?.directory,
-      accounts.map(({ externalAccount, ...rest }) => [
-        rest,
-        externalAccount?.keyId,
-        externalAccount?.macKey.reveal(),
-      ]),
-    ]);
-    return this.#pool.acquire(key, () => {
-      const request = { name, accounts, staging, challenges };
-      return ManagedCertificate.open(request, this.#tools);
-    });
+      onDemand,
+      issuers: plans.flatMap(({ issuers }) => issuers),
+      staging: plans.find(({ staging }) => staging !== null)?.staging ?? null,
+    };
+    return this.#pool.acquire(settingsOf(request), () =>
+      ManagedCertificate.open(request, this.#tools),
+    );
   }
 }
 
-async function accountsOf({
-  directories,
-  staging,
-  email,
-  rootFile,
-  externalAccount,
-}: AcmeOptions): Promise<Pick<CertificateRequest, 'accounts' | 'staging'>> {
+/** Authorities with what they are to be asked with, or the gateway's own. */
+export type CertificateAuthority = AcmeOptions | 'local';
+
+async function issuersOf(
+  authority: CertificateAuthority,
+): Promise<Pick<CertificateRequest, 'issuers' | 'staging'>> {
+  if (authority === 'local') return { issuers: ['local'], staging: null };
+  const { directories, staging, email, rootFile, externalAccount, dns } = authority;
   const root = rootFile === null ? null : await readRoot(rootFile);
+  const challenges = dns === null ? authority.challenges : (['dns-01'] as const);
   const account = (directory: string): AcmeAccount => {
     if (parseUrl(directory)?.protocol !== 'https:') {
       const message = `The ACME directory ${directory.slice(0, 80)} is no https URL; correct acme_ca`;
       throw new HubgateError('bad-acme-directory', message);
     }
-    return { directory, email, root, externalAccount, alwaysBind: directories.length === 1 };
+    const alwaysBind = directories.length === 1;
+    return { directory, email, root, externalAccount, challenges, dns, alwaysBind };
   };
   return {
-    accounts: directories.map(account),
+    issuers: directories.map(account),
     // Keys of accounts are for the authority that they were given for.
     staging: staging === null ? null : { ...account(staging), alwaysBind: false },
   };

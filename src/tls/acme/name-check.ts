@@ -6,7 +6,7 @@ import { connect } from 'node:tls';
 import { codeOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
 import { challengeName } from './challenge-name.ts';
-import type { Challenges, ChallengeType } from './challenges.ts';
+import type { Challenges, FileChallengeType } from './challenges.ts';
 
 /** How it is seen whether a name leads here. */
 export interface NameCheck {
@@ -45,7 +45,7 @@ type Finding = 'here' | 'elsewhere' | 'unknown';
  */
 export async function checkName(
   name: string,
-  types: readonly ChallengeType[],
+  types: readonly FileChallengeType[],
   challenges: Challenges,
   check: NameCheck,
   signal: AbortSignal,
@@ -79,7 +79,7 @@ async function addressesOf(name: string, check: NameCheck): Promise<readonly str
 }
 
 interface Question {
-  readonly type: ChallengeType;
+  readonly type: FileChallengeType;
   readonly name: string;
   readonly address: string;
 }

@@ -32,6 +32,7 @@ const blocks = PAGES.flatMap((page) => {
 });
 const env = {
   GATEWAY_SECRET: 'a secret',
+  TSIG_KEY: 'YS1rZXktb2Ytc29tZS1ieXRlcw==',
   MERCURE_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
   MERCURE_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
   HUB_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',

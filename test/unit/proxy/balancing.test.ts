@@ -42,6 +42,43 @@ describe('lb_policy', () => {
     ]);
   });
 
+  it('weighted_round_robin takes turns by weight, spread out', () => {
+    const policy = { kind: 'weighted_round_robin', weights: [3, 1, 0] } as const;
+    const balance = createBalance(policy, () => 0, [a, b, c]);
+    const turns = (among: Upstream[], count: number): (Upstream | undefined)[] =>
+      Array.from({ length: count }, () => balance(fakeExchange({}), among)?.upstream);
+    assert.deepEqual(turns([a, b, c], 8), [a, a, b, a, a, a, b, a]);
+    assert.deepEqual(turns([b, c], 2), [b, b]);
+    assert.deepEqual(turns([c], 1), [c]);
+    assert.deepEqual(turns([], 1), [undefined]);
+  });
+
+  it('random_choose takes the less busy of so many, chosen by chance', () => {
+    const [busy, idle, other] = upstreams(3);
+    assert.ok(busy && idle && other);
+    busy.inFlight = 3;
+    other.inFlight = 1;
+    for (const [number, expected] of [
+      [0, idle],
+      [0.99, idle],
+    ] as const) {
+      const balance = createBalance({ kind: 'random_choose', choices: 2 }, () => number);
+      assert.equal(balance(fakeExchange({}), [busy, idle, other])?.upstream, expected);
+    }
+    const all = createBalance({ kind: 'random_choose', choices: 9 }, () => 0);
+    assert.equal(all(fakeExchange({}), [busy, other])?.upstream, other);
+  });
+
+  it('query keeps a value of the parameter with one upstream, whatever else is asked', () => {
+    const balance = createBalance({ kind: 'query', name: 'user' }, () => 0.5);
+    const of = (target: string): Upstream | undefined =>
+      balance(fakeExchange({ target }), [a, b, c])?.upstream;
+    assert.equal(of('/?user=1&x=2'), of('/other?y=3&user=1'));
+    const reached = new Set(Array.from({ length: 50 }, (_, i) => of(`/?user=${i}`)));
+    assert.equal(reached.size, 3);
+    assert.equal(of('/none'), b);
+  });
+
   it('random reaches every upstream', () => {
     const reached = [0, 0.4, 0.99].map(
       (number) =>

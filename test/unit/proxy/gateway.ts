@@ -24,8 +24,16 @@ export function proxyConfig(
   return {
     kind: 'reverse_proxy',
     upstreams,
-    loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 250 },
+    dynamic: null,
+    loadBalancing: {
+      policy: { kind: 'first' },
+      tryDurationMs: 0,
+      tryIntervalMs: 250,
+      retries: null,
+    },
     activeHealth: null,
+    method: null,
+    rewrite: null,
     headerUp: [],
     headerDown: [],
     flushIntervalMs: 0,
@@ -50,6 +58,7 @@ export function proxyConfig(
       writeTimeoutMs: 0,
       keepAliveMs: 120_000,
       maxConnectionsPerHost: 0,
+      versions: ['1.1'],
       tlsInsecureSkipVerify: false,
       tlsServerName: null,
       tlsTrustPoolFile: null,
@@ -70,6 +79,7 @@ export function proxyOptions(
     expand: (template, exchange) =>
       template.replaceAll('{host}', exchange.host).replaceAll('{path}', exchange.target),
     trusted: () => false,
+    target: null,
     compileRoutes: more.compileRoutes ?? (() => () => {}),
   };
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { defaultActiveHealth } from '../../../src/directives/reverse-proxy/data.ts';
 import { ReverseProxy } from '../../../src/proxy/reverse-proxy.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -15,6 +16,7 @@ import {
 } from './gateway.ts';
 
 const CHECK = {
+  ...defaultActiveHealth,
   uri: '/health',
   port: null,
   intervalMs: 30_000,
@@ -165,6 +167,55 @@ describe('active health', () => {
     await until(() => asked !== '', 'the check came');
     assert.equal(asked, `127.0.0.1:${health.port}`);
     assert.equal((await ask1(gateway.http1)).body, 'ok');
+  });
+
+  it('takes fails bad answers in a row to take it out, and passes good ones to bring it back', async () => {
+    const clock = new TestClock();
+    let status = 204;
+    await using upstream = await origin((_, response) => response.writeHead(status).end());
+    const activeHealth = { ...CHECK, fails: 2, passes: 2 };
+    await using gateway = await proxyTo([upstream.url], { activeHealth }, { clock });
+    const [state] = gateway.registry.upstreams();
+    const run = (): number => [...(state?.checkRuns.values() ?? [])][0] ?? 0;
+    const seen: boolean[] = [];
+    let before = 0;
+    for (const next of [204, 503, 204, 503, 503, 204, 503, 204, 204]) {
+      status = next;
+      if (seen.length > 0) clock.advance(30_000);
+      await until(() => run() !== before, 'the check is over');
+      before = run();
+      seen.push(state?.failingChecks.size === 0);
+    }
+    assert.deepEqual(seen, [true, true, true, true, false, false, false, false, true]);
+  });
+
+  it('compares the beginning of the body, asked for by health_method', async () => {
+    const methods: string[] = [];
+    await using other = await origin((request, response) => {
+      methods.push(String(request.method));
+      response.end('{"status":"down"}');
+    });
+    let sent = 0;
+    await using endless = await origin((_, response) => {
+      response.write('{"status":"up"}');
+      const more = (): void => {
+        sent += 16_384;
+        if (!response.destroyed) response.write('x'.repeat(16_384), () => setImmediate(more));
+      };
+      more();
+    });
+    await using good = await origin((_, response) => response.end('{"status":"up"}'));
+    const activeHealth = { ...CHECK, method: 'POST', body: { pattern: '"status": ?"up"' } };
+    const urls = [other.url, endless.url, good.url];
+    await using gateway = await proxyTo(urls, { activeHealth }, { clock: new TestClock() });
+    const states = gateway.registry.upstreams();
+    await until(() => states.every(({ checkRuns }) => checkRuns.size === 1), 'all are checked');
+    assert.deepEqual(
+      states.map(({ failingChecks }) => failingChecks.size),
+      [1, 0, 0],
+    );
+    assert.deepEqual(methods, ['POST']);
+    assert.ok(sent < 32 * 1024 * 1024, String(sent));
   });
 
   it('ends with its proxy', async () => {

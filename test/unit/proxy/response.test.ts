@@ -199,7 +199,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       });
       await using gateway = await proxyTo(
         [upstream.url],
-        { handleResponse: [{ status: ['4xx'], header: null, routes: [] }] },
+        { handleResponse: [{ status: ['4xx'], header: null, replaceStatus: null, routes: [] }] },
         {
           compileRoutes: () => (exchange) => {
             const why = exchange.variables.get('rp.header.x-why');

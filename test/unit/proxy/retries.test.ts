@@ -96,7 +96,14 @@ describe('trying other upstreams', () => {
     let tries = 0;
     await using gateway = await proxyTo(
       [`http://127.0.0.1:${port}`],
-      { loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 20_000, tryIntervalMs: 5 } },
+      {
+        loadBalancing: {
+          policy: { kind: 'first' },
+          tryDurationMs: 20_000,
+          tryIntervalMs: 5,
+          retries: null,
+        },
+      },
       {
         before: () => {
           tries += 1;
@@ -112,8 +119,54 @@ describe('trying other upstreams', () => {
 
   it('gives up when lb_try_duration is over', async () => {
     await using gateway = await proxyTo([`http://127.0.0.1:${await closedPort()}`], {
-      loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 30, tryIntervalMs: 10 },
+      loadBalancing: {
+        policy: { kind: 'first' },
+        tryDurationMs: 30,
+        tryIntervalMs: 10,
+        retries: null,
+      },
     });
     assert.equal((await ask1(gateway.http1)).status, 502);
+  });
+
+  it('makes no more tries than lb_retries allows', async () => {
+    const policy = { kind: 'first' } as const;
+    for (const [retries, status] of [
+      [0, 502],
+      [1, 502],
+      [2, 200],
+    ] as const) {
+      const gone = await Promise.all([closedPort(), closedPort()]);
+      await using upstream = await origin((_, response) => response.end('ok'));
+      await using gateway = await proxyTo(
+        [...gone.map((port) => `http://127.0.0.1:${port}`), upstream.url],
+        { loadBalancing: { policy, tryDurationMs: 0, tryIntervalMs: 1, retries } },
+      );
+      assert.equal((await ask1(gateway.http1)).status, status, String(retries));
+    }
+  });
+
+  it('does not wait for an upstream beyond lb_retries', async () => {
+    const gone = `http://127.0.0.1:${await closedPort()}`;
+    await using gateway = await proxyTo([gone], {
+      loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 1, retries: 3 },
+      passiveHealth: { failDurationMs: 60_000 },
+    });
+    assert.equal((await ask1(gateway.http1)).status, 502);
+    assert.equal((await ask1(gateway.http1)).status, 503);
+  });
+
+  it('begins anew for lb_retries where every upstream has been tried', async () => {
+    let tries = 0;
+    await using upstream = await rawOrigin((socket) => {
+      tries += 1;
+      if (tries < 4) socket.destroy();
+      else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+    });
+    await using gateway = await proxyTo([upstream.url], {
+      loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 1, retries: 9 },
+    });
+    assert.equal((await ask1(gateway.http1)).body, 'ok');
+    assert.equal(tries, 4);
   });
 });

@@ -13,7 +13,7 @@ describe('where certificates come from, checked before anything is opened', () =
         'Hubfile:1:14: error: ACME gives no certificate for *.example.com',
         '    example.com, *.example.com {',
         '                 ^^^^^^^^^^^^^',
-        '  wildcard names need the DNS challenge, which hubgate does not speak; give certificate files: tls <cert> <key>',
+        '  wildcard names need the DNS challenge: write dns <provider> in tls, or acme_dns; or give certificate files: tls <cert> <key>',
         'Hubfile:6:1: error: ACME gives no certificate for a site without a host',
         '    https:// {',
         '    ^^^^^^^^',

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { TlsConfig } from '../../../src/config/config.ts';
-import { defaultOptions } from '../../../src/config/defaults.ts';
-import { certificateOrigin } from '../../../src/tls/certificate-policy.ts';
+import type { AcmeOptions, TlsConfig } from '../../../src/config/config.ts';
+import { defaultDnsChallenge, defaultExec } from '../../../src/config/dns-challenge.ts';
+import { defaultOptions, defaultTls } from '../../../src/config/defaults.ts';
+import { type CertificateOrigin, certificateOrigin } from '../../../src/tls/certificate-policy.ts';
 
 type Source = TlsConfig['source'];
 const AUTO: Source = { kind: 'auto' };
@@ -16,7 +17,7 @@ describe('where the certificate of a host comes from', () => {
   it('without tls: public names by ACME, all others from the local authority', () => {
     for (const host of PUBLIC) assert.equal(kindOf(host, AUTO), 'acme', host);
     for (const host of LOCAL) {
-      assert.deepEqual(certificateOrigin(host, { source: AUTO }, defaultOptions), {
+      assert.deepEqual(certificateOrigin(host, { ...defaultTls, source: AUTO }, defaultOptions), {
         kind: 'local',
       });
     }
@@ -25,9 +26,13 @@ describe('where the certificate of a host comes from', () => {
   it('local_certs and tls internal: the local authority, whatever the name', () => {
     const options = { ...defaultOptions, localCerts: true };
     for (const host of [...PUBLIC, ...LOCAL, '*.example.com']) {
-      assert.deepEqual(certificateOrigin(host, { source: AUTO }, options), { kind: 'local' });
+      assert.deepEqual(certificateOrigin(host, { ...defaultTls, source: AUTO }, options), {
+        kind: 'local',
+      });
       const source: Source = { kind: 'internal' };
-      assert.deepEqual(certificateOrigin(host, { source }, defaultOptions), { kind: 'local' });
+      assert.deepEqual(certificateOrigin(host, { ...defaultTls, source }, defaultOptions), {
+        kind: 'local',
+      });
     }
   });
 
@@ -35,41 +40,84 @@ describe('where the certificate of a host comes from', () => {
     const source: Source = { kind: 'acme', email: 'site@example.com' };
     const acme = { ...defaultOptions.acme, email: 'all@example.com' };
     for (const host of [...PUBLIC, 'localhost', '192.0.2.1', '2001:db8::1']) {
-      const origin = certificateOrigin(host, { source }, { acme, localCerts: false });
-      assert.equal(origin.kind === 'acme' && origin.account.email, 'site@example.com', host);
+      const origin = certificateOrigin(
+        host,
+        { ...defaultTls, source },
+        { acme, localCerts: false, onDemand: null },
+      );
+      assert.equal(firstOf(origin)?.email, 'site@example.com', host);
     }
     const anonymous: Source = { kind: 'acme', email: null };
     const origin = certificateOrigin(
       'a.example',
-      { source: anonymous },
-      { acme, localCerts: true },
+      { ...defaultTls, source: anonymous },
+      { acme, localCerts: true, onDemand: null },
     );
-    assert.equal(origin.kind === 'acme' && origin.account.email, 'all@example.com');
+    assert.equal(firstOf(origin)?.email, 'all@example.com');
   });
 
   it('no directory means the default one', () => {
     const acme = { ...defaultOptions.acme, directories: [] };
-    const origin = certificateOrigin('a.example', { source: AUTO }, { acme, localCerts: false });
-    assert.deepEqual(
-      origin.kind === 'acme' && origin.account.directories,
-      defaultOptions.acme.directories,
+    const origin = certificateOrigin(
+      'a.example',
+      { ...defaultTls, source: AUTO },
+      { acme, localCerts: false, onDemand: null },
     );
+    assert.deepEqual(firstOf(origin)?.directories, defaultOptions.acme.directories);
   });
 
   it('wildcards: not by ACME, and a warning where nobody has said so', () => {
     const source: Source = { kind: 'acme', email: null };
     assert.equal(kindOf('*.example.com', source), 'none');
     assert.equal(kindOf('', source), 'none');
-    const origin = certificateOrigin('*.example.com', { source: AUTO }, defaultOptions);
+    const origin = certificateOrigin(
+      '*.example.com',
+      { ...defaultTls, source: AUTO },
+      defaultOptions,
+    );
     assert.equal(origin.kind === 'local' && origin.warning?.code, 'local-certificate');
+  });
+
+  it('with the DNS challenge wildcards are ordered too: of a site, or of all', () => {
+    const provider = { kind: 'exec', program: '/bin/true', ...defaultExec } as const;
+    const dns = { provider, ...defaultDnsChallenge };
+    for (const source of [AUTO, { kind: 'acme', email: null } as const]) {
+      const own = certificateOrigin(
+        '*.example.com',
+        { ...defaultTls, source, dns },
+        defaultOptions,
+      );
+      assert.deepEqual(firstOf(own)?.dns, dns);
+      const acme = { ...defaultOptions.acme, dns };
+      const all = certificateOrigin(
+        '*.example.com',
+        { ...defaultTls, source },
+        { acme, localCerts: false, onDemand: null },
+      );
+      assert.deepEqual(firstOf(all)?.dns, dns);
+    }
+    // Local names stay local unless the site itself says otherwise.
+    const acme = { ...defaultOptions.acme, dns };
+    assert.equal(
+      certificateOrigin('localhost', defaultTls, { acme, localCerts: false, onDemand: null }).kind,
+      'local',
+    );
   });
 
   it('files are what they are', () => {
     const source: Source = { kind: 'files', certFile: 'a.pem', keyFile: 'a.key' };
-    assert.deepEqual(certificateOrigin('example.com', { source }, defaultOptions), source);
+    assert.deepEqual(
+      certificateOrigin('example.com', { ...defaultTls, source }, defaultOptions),
+      source,
+    );
   });
 });
 
 function kindOf(host: string, source: Source): string {
-  return certificateOrigin(host, { source }, defaultOptions).kind;
+  return certificateOrigin(host, { ...defaultTls, source }, defaultOptions).kind;
+}
+
+function firstOf(origin: CertificateOrigin): AcmeOptions | undefined {
+  const [first] = origin.kind === 'acme' ? origin.authorities : [];
+  return first === 'local' ? undefined : first;
 }

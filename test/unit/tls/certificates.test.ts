@@ -176,6 +176,7 @@ function setUp(test: TestContext, now?: number) {
   const managed = new ManagedCertificates({
     nameCheck: null,
     storage: directory,
+    localAuthority: authority,
     store,
     clock,
     log,

@@ -4,7 +4,7 @@ import { Cursor } from '../../../hubfile/cursor.ts';
 import type { Line } from '../../../hubfile/parser.ts';
 import { placeOf, type Span } from '../../../hubfile/place.ts';
 import type { Scope } from '../../../hubfile/scope.ts';
-import { headerName, statusClasses } from '../../../hubfile/values.ts';
+import { count, headerName, statusClasses } from '../../../hubfile/values.ts';
 import type { ReverseProxyConfig } from '../data.ts';
 
 type Handled = ReverseProxyConfig['handleResponse'][number];
@@ -75,5 +75,12 @@ function readMatcher(cursor: Cursor): ResponseMatcher {
 export function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatchers): Handled {
   const matcher = responses.find(cursor);
   const routes = scope.routes(cursor.block(), 'documented');
-  return cursor.origins.of(cursor.span, { ...matcher, routes });
+  return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: null, routes });
+}
+
+/** `replace_status [@name] <status>` */
+export function replaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
+  const matcher = cursor.left > 1 ? responses.find(cursor) : ANY;
+  const status = count(cursor, { min: 200, max: 599 });
+  return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: status, routes: [] });
 }

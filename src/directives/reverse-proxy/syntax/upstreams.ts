@@ -7,16 +7,23 @@ const UPSTREAM =
 const HOST = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?$/;
 const MAX_RANGE = 1000;
 
+/** What options of the transport say of the scheme of the upstreams. */
+export interface TransportWords {
+  readonly tls: boolean;
+  readonly h2c: boolean;
+}
+
 /**
  * Upstreams as absolute origins: `host:port`, `http://…`, `https://…`, `unix//path`, and a range
- * of ports such as `host:8001-8003`. All have one scheme; a Unix socket speaks plain HTTP.
+ * of ports such as `host:8001-8003`. All have one scheme; a Unix socket speaks plain HTTP. `h2c://`
+ * and `unix+h2c//path`, or `versions h2c`, mean HTTP/2 without TLS.
  */
 export function upstreamsOf(
   to: readonly { readonly cursor: Cursor; readonly words: readonly Word[] }[],
-  tls: boolean,
+  { tls, h2c }: TransportWords,
 ): readonly string[] {
   const found = to.flatMap(({ cursor, words }) =>
-    words.map((word) => ({ cursor, word, origins: originsOf(cursor, word, tls) })),
+    words.map((word) => ({ cursor, word, origins: originsOf(cursor, word, { tls, h2c }) })),
   );
   const [first] = found;
   for (const { cursor, word, origins } of found) {
@@ -35,12 +42,12 @@ export function upstreamsOf(
 
 function schemeOf(origins: readonly string[]): string | undefined {
   const scheme = origins[0]?.split(':', 1)[0];
-  return scheme === 'unix' ? 'http' : scheme;
+  return scheme === 'unix' ? 'http' : scheme?.replace('unix+', '');
 }
 
-function originsOf(cursor: Cursor, word: Word, tls: boolean): readonly string[] {
-  const unix = /^unix\/(\/.+)$/.exec(word.text)?.[1];
-  if (unix !== undefined) return [`unix:${unix}`];
+function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): readonly string[] {
+  const [, by = '', unix] = /^unix(\+h2c)?\/(\/.+)$/.exec(word.text) ?? [];
+  if (unix !== undefined) return [`unix${h2c ? '+h2c' : by}:${unix}`];
   const match = UPSTREAM.exec(word.text);
   if (match === null) return bad(cursor, word);
   const [, written, hostText = '', portText, path] = match;
@@ -56,14 +63,23 @@ function originsOf(cursor: Cursor, word: Word, tls: boolean): readonly string[] 
         : `use ${cursor.name} ${origin} and change the path with rewrite or uri`;
     cursor.fail(word.span, 'bad-upstream', 'an upstream has no path', hint);
   }
-  const scheme = written?.toLowerCase() ?? (tls || portText === '443' ? 'https' : 'http');
-  if (scheme !== 'http' && scheme !== 'https') {
+  const meant = written?.toLowerCase() ?? (tls || (portText === '443' && !h2c) ? 'https' : 'http');
+  const scheme = meant === 'http' && h2c ? 'h2c' : meant;
+  if (scheme !== 'http' && scheme !== 'https' && scheme !== 'h2c') {
     const message = `upstreams by ${scheme}:// are not supported by hubgate`;
-    cursor.fail(word.span, 'bad-upstream', message, 'use http:// or https://');
+    cursor.fail(word.span, 'bad-upstream', message, 'use http://, https:// or h2c://');
   }
-  if (tls && scheme === 'http') {
-    const message = 'this upstream is http://, but its transport has tls options';
+  if (tls && h2c) {
+    const message = 'the transport has tls options, and h2c is without TLS';
+    cursor.fail(word.span, 'bad-upstream', message, 'write versions 2');
+  }
+  if (tls && scheme !== 'https') {
+    const message = `this upstream is ${scheme}://, but its transport has tls options`;
     cursor.fail(word.span, 'bad-upstream', message, 'write https:// or drop the tls options');
+  }
+  if (h2c && scheme === 'https') {
+    const message = 'this upstream is https://, but its transport says h2c, which is without TLS';
+    cursor.fail(word.span, 'bad-upstream', message, 'write versions 2');
   }
   const host = hostOf(cursor, word, hostText, portText);
   // `{env.APP}` may bring its port with it.

@@ -185,10 +185,9 @@ describe('certificates that are got from authorities', () => {
     const contacted = once(silent, 'connection');
     const { port } = silent.address() as AddressInfo;
     const { pool } = open();
-    const lease = await pool.acquire(NAME, {
-      ...OPTIONS,
-      directories: [`https://127.0.0.1:${port}/`],
-    });
+    const lease = await pool.acquire(NAME, [
+      { ...OPTIONS, directories: [`https://127.0.0.1:${port}/`] },
+    ]);
     lease.value.begin();
     await contacted;
     assert.ok(existsSync(join(storage, 'acme', 'locks', `${NAME}.lock`)));
@@ -328,6 +327,7 @@ const OPTIONS: AcmeOptions = {
   directories: [],
   rootFile: null,
   externalAccount: null,
+  dns: null,
 };
 
 /** Certificates of authorities that nobody listens for, unless the test says where. */
@@ -345,11 +345,11 @@ async function setUp(test: TestContext, random = 0, nameCheck: NameCheck | null 
   const openWith = (check: NameCheck | null) => {
     const log = new RecordedLog();
     const pool = new ManagedCertificates({
-      ...{ storage, store, clock, log, nameCheck: check },
+      ...{ storage, store, localAuthority: authority, clock, log, nameCheck: check },
       random: () => random,
     });
     const acquire = async (options: Partial<AcmeOptions> = {}): Promise<ManagedCertificate> => {
-      const lease = await pool.acquire(NAME, { ...OPTIONS, directories: [nobody], ...options });
+      const lease = await pool.acquire(NAME, [{ ...OPTIONS, directories: [nobody], ...options }]);
       leases.push(lease);
       return lease.value;
     };

@@ -1,4 +1,4 @@
-import { HeaderList } from '../http/header-list.ts';
+import { HeaderList } from './header-list.ts';
 
 /** RFC 9113 §8.2.2: connection-specific fields make an HTTP/2 message malformed. */
 const FORBIDDEN = new Set([

@@ -1,0 +1,127 @@
+import { isIP } from 'node:net';
+import { parseUrl } from '../kernel/parse-url.ts';
+import type { Secret } from '../kernel/secret.ts';
+
+/** How a name is proven by a TXT record (RFC 8555 §8.4). */
+export interface DnsChallengeConfig {
+  readonly provider: DnsProviderConfig;
+  /** Before it is looked for the first time. */
+  readonly propagationDelayMs: number;
+  /** Longest time until all servers show the record; 0: it is not looked. */
+  readonly propagationTimeoutMs: number;
+  /** Name servers that are asked, `192.0.2.53` or `192.0.2.53:5353`; none: those of the zone. */
+  readonly resolvers: readonly string[];
+  /** Where the record is written instead, for a name that leads there by CNAME; null: under the name itself. */
+  readonly overrideDomain: string | null;
+  /** Of the record; seconds. */
+  readonly ttlSeconds: number;
+}
+
+/** Who writes the record. */
+export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig;
+
+/** A name server that takes dynamic updates (RFC 2136), signed (RFC 8945). */
+export interface Rfc2136Config {
+  readonly kind: 'rfc2136';
+  /** `ns.example.com`, `192.0.2.53:5353`, `[2001:db8::53]:53`. */
+  readonly server: string;
+  /** null: the server is asked for it. */
+  readonly zone: string | null;
+  readonly keyName: string;
+  readonly algorithm: 'hmac-sha256' | 'hmac-sha512';
+  /** Base64. */
+  readonly key: Secret;
+}
+
+/** An acme-dns server, to which the name's `_acme-challenge` leads by CNAME. */
+export interface AcmeDnsConfig {
+  readonly kind: 'acme-dns';
+  readonly serverUrl: string;
+  readonly username: Secret;
+  readonly password: Secret;
+  readonly subdomain: string;
+}
+
+/** A program of the operator's. */
+export interface ExecConfig {
+  readonly kind: 'exec';
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly environment: readonly { readonly name: string; readonly value: Secret }[];
+  readonly timeoutMs: number;
+}
+
+/** What a challenge is that says its provider only. */
+export const defaultDnsChallenge: Omit<DnsChallengeConfig, 'provider'> = {
+  propagationDelayMs: 0,
+  propagationTimeoutMs: 2 * 60_000,
+  resolvers: [],
+  overrideDomain: null,
+  ttlSeconds: 120,
+};
+
+export const defaultRfc2136 = { zone: null, algorithm: 'hmac-sha256' } as const;
+export const defaultExec = { args: [], environment: [], timeoutMs: 60_000 } as const;
+
+/** Providers as they are written. */
+export const DNS_PROVIDERS = ['rfc2136', 'acme-dns', 'exec'] as const;
+
+/** Name servers of one challenge that may be named. */
+export const MAX_RESOLVERS = 8;
+const DNS_PORT = 53;
+
+/** Host and port of a name server; null for a text that is none. */
+export function parseNameServer(
+  text: string,
+): { readonly host: string; readonly port: number } | null {
+  if (isIP(text) === 6) return { host: text, port: DNS_PORT };
+  const [, bracketed, plain, digits = String(DNS_PORT)] =
+    /^(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]{1,253}))(?::(\d{1,5}))?$/.exec(text) ?? [];
+  const host = bracketed ?? plain;
+  const port = Number(digits);
+  if (host === undefined || port < 1 || port > 65_535) return null;
+  return bracketed !== undefined && isIP(bracketed) !== 6 ? null : { host, port };
+}
+
+/** Whether a text is the address of a name server that can be asked at once. */
+export function isResolver(text: string): boolean {
+  const server = parseNameServer(text);
+  return server !== null && isIP(server.host) !== 0;
+}
+
+/** What is wrong with a provider once nothing is left to be looked up; null for nothing. */
+export function providerFault(provider: DnsProviderConfig): string | null {
+  switch (provider.kind) {
+    case 'rfc2136':
+      if (parseNameServer(provider.server) === null) {
+        return 'server is no name server such as ns.example.com or 192.0.2.53:53';
+      }
+      if (!isDnsName(provider.keyName)) return 'key_name is no name of a key';
+      if (!isTsigKey(provider.key.reveal())) {
+        return 'key is no base64 of at least 16 bytes, as tsig-keygen and keymgr print it';
+      }
+      return provider.zone === null || isDnsName(provider.zone) ? null : 'zone is no DNS name';
+    case 'acme-dns': {
+      const protocol = parseUrl(provider.serverUrl)?.protocol ?? '';
+      if (!['http:', 'https:'].includes(protocol)) return 'server_url is no http or https URL';
+      if (!isDnsName(provider.subdomain)) return 'subdomain is no name';
+      const known = provider.username.reveal() !== '' && provider.password.reveal() !== '';
+      return known ? null : 'username or password is empty';
+    }
+    case 'exec':
+      return provider.program === '' ? 'the program is not named' : null;
+  }
+}
+
+const DNS_NAME =
+  /^(?=.{1,253}\.?$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*\.?$/i;
+
+/** Whether a text is a name as zones, keys and records have them; one dot may stand behind it. */
+export function isDnsName(text: string): boolean {
+  return DNS_NAME.test(text);
+}
+
+/** Base64 of at least 16 bytes, as keys of TSIG are. */
+export function isTsigKey(text: string): boolean {
+  return /^[A-Za-z0-9+/]+={0,2}$/.test(text) && Buffer.from(text, 'base64').length >= 16;
+}

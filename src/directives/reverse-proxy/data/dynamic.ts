@@ -1,0 +1,66 @@
+import { isIP } from 'node:net';
+import { byKind, list, nullable, object } from '../../../config/shape.ts';
+import { count, duration, oneOf, text } from '../../../config/shape-values.ts';
+
+const SECOND = 1000;
+
+interface DynamicSettings {
+  readonly name: string;
+  readonly scheme: 'http' | 'https' | 'h2c';
+  readonly refreshMs: number;
+  /** Addresses of servers of names, with a port where it is not 53; empty: those of the system. */
+  readonly resolvers: readonly string[];
+  /** How long each of two tries to reach one may take. */
+  readonly dialTimeoutMs: number;
+  /** How long the old list is kept when lookups fail; null: until one succeeds. */
+  readonly graceMs: number | null;
+}
+
+export type DynamicConfig =
+  | (DynamicSettings & {
+      readonly kind: 'a';
+      readonly port: number;
+      readonly versions: readonly ('ipv4' | 'ipv6')[];
+    })
+  | (DynamicSettings & { readonly kind: 'srv' });
+
+export const defaultDynamic: Omit<DynamicSettings, 'name'> = {
+  scheme: 'http',
+  refreshMs: 60 * SECOND,
+  resolvers: [],
+  dialTimeoutMs: 2 * SECOND,
+  graceMs: null,
+};
+
+const dynamicSettings = {
+  name: text('a name in the DNS', isDnsName),
+  scheme: oneOf('http', 'https', 'h2c'),
+  refreshMs: duration({ min: SECOND }),
+  resolvers: list(text('an address such as 10.0.0.53 or 10.0.0.53:5353', isResolver)),
+  dialTimeoutMs: duration({ min: 1 }),
+  graceMs: nullable(duration()),
+};
+
+export const dynamic = byKind<DynamicConfig>({
+  a: object(
+    {
+      ...dynamicSettings,
+      port: count({ min: 1, max: 65_535 }),
+      versions: list(oneOf('ipv4', 'ipv6'), { min: 1 }),
+    },
+    { ...defaultDynamic, versions: ['ipv4', 'ipv6'] },
+  ),
+  srv: object(dynamicSettings, defaultDynamic),
+});
+
+/** RFC 2181 §11 allows more, but nobody calls a server so. */
+export function isDnsName(text: string): boolean {
+  return text.length <= 253 && /^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?$/.test(text);
+}
+
+export function isResolver(text: string): boolean {
+  const [, bracketed, plain, port] = /^(?:\[([^\]]*)\]|([^\]:]*))(?::(\d{1,5}))?$/.exec(text) ?? [];
+  if (isIP(text) === 6) return true;
+  if (port !== undefined && !(Number(port) >= 1 && Number(port) <= 65_535)) return false;
+  return plain === undefined ? isIP(bracketed ?? '') === 6 : isIP(plain) === 4;
+}

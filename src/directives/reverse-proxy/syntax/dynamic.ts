@@ -1,0 +1,127 @@
+import { isIP } from 'node:net';
+import { badValue, choiceOf, count, duration, oneOf } from '../../../hubfile/values.ts';
+import type { Cursor } from '../../../hubfile/cursor.ts';
+import type { Word } from '../../../hubfile/parser.ts';
+import { type DynamicConfig, defaultDynamic, isDnsName, isResolver } from '../data/dynamic.ts';
+import { positiveDuration } from './transport.ts';
+
+interface Draft {
+  readonly name: string | null;
+  readonly port: number | null;
+  readonly versions: readonly ('ipv4' | 'ipv6')[];
+  readonly service: string | null;
+  readonly proto: string | null;
+}
+
+const NO_NAME: Draft = {
+  name: null,
+  port: null,
+  versions: ['ipv4', 'ipv6'],
+  service: null,
+  proto: null,
+};
+
+const MIN_REFRESH_MS = 1_000;
+
+/**
+ *     dynamic a [<name> <port>] { name; port; versions; … }
+ *     dynamic srv [<name>] { service; proto; name; … }
+ *
+ * The scheme is that of the transport.
+ */
+export function dynamicUpstreams(cursor: Cursor): DynamicConfig {
+  const kind = oneOf(cursor, ['a', 'srv']);
+  return kind === 'a' ? byAddresses(cursor) : byServices(cursor);
+}
+
+const SHARED = {
+  refresh: (option: Cursor) => ({ refreshMs: refresh(option) }),
+  resolvers: (option: Cursor) => ({ resolvers: resolvers(option) }),
+  dial_timeout: (option: Cursor) => ({ dialTimeoutMs: positiveDuration(option) }),
+  grace_period: (option: Cursor) => ({ graceMs: duration(option) }),
+};
+
+const UNSUPPORTED = {
+  dial_fallback_delay: 'addresses of both versions are tried as Node tries them',
+};
+
+function byAddresses(cursor: Cursor): DynamicConfig {
+  const name = cursor.left > 0 ? dnsName(cursor) : null;
+  const port = cursor.left > 0 ? portOf(cursor) : null;
+  const start = { ...NO_NAME, ...defaultDynamic, name, port };
+  const read = cursor.options(
+    start,
+    {
+      ...SHARED,
+      name: (option) => ({ name: dnsName(option) }),
+      port: (option) => ({ port: portOf(option) }),
+      versions: (option) => ({ versions: versions(option) }),
+    },
+    { unsupported: UNSUPPORTED },
+  );
+  const { name: found, port: given } = read;
+  if (found === null || given === null) {
+    const hint = 'for example dynamic a app.internal 8080';
+    return cursor.fail(cursor.span, 'expected-argument', 'dynamic a needs a name and a port', hint);
+  }
+  const { service: _service, proto: _proto, ...settings } = read;
+  return cursor.origins.of(cursor.span, { ...settings, kind: 'a', name: found, port: given });
+}
+
+function byServices(cursor: Cursor): DynamicConfig {
+  const start = { ...NO_NAME, ...defaultDynamic, name: cursor.left > 0 ? dnsName(cursor) : null };
+  const read = cursor.options(
+    start,
+    {
+      ...SHARED,
+      name: (option) => ({ name: dnsName(option) }),
+      service: (option) => ({ service: dnsName(option) }),
+      proto: (option) => ({ proto: dnsName(option) }),
+    },
+    { unsupported: UNSUPPORTED },
+  );
+  const { name, service, proto, port: _port, versions: _versions, ...settings } = read;
+  if (name === null || (service === null) !== (proto === null)) {
+    const message = 'dynamic srv needs a name, and service with proto or neither';
+    const hint = 'for example dynamic srv _api._tcp.example.internal';
+    return cursor.fail(cursor.span, 'expected-argument', message, hint);
+  }
+  const full = service === null || proto === null ? name : `_${service}._${proto}.${name}`;
+  return cursor.origins.of(cursor.span, { ...settings, kind: 'srv', name: full });
+}
+
+function dnsName(option: Cursor): string {
+  const word = option.argument('a name in the DNS');
+  if (word.text.includes('{')) {
+    const hint = 'it is the same for all requests: use {$VAR}, or several handle blocks';
+    option.fail(word.span, 'bad-value', `${option.quote(word)} is no name in the DNS`, hint);
+  }
+  return isDnsName(word.text) ? word.text : badValue(option, word, 'a name in the DNS');
+}
+
+function portOf(option: Cursor): number {
+  return count(option, { min: 1, max: 65_535 });
+}
+
+function refresh(option: Cursor): number {
+  const word = option.peek();
+  const ms = duration(option);
+  return ms < MIN_REFRESH_MS && word !== undefined
+    ? badValue(option, word, 'a duration of at least 1s')
+    : ms;
+}
+
+/** `versions ipv4 ipv6`, or one of them. */
+function versions(option: Cursor): readonly ('ipv4' | 'ipv6')[] {
+  const words = option.several('ipv4 or ipv6');
+  return words.map((word: Word) => choiceOf(option, word, ['ipv4', 'ipv6'] as const));
+}
+
+/** As `node:dns` takes them. */
+function resolvers(option: Cursor): readonly string[] {
+  return option.several('the address of a server of names').map((word) => {
+    const address = word.text.replace(/^udp\//, '');
+    if (!isResolver(address)) return badValue(option, word, 'an address such as 10.0.0.53');
+    return isIP(address) === 6 ? `[${address}]` : address;
+  });
+}

@@ -1,0 +1,96 @@
+import type { UpstreamAddress } from './address.ts';
+import {
+  ConnectionPool,
+  type Connections,
+  type ForwardRequest,
+  type ForwardSink,
+  isUnaskedContinue,
+  type TransportSettings,
+} from './forward.ts';
+import { forwardAlone } from './forward-alone.ts';
+import { Http2Sessions, isNoHttp2 } from './http2-sessions.ts';
+import { isSafe } from './retry.ts';
+import type { DialTarget } from './upgrade-request.ts';
+
+/** Milliseconds after which an upstream that chose HTTP/1.1 is asked again whether it speaks HTTP/2. */
+const CHOICE_AGE_MS = 300_000;
+
+/** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
+export function openConnections(
+  address: UpstreamAddress,
+  settings: TransportSettings,
+  trustPool: string | null,
+): Connections {
+  const target = { address, settings, trustPool };
+  if (address.http2) return new Http2Sessions(target, ['h2']);
+  const { versions } = settings;
+  if (address.protocol === 'http:' || !versions.includes('2')) return new Http1Connections(target);
+  return versions.includes('1.1') ? new EitherVersion(target) : new Http2Sessions(target, ['h2']);
+}
+
+class Http1Connections implements Connections {
+  readonly #target: DialTarget;
+  readonly #pool: ConnectionPool;
+
+  constructor(target: DialTarget) {
+    this.#target = target;
+    this.#pool = new ConnectionPool(target.address, target.settings, target.trustPool);
+  }
+
+  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    const { headers, body, method } = request;
+    if (body !== null && (headers.has('trailer') || headers.has('expect'))) {
+      await forwardAlone(this.#target, request, sink);
+      return;
+    }
+    try {
+      await this.#pool.forward(request, sink);
+    } catch (error) {
+      // Such an upstream would say 100 again: asked in the other way, it may. A body is gone.
+      if (body !== null || !isSafe(method) || !isUnaskedContinue(error)) throw error;
+      await forwardAlone(this.#target, request, sink);
+    }
+  }
+
+  close(): void {
+    this.#pool.close();
+  }
+
+  destroy(): void {
+    this.#pool.destroy();
+  }
+}
+
+/** HTTP/2 where the upstream chooses it in the handshake (RFC 7301), else HTTP/1.1. */
+class EitherVersion implements Connections {
+  readonly #http1: Http1Connections;
+  readonly #http2: Http2Sessions;
+  #http1Until = -Infinity;
+
+  constructor(target: DialTarget) {
+    this.#http1 = new Http1Connections(target);
+    this.#http2 = new Http2Sessions(target, ['h2', 'http/1.1']);
+  }
+
+  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    const { clock } = request;
+    if (clock.monotonic() < this.#http1Until) return this.#http1.forward(request, sink);
+    try {
+      await this.#http2.forward(request, sink);
+    } catch (error) {
+      if (!isNoHttp2(error)) throw error;
+      this.#http1Until = clock.monotonic() + CHOICE_AGE_MS;
+      await this.#http1.forward(request, sink);
+    }
+  }
+
+  close(): void {
+    this.#http1.close();
+    this.#http2.close();
+  }
+
+  destroy(): void {
+    this.#http1.destroy();
+    this.#http2.destroy();
+  }
+}

@@ -1,0 +1,140 @@
+import { Resolver } from 'node:dns/promises';
+import { isIP } from 'node:net';
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
+import type { DynamicConfig } from '../directives/reverse-proxy/data/dynamic.ts';
+
+/** Upstreams of one list; what the DNS says beyond is left out. */
+export const MAX_DYNAMIC_UPSTREAMS = 256;
+
+/** How soon a lookup that failed is tried again, unless it is refreshed more often. */
+const RETRY_MS = 5_000;
+
+/** Times that a server of names is asked before a lookup has failed. */
+const TRIES = 2;
+
+/** Who uses the list. */
+export interface DynamicListener {
+  /** The upstreams have changed; null when none are known any more. */
+  changed(origins: readonly string[] | null): void;
+  /** A lookup has failed, and the list is the old one, as long as it is kept. */
+  failed(error: unknown): void;
+}
+
+/** Upstreams that the DNS names, looked up again and again; reloads share them. */
+export class DynamicUpstreams {
+  /** Origins as `parseUpstream` takes them; null when none are known. */
+  origins: readonly string[] | null = null;
+  /** Settled when the first lookup is over, however it ended. */
+  readonly ready: Promise<void>;
+  readonly #config: DynamicConfig;
+  readonly #clock: Clock;
+  readonly #resolver: Resolver;
+  readonly #listeners = new Set<DynamicListener>();
+  #failingSince: number | null = null;
+  #stopTimer: () => void = () => {};
+  #closed = false;
+
+  constructor(config: DynamicConfig, clock: Clock) {
+    this.#config = config;
+    this.#clock = clock;
+    this.#resolver = new Resolver({ timeout: config.dialTimeoutMs, tries: TRIES });
+    if (config.resolvers.length > 0) this.#resolver.setServers(config.resolvers);
+    this.ready = this.#refresh();
+  }
+
+  /** The returned function takes the listener back. */
+  listen(listener: DynamicListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#stopTimer();
+    this.#resolver.cancel();
+  }
+
+  async #refresh(): Promise<void> {
+    let error: unknown = null;
+    try {
+      this.#take(await this.#lookUp());
+    } catch (cause) {
+      error = cause;
+    }
+    if (this.#closed) return;
+    const { refreshMs } = this.#config;
+    if (error === null) this.#failingSince = null;
+    else this.#fail(error);
+    const delay = error === null ? refreshMs : Math.min(refreshMs, RETRY_MS, this.#graceLeft());
+    this.#stopTimer = this.#clock.after(delay, () => void this.#refresh());
+  }
+
+  #take(origins: readonly string[]): void {
+    if (this.#closed || origins.join(' ') === this.origins?.join(' ')) return;
+    this.origins = origins;
+    for (const listener of this.#listeners) listener.changed(origins);
+  }
+
+  #fail(error: unknown): void {
+    this.#failingSince ??= this.#clock.monotonic();
+    for (const listener of this.#listeners) listener.failed(error);
+    if (this.origins === null || this.#graceLeft() > 0) return;
+    this.origins = null;
+    for (const listener of this.#listeners) listener.changed(null);
+  }
+
+  /** Milliseconds for which the old list is kept; one that is gone already needs none. */
+  #graceLeft(): number {
+    const { graceMs } = this.#config;
+    if (graceMs === null || this.#failingSince === null || this.origins === null) return Infinity;
+    return Math.max(0, this.#failingSince + graceMs - this.#clock.monotonic());
+  }
+
+  /** @throws Error of the lookup; HubgateError `no-upstreams` where there are none */
+  async #lookUp(): Promise<readonly string[]> {
+    const { kind, scheme } = this.#config;
+    const places = kind === 'a' ? await this.#addresses() : await this.#services();
+    const origins = new Set<string>();
+    for (const { host, port } of places) {
+      if (origins.size === MAX_DYNAMIC_UPSTREAMS) break;
+      origins.add(`${scheme}://${isIP(host) === 6 ? `[${host}]` : host}:${port}`);
+    }
+    if (origins.size > 0) return [...origins];
+    throw new HubgateError('no-upstreams', 'The DNS names no upstream');
+  }
+
+  /** Sorted, so that an answer in another order changes nothing. */
+  async #addresses(): Promise<readonly { readonly host: string; readonly port: number }[]> {
+    const config = this.#config;
+    if (config.kind !== 'a') return [];
+    const { name, port, versions } = config;
+    const lookUps = versions.map((version) =>
+      version === 'ipv4' ? this.#resolver.resolve4(name) : this.#resolver.resolve6(name),
+    );
+    const found = await Promise.allSettled(lookUps);
+    const hosts = found.flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
+    const [failed] = found.filter((one) => one.status === 'rejected');
+    if (hosts.length === 0 && failed !== undefined) throw failed.reason;
+    return hosts.sort().map((host) => ({ host, port }));
+  }
+
+  /** By their priority (RFC 2782); who is to be served more is for `lb_policy` to say. */
+  async #services(): Promise<readonly { readonly host: string; readonly port: number }[]> {
+    const records = await this.#resolver.resolveSrv(this.#config.name);
+    return records
+      .filter(({ name, port }) => isServer(name) && port > 0)
+      .map(({ name, port, priority }) => ({ host: name.toLowerCase(), port, priority }))
+      .sort((a, b) => a.priority - b.priority || compare(a.host, b.host) || a.port - b.port);
+  }
+}
+
+/** Not `.`, which says that there is no such service, nor what could not be called. */
+function isServer(name: string): boolean {
+  return /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/i.test(name);
+}
+
+function compare(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}

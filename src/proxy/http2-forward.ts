@@ -1,0 +1,258 @@
+import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
+import type { Readable } from 'node:stream';
+import { HeaderList } from '../http/header-list.ts';
+import { http2Fields } from '../http/http2-fields.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { broken, clientLeft, ExchangeCourse } from './exchange-course.ts';
+import { CONTINUE_WAIT_MS, type ForwardRequest, type ForwardSink } from './forward.ts';
+import { ForwardError } from './forward-error.ts';
+import type { Http2Session } from './http2-session.ts';
+import { permittedTrailers } from './trailers.ts';
+import type { DialTarget } from './upgrade-request.ts';
+
+/** What a gRPC server says at the end; where that is also the beginning, it says it in the head. */
+const GRPC_ENDING = ['grpc-status', 'grpc-message', 'grpc-status-details-bin'];
+
+/**
+ * Exchanges one request over a stream of a session (RFC 9113 §8.1). Resolves when the response is
+ * complete; back-pressure holds both ways.
+ *
+ * @throws ForwardError; `upstream-refused` for a request that the upstream says it has not processed
+ * @throws HttpError with which the body ended; whatever the sink throws
+ */
+export function forwardByHttp2(
+  session: Http2Session,
+  target: DialTarget,
+  request: ForwardRequest,
+  sink: ForwardSink,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    new Http2Exchange(session, target, request, sink, resolve, reject).start();
+  });
+}
+
+class Http2Exchange {
+  readonly #session: Http2Session;
+  readonly #target: DialTarget;
+  readonly #request: ForwardRequest;
+  readonly #sink: ForwardSink;
+  readonly #course: ExchangeCourse;
+  #stream: ClientHttp2Stream | undefined;
+  #error: Error | null = null;
+  #isComplete = false;
+  #isBodyWanted = false;
+  #trailers = new HeaderList();
+  #stopWaiting: () => void = () => {};
+
+  constructor(
+    session: Http2Session,
+    target: DialTarget,
+    request: ForwardRequest,
+    sink: ForwardSink,
+    resolve: () => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#session = session;
+    this.#target = target;
+    this.#request = request;
+    this.#sink = sink;
+    this.#course = new ExchangeCourse(request, resolve, reject, () => this.#close());
+  }
+
+  start(): void {
+    this.#course.start(() => {
+      const stream = this.#open();
+      this.#stream = stream;
+      this.#course.phase = 'sent';
+      this.#noteCompleteness(stream);
+      this.#listen(stream);
+      this.#begin(stream);
+    });
+  }
+
+  #open(): ClientHttp2Stream {
+    const { headers, body } = this.#request;
+    try {
+      return this.#session.session.request(this.#fields(), {
+        endStream: body === null,
+        waitForTrailers: body !== null && headers.has('trailer'),
+      });
+    } catch (error) {
+      const { destroyed, closed } = this.#session.session;
+      // The session may have gone since it was chosen.
+      if (destroyed || closed) throw new ForwardError('upstream-refused', 'unsent', error);
+      throw new ForwardError('unsendable-request', 'unsent', error);
+    }
+  }
+
+  #fields(): OutgoingHttpHeaders {
+    const { method, target, headers, body, contentLength } = this.#request;
+    const { address } = this.#target;
+    const fields = headers.clone();
+    fields.delete('host');
+    if (body !== null && contentLength !== null) fields.set('content-length', contentLength);
+    return {
+      ...http2Fields(fields),
+      ':method': method,
+      ':path': target,
+      ':scheme': address.protocol.slice(0, -1),
+      ':authority': headers.get('host') ?? address.authority,
+    };
+  }
+
+  /**
+   * Node ends what is read also where a stream was reset or its connection was lost: only what is
+   * pushed while the stream is not closed is the peer's own END_STREAM.
+   */
+  #noteCompleteness(stream: ClientHttp2Stream): void {
+    const push = stream.push.bind(stream);
+    stream.push = (chunk, encoding) => {
+      if (chunk !== null || stream.closed) return push(chunk, encoding);
+      this.#isComplete = true;
+      const more = push(null);
+      if (this.#course.phase === 'responding') stream.resume();
+      return more;
+    };
+  }
+
+  #listen(stream: ClientHttp2Stream): void {
+    const fieldsOf = (raw: unknown): HeaderList => {
+      this.#session.heard();
+      const fields = HeaderList.fromRaw(Array.isArray(raw) ? raw : []);
+      fields.deleteWhere((key) => key.startsWith(':'));
+      return fields;
+    };
+    // The third argument, the fields as they came, is missing in the types.
+    const on = (event: string, listener: (...all: unknown[]) => void): void => {
+      stream.on(event, (...all: unknown[]) => this.#course.guard(() => listener(...all)));
+    };
+    on('continue', () => this.#wantBody(stream));
+    on('headers', (head, _, raw) => this.#sink.onInformation(statusOf(head), fieldsOf(raw)));
+    on('response', (head, _, raw) => this.#receive(stream, statusOf(head), fieldsOf(raw)));
+    on('trailers', (_head, _, raw) => {
+      this.#trailers = fieldsOf(raw);
+    });
+    stream.on('error', (error) => {
+      this.#error = error;
+    });
+    stream.once('close', () => this.#onClose(stream));
+  }
+
+  #begin(stream: ClientHttp2Stream): void {
+    const { headers, clock, body } = this.#request;
+    if (body === null || !headers.has('expect')) this.#wantBody(stream);
+    else this.#stopWaiting = clock.after(CONTINUE_WAIT_MS, () => this.#wantBody(stream));
+  }
+
+  /** Once; a 100 that comes late, again or unasked says nothing new. */
+  #wantBody(stream: ClientHttp2Stream): void {
+    if (this.#isBodyWanted || this.#course.settled) return;
+    this.#isBodyWanted = true;
+    this.#stopWaiting();
+    const { body } = this.#request;
+    if (body === null) this.#awaitHead();
+    else this.#send(stream, body);
+  }
+
+  #send(stream: ClientHttp2Stream, body: Readable): void {
+    body.on('error', (error) => this.#course.fail(error));
+    body.on('data', (chunk: Buffer) => {
+      if (stream.writable && stream.write(chunk)) return;
+      body.pause();
+      this.#awaitHead();
+    });
+    stream.on('drain', () => {
+      if (this.#course.phase === 'sent') this.#course.limit(0);
+      body.resume();
+    });
+    stream.once('wantTrailers', () => {
+      this.#course.guard(() => {
+        const { headers, trailers } = this.#request;
+        stream.sendTrailers(http2Fields(permittedTrailers(headers, trailers())));
+      });
+    });
+    body.once('end', () => {
+      if (this.#course.settled) return;
+      stream.end();
+      this.#awaitHead();
+    });
+  }
+
+  #receive(stream: ClientHttp2Stream, status: number, headers: HeaderList): void {
+    const { readTimeoutMs } = this.#target.settings;
+    this.#course.phase = 'responding';
+    this.#course.limit(0);
+    // RFC 9110 §10.1.1: answered so, the request needs no body.
+    this.#stopWaiting();
+    if (this.#isComplete) this.#takeEnding(headers);
+    const body = this.#sink.onHead(status, headers);
+    if (body === null) {
+      this.#course.finish();
+      return;
+    }
+    body.on('error', (error) => this.#course.fail(clientLeft(error)));
+    this.#course.awaitBody(readTimeoutMs);
+    const source = {
+      // Node drops what a stream holds when its connection ends: the rest, at most a window, is taken.
+      pause: () => this.#isComplete || stream.pause(),
+      resume: () => stream.resume(),
+    };
+    stream.on('data', (chunk: Buffer) => {
+      this.#session.heard();
+      this.#course.pass(chunk, body, source, readTimeoutMs);
+    });
+    stream.once('end', () => {
+      if (!this.#isComplete) return;
+      this.#course.guard(() => {
+        this.#sink.onEnd(body, this.#trailers);
+        this.#course.finish();
+      });
+    });
+  }
+
+  /** A head that is all of the response: clients of gRPC look for its end behind the body. */
+  #takeEnding(headers: HeaderList): void {
+    if (headers.get('content-type')?.startsWith('application/grpc') !== true) return;
+    for (const name of GRPC_ENDING) {
+      const value = headers.get(name);
+      if (value === undefined) continue;
+      this.#trailers.set(name, value);
+      headers.delete(name);
+    }
+  }
+
+  #onClose(stream: ClientHttp2Stream): void {
+    if (this.#course.settled) return;
+    const error = this.#error ?? broken('The upstream closed the stream');
+    if (this.#course.phase === 'sent' && this.#isUnprocessed(stream)) {
+      this.#course.reject(new ForwardError('upstream-refused', 'unsent', error));
+    } else this.#course.fail(error);
+  }
+
+  /** RFC 9113 §8.7: what has been refused, or came after the last stream that was dealt with. */
+  #isUnprocessed({ id, rstCode }: ClientHttp2Stream): boolean {
+    if (rstCode === constants.NGHTTP2_REFUSED_STREAM) return true;
+    return id === undefined || id > this.#session.lastStream;
+  }
+
+  #awaitHead(): void {
+    if (this.#course.phase !== 'sent') return;
+    this.#course.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
+  }
+
+  /** RFC 9113 §8.1: what is not wanted any more is told, so that the upstream stops. */
+  #close(): void {
+    this.#stopWaiting();
+    const stream = this.#stream;
+    if (stream === undefined || stream.destroyed) return;
+    if (this.#isComplete && stream.writableEnded) return;
+    stream.close(this.#isComplete ? constants.NGHTTP2_NO_ERROR : constants.NGHTTP2_CANCEL);
+  }
+}
+
+function statusOf(head: unknown): number {
+  const status = typeof head === 'object' && head !== null ? Reflect.get(head, ':status') : null;
+  if (typeof status !== 'number')
+    throw new HubgateError('upstream-broken', 'A head without status');
+  return status;
+}

@@ -1,0 +1,162 @@
+import { HubgateError } from '../kernel/error.ts';
+import {
+  type Connections,
+  exchangeFailure,
+  type ForwardRequest,
+  type ForwardSink,
+  MAX_WAITING_REQUESTS,
+} from './forward.ts';
+import { ForwardError } from './forward-error.ts';
+import { dialHttp2, type Offer, saysNoHttp2 } from './http2-dial.ts';
+import { forwardByHttp2 } from './http2-forward.ts';
+import { Http2Session } from './http2-session.ts';
+import type { DialTarget } from './upgrade-request.ts';
+
+/** Sessions with one upstream where `max_conns_per_host` says nothing. */
+const MAX_SESSIONS = 100;
+
+interface Waiter {
+  readonly go: (session: Http2Session) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/**
+ * HTTP/2 sessions with one upstream: as many as its requests need streams, within
+ * `max_conns_per_host`. One is dialed at a time; whom no stream can be given waits.
+ */
+export class Http2Sessions implements Connections {
+  readonly #target: DialTarget;
+  readonly #offer: Offer;
+  readonly #maxSessions: number;
+  readonly #sessions = new Set<Http2Session>();
+  /** Gone for new requests, but with streams that still run. */
+  readonly #leaving = new Set<Http2Session>();
+  readonly #waiting = new Set<Waiter>();
+  #stopDial: (() => void) | null = null;
+  #closed = false;
+
+  constructor(target: DialTarget, offer: Offer) {
+    this.#target = target;
+    this.#offer = offer;
+    this.#maxSessions = target.settings.maxConnectionsPerHost || MAX_SESSIONS;
+  }
+
+  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    const session = await this.#take(request);
+    try {
+      await forwardByHttp2(session, this.#target, request, sink);
+    } finally {
+      session.giveBack(request.clock);
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#waiting.size > 0) return;
+    for (const session of this.#sessions) session.close();
+  }
+
+  destroy(): void {
+    this.#closed = true;
+    this.#stopDial?.();
+    for (const session of [...this.#sessions, ...this.#leaving]) session.session.destroy();
+  }
+
+  /** @throws ForwardError `upstream-busy`, `upstream-aborted`, and why there is no connection */
+  #take({ client, clock }: ForwardRequest): Promise<Http2Session> {
+    const free = this.#free();
+    if (free !== undefined && this.#waiting.size === 0) {
+      free.take(clock);
+      return Promise.resolve(free);
+    }
+    if (this.#waiting.size >= MAX_WAITING_REQUESTS) {
+      const full = new HubgateError(
+        'upstream-busy',
+        `${MAX_WAITING_REQUESTS} requests wait already`,
+      );
+      return Promise.reject(new ForwardError('upstream-busy', 'unsent', full));
+    }
+    return new Promise((resolve, reject) => {
+      const left = (): void => {
+        this.#waiting.delete(waiter);
+        const error = new HubgateError('client-left', 'The client did not wait for its turn');
+        reject(new ForwardError('upstream-aborted', 'unsent', error));
+      };
+      if (client.abandoned) {
+        left();
+        return;
+      }
+      const forget = client.onAbandoned(left);
+      const waiter: Waiter = {
+        go: (session) => {
+          forget();
+          session.take(clock);
+          resolve(session);
+        },
+        fail: (error) => {
+          forget();
+          reject(error);
+        },
+      };
+      this.#waiting.add(waiter);
+      this.#serve();
+    });
+  }
+
+  #free(): Http2Session | undefined {
+    for (const session of this.#sessions) if (session.hasRoom) return session;
+    return undefined;
+  }
+
+  #serve(): void {
+    for (const waiter of this.#waiting) {
+      const session = this.#free();
+      if (session === undefined) {
+        this.#dial();
+        return;
+      }
+      this.#waiting.delete(waiter);
+      waiter.go(session);
+    }
+    if (this.#closed) this.close();
+  }
+
+  #dial(): void {
+    if (this.#stopDial !== null || this.#sessions.size >= this.#maxSessions) return;
+    this.#stopDial = dialHttp2(this.#target, this.#offer, (error, opened) => {
+      this.#stopDial = null;
+      if (opened === null) {
+        this.#refuse(error ?? new Error('no session'));
+        return;
+      }
+      const { keepAliveMs } = this.#target.settings;
+      const session: Http2Session = new Http2Session(
+        opened,
+        keepAliveMs,
+        () => this.#serve(),
+        () => this.#lose(session),
+      );
+      this.#sessions.add(session);
+      this.#serve();
+    });
+  }
+
+  /** Nobody waits for an upstream that cannot be reached. */
+  #refuse(error: Error): void {
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const { fail } of waiting) fail(exchangeFailure(error, 'unsent', false));
+  }
+
+  #lose(session: Http2Session): void {
+    this.#sessions.delete(session);
+    if (session.session.destroyed) this.#leaving.delete(session);
+    else this.#leaving.add(session);
+    this.#serve();
+  }
+}
+
+/** Whether a request was not sent because the upstream speaks another version only. */
+export function isNoHttp2(error: unknown): boolean {
+  return error instanceof ForwardError && saysNoHttp2(error.cause);
+}

@@ -1,0 +1,80 @@
+import type { Connections, TransportSettings } from './forward.ts';
+import type { Upstream, UpstreamRegistry } from './upstreams.ts';
+
+interface Member {
+  readonly upstream: Upstream;
+  readonly connections: Connections;
+  readonly release: () => void;
+}
+
+/** The upstreams of one proxy, which may change while it runs. */
+export class Members {
+  readonly #registry: UpstreamRegistry;
+  readonly #settings: TransportSettings;
+  readonly #trustPool: string | null;
+  readonly #verdict: (upstream: Upstream) => boolean;
+  #known: ReadonlyMap<string, Member> = new Map();
+  #connections: ReadonlyMap<Upstream, Connections> = new Map();
+
+  /** `verdict` is what the proxy thinks of an upstream. */
+  constructor(
+    registry: UpstreamRegistry,
+    settings: TransportSettings,
+    trustPool: string | null,
+    verdict: (upstream: Upstream) => boolean,
+  ) {
+    this.#registry = registry;
+    this.#settings = settings;
+    this.#trustPool = trustPool;
+    this.#verdict = verdict;
+  }
+
+  /** In the order in which they were given. */
+  get connections(): ReadonlyMap<Upstream, Connections> {
+    return this.#connections;
+  }
+
+  /**
+   * From now on it is these. Exchanges under way with those that leave come to their end.
+   *
+   * @throws HubgateError `invalid-upstream`
+   */
+  set(origins: readonly string[]): void {
+    const next = new Map<string, Member>();
+    for (const origin of origins) next.set(origin, this.#known.get(origin) ?? this.#claim(origin));
+    for (const [origin, member] of this.#known) {
+      if (next.has(origin)) continue;
+      member.upstream.verdicts.delete(this.#verdict);
+      member.release();
+    }
+    this.#known = next;
+    const connections = new Map<Upstream, Connections>();
+    for (const member of next.values()) connections.set(member.upstream, member.connections);
+    this.#connections = connections;
+  }
+
+  /** What they do is no longer judged. */
+  forget(): void {
+    for (const { upstream } of this.#known.values()) upstream.verdicts.delete(this.#verdict);
+  }
+
+  /** Lets go of all of them. */
+  release(): void {
+    for (const { release } of this.#known.values()) release();
+  }
+
+  #claim(origin: string): Member {
+    const upstream = this.#registry.claimUpstream(origin);
+    const { address } = upstream.value;
+    const connections = this.#registry.claimPool(address, this.#settings, this.#trustPool);
+    upstream.value.verdicts.add(this.#verdict);
+    return {
+      upstream: upstream.value,
+      connections: connections.value,
+      release: () => {
+        upstream.release();
+        connections.release();
+      },
+    };
+  }
+}

@@ -1,0 +1,78 @@
+import { isIP } from 'node:net';
+import type { Config, ServerOptions, SiteConfig } from '../config/config.ts';
+import type { Report } from '../config/problem.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { type PlannedListener, planListeners } from './listen-plan.ts';
+
+/** How a listener serves: as its own `servers <address>` says, else as the general one. */
+export function serversAt(
+  { servers, listeners }: Config['options'],
+  { bind, port }: Pick<PlannedListener, 'bind' | 'port'>,
+): ServerOptions {
+  if (bind.kind !== 'host') return servers;
+  const own = listeners.find((each) => each.port === port && each.host === bind.host);
+  return own?.servers ?? servers;
+}
+
+/** The configuration as one listener, or the sites of one, have it. */
+export function configAt(config: Config, servers: ServerOptions): Config {
+  const { options } = config;
+  return options.servers === servers ? config : { ...config, options: { ...options, servers } };
+}
+
+/**
+ * How the listeners of a site serve, of which the site itself needs whom to believe; all agree on that,
+ * or {@link checkListenerServers} has said so.
+ */
+export function serversOf(
+  site: SiteConfig,
+  { options }: Config,
+  plan: readonly PlannedListener[],
+): ServerOptions {
+  const listener = plan.find(({ sites }) => sites.some((each) => each.site === site));
+  return listener === undefined ? options.servers : serversAt(options, listener);
+}
+
+/** Whether every `servers <address>` is of a listener, and none divides a site. */
+export function checkListenerServers(config: Config, report: Report): void {
+  const { options } = config;
+  if (options.listeners.length === 0) return;
+  const plan = listenersOf(config);
+  for (const listener of options.listeners) {
+    const isThere = plan.some(
+      ({ bind, port }) =>
+        bind.kind === 'host' && bind.host === listener.host && port === listener.port,
+    );
+    if (isThere) continue;
+    const host = isIP(listener.host) === 6 ? `[${listener.host}]` : listener.host;
+    const address = `${host}:${listener.port}`;
+    const message = `servers ${address} concerns nothing: no site listens there`;
+    const hint = 'the address is that of bind with the port, or only :<port>';
+    report(listener, { severity: 'warning', code: 'servers-of-nothing', message, hint });
+  }
+  for (const site of config.sites) {
+    const trusts = plan
+      .filter(({ sites }) => sites.some((each) => each.site === site))
+      .map((listener) => {
+        const { trustedProxies, logCredentials } = serversAt(options, listener);
+        return JSON.stringify([trustedProxies, logCredentials]);
+      });
+    if (new Set(trusts).size < 2) continue;
+    report(site, {
+      severity: 'error',
+      code: 'divided-trust',
+      message: 'the listeners of this site differ in trusted_proxies or log_credentials',
+      hint: 'give all of them the same, or make two sites of it',
+    });
+  }
+}
+
+/** None where they conflict, which is told elsewhere. */
+function listenersOf(config: Config): readonly PlannedListener[] {
+  try {
+    return planListeners(config);
+  } catch (error) {
+    if (error instanceof HubgateError) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,55 @@
+import type { AcmeDnsConfig } from '../../../config/dns-challenge.ts';
+import { codeOf, messageOf } from '../../../kernel/error.ts';
+import { AcmeError } from '../acme-error.ts';
+import type { DnsProvider } from './provider.ts';
+
+/** For one update. */
+const UPDATE_MS = 10_000;
+
+/**
+ * The API of acme-dns (github.com/joohoi/acme-dns, "Update endpoint"). The server keeps the last two
+ * texts of a subdomain by itself, so nothing is taken away.
+ */
+export function acmeDnsProvider(config: AcmeDnsConfig): DnsProvider {
+  return {
+    async present({ value }, signal) {
+      const patience = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
+      const status = await send(config, value, patience).catch((cause: unknown) => {
+        signal.throwIfAborted();
+        const { cause: inner = cause } = cause instanceof Error ? cause : {};
+        const why = patience.aborted ? 'no answer in time' : (codeOf(inner) ?? messageOf(inner));
+        throw failed(`cannot be reached: ${why}`, cause);
+      });
+      if (status === 200) return;
+      const cure = status === 401 ? ': username, password and subdomain do not fit together' : '';
+      throw failed(`answers ${status}${cure}`);
+    },
+    async cleanup() {},
+  };
+}
+
+async function send(
+  { serverUrl, username, password, subdomain }: AcmeDnsConfig,
+  txt: string,
+  signal: AbortSignal,
+): Promise<number> {
+  const response = await fetch(`${serverUrl.replace(/\/+$/, '')}/update`, {
+    method: 'POST',
+    headers: {
+      'x-api-user': username.reveal(),
+      'x-api-key': password.reveal(),
+      'content-type': 'application/json',
+    },
+    body: JSON.stringify({ subdomain, txt }),
+    // The credentials are for this server.
+    redirect: 'error',
+    signal,
+  });
+  await response.body?.cancel();
+  return response.status;
+}
+
+/** Without the address: it may be one that nobody else is to know. */
+function failed(message: string, cause?: unknown): AcmeError {
+  return new AcmeError('acme-dns-failed', `The acme-dns server ${message}`, { cause });
+}

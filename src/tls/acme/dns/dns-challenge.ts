@@ -1,0 +1,70 @@
+import type { DnsChallengeConfig, DnsProviderConfig } from '../../../config/dns-challenge.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import { messageOf } from '../../../kernel/error.ts';
+import type { Logger } from '../../../kernel/log.ts';
+import { acmeDnsProvider } from './acme-dns.ts';
+import { execProvider } from './exec.ts';
+import { untilPropagated } from './propagation.ts';
+import type { ChallengeRecord, DnsProvider } from './provider.ts';
+import { rfc2136Provider } from './rfc2136.ts';
+
+/** To take a record away, which nobody waits for but who stops the gateway. */
+const CLEANUP_MS = 30_000;
+
+export interface DnsChallengeTools {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Proves a name by its TXT record (RFC 8555 §8.4): once this resolves, the record can be seen. What it
+ * returns takes the record away, and never rejects: the certificate may be there by then.
+ *
+ * @param name without `*.`
+ * @param value base64url of the digest of the key authorization
+ * @throws AcmeError `acme-dns-failed`, or the reason of the signal
+ */
+export async function publishRecord(
+  name: string,
+  value: string,
+  config: DnsChallengeConfig,
+  { clock, log, signal }: DnsChallengeTools,
+): Promise<() => Promise<void>> {
+  const provider = dnsProvider(config.provider);
+  const record: ChallengeRecord = {
+    name: (config.overrideDomain ?? `_acme-challenge.${name}`).replace(/\.$/, '').toLowerCase(),
+    value,
+    ttlSeconds: config.ttlSeconds,
+  };
+  const withdraw = async (): Promise<void> => {
+    try {
+      await provider.cleanup(record, AbortSignal.timeout(CLEANUP_MS));
+    } catch (error) {
+      log.warn('The TXT record of a challenge is left behind', {
+        name: record.name,
+        error: messageOf(error),
+      });
+    }
+  };
+  try {
+    await provider.present(record, signal);
+    await untilPropagated(record, config, clock, signal);
+    return withdraw;
+  } catch (error) {
+    // What failed may have written it all the same.
+    await withdraw();
+    throw error;
+  }
+}
+
+function dnsProvider(config: DnsProviderConfig): DnsProvider {
+  switch (config.kind) {
+    case 'rfc2136':
+      return rfc2136Provider(config);
+    case 'acme-dns':
+      return acmeDnsProvider(config);
+    case 'exec':
+      return execProvider(config);
+  }
+}

@@ -1,0 +1,145 @@
+import type { OnDemandOptions } from '../../config/config.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { Lease } from '../../kernel/lease.ts';
+import type { Logger } from '../../kernel/log.ts';
+import type { ManagedCertificate } from '../acme/managed-certificate.ts';
+import type { CertificateAuthority, ManagedCertificates } from '../acme/managed-certificates.ts';
+import type { SiteCertificates } from '../certificate.ts';
+import { managedCertificates } from '../managed-site-certificates.ts';
+
+export interface OnDemandCertificatesOptions {
+  readonly onDemand: OnDemandOptions;
+  readonly authorities: readonly CertificateAuthority[];
+  readonly managed: ManagedCertificates;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** @default 1000 */
+  readonly maxHeld?: number;
+}
+
+export interface OnDemandCertificates extends SiteCertificates {
+  /** Gives all back. */
+  close(): Promise<void>;
+}
+
+/** Longest time that a handshake waits for its certificate: less than it may take altogether. */
+const HANDSHAKE_WAIT_MS = 8_000;
+/** Certificates of one site that are held at once; of the others the storage keeps a copy. */
+const MAX_HELD = 1_000;
+/** Handshakes of one site that wait at once. */
+const MAX_WAITING = 1_000;
+
+/**
+ * Certificates of names that a site is called by and the configuration does not have: got when a client
+ * first asks for one, if the operator's app allows it, while the handshake waits.
+ */
+export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDemandCertificates {
+  const { onDemand, authorities, managed, clock, log, maxHeld = MAX_HELD } = options;
+  /** The one that was asked for longest ago is the first. */
+  const held = new Map<string, Promise<Lease<ManagedCertificate>>>();
+  /** Of those that are held, what has been opened. */
+  const values = new Set<ManagedCertificate>();
+  let waiting = 0;
+  let closed = false;
+
+  const giveBack = async (lease: Promise<Lease<ManagedCertificate>>): Promise<void> => {
+    // Who could not be had need not be given back.
+    await lease.then(
+      (one) => {
+        values.delete(one.value);
+        return one.release();
+      },
+      () => {},
+    );
+  };
+
+  const take = async (name: string): Promise<Lease<ManagedCertificate>> => {
+    const lease = await managed.acquire(name, authorities, onDemand);
+    const { current } = lease.value;
+    if (current !== null && current.pair.notAfter > clock.now()) {
+      lease.value.begin();
+      return lease;
+    }
+    try {
+      if (!(await managed.permissions.allows(name, onDemand))) {
+        throw refused(name);
+      }
+      if (lease.value.isDue && !managed.permissions.mayOrder(onDemand)) {
+        log.warn('No certificate on demand: as many as on_demand_tls allows have been ordered', {
+          name,
+        });
+        throw new HubgateError('on-demand-limit', `${name} has to wait for its certificate`);
+      }
+    } catch (error) {
+      await lease.release();
+      throw error;
+    }
+    lease.value.begin();
+    return lease;
+  };
+
+  const hold = (name: string): Promise<Lease<ManagedCertificate>> => {
+    const known = held.get(name);
+    held.delete(name);
+    const lease = known ?? take(name);
+    held.set(name, lease);
+    if (known === undefined) {
+      lease.then(
+        ({ value }) => {
+          if (held.get(name) === lease) values.add(value);
+        },
+        (error: unknown) => {
+          log.debug('No certificate on demand', { name, error: messageOf(error) });
+          if (held.get(name) === lease) held.delete(name);
+        },
+      );
+    }
+    for (const [oldest, one] of held) {
+      if (held.size <= maxHeld) break;
+      held.delete(oldest);
+      void giveBack(one);
+    }
+    return lease;
+  };
+
+  return {
+    async certificateFor([name = ''], mayWait = true) {
+      if (closed || (waiting >= MAX_WAITING && !held.has(name))) {
+        throw new HubgateError('on-demand-limit', 'Too many handshakes wait for a certificate');
+      }
+      if (!held.has(name) && managed.permissions.refuses(name, onDemand)) throw refused(name);
+      waiting += 1;
+      try {
+        const { value } = await within(HANDSHAKE_WAIT_MS, clock, hold(name));
+        const fresh = value.current !== null && value.current.pair.notAfter > clock.now();
+        if (!fresh && mayWait) await within(HANDSHAKE_WAIT_MS, clock, value.settled());
+        return await managedCertificates(value).certificateFor([name]);
+      } finally {
+        waiting -= 1;
+      }
+    },
+    fallbackFor: async () => null,
+    inUse: () => [...values].flatMap((one) => managedCertificates(one).inUse()),
+    async close() {
+      closed = true;
+      const all = [...held.values()];
+      held.clear();
+      await Promise.all(all.map(giveBack));
+    },
+  };
+}
+
+function refused(name: string): HubgateError {
+  return new HubgateError('on-demand-refused', `${name} may have no certificate`);
+}
+
+/** @throws HubgateError `certificate-pending` when it takes longer */
+function within<T>(limitMs: number, clock: Clock, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(limitMs, () => {
+      reject(new HubgateError('certificate-pending', 'The certificate takes too long'));
+    });
+    promise.then(resolve, reject).finally(cancel);
+  });
+}

@@ -1,0 +1,128 @@
+import type { OnDemandOptions } from '../../config/config.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { requireUrl } from '../../kernel/parse-url.ts';
+import { OrderQueue } from '../acme/order-queue.ts';
+
+/** For one answer. */
+const ASK_MS = 5_000;
+/** Questions on their way at once; the others wait, up to as many. */
+const MAX_ASKING = 16;
+const MAX_WAITING = 256;
+/** Answers that are remembered, and for how long: anyone may make us ask. */
+const MAX_ANSWERS = 10_000;
+const ALLOWED_MS = 10 * 60_000;
+const REFUSED_MS = 60_000;
+/** After who is asked has failed. */
+const FAILED_MS = 5_000;
+/** A host name as authorities certify it (RFC 1123 §2.1); of several labels, so that no machine is meant. */
+const HOST_NAME =
+  /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+$/;
+
+interface Answer {
+  readonly result: Promise<boolean>;
+  /** Whether the answer is there, and was no. */
+  refused: boolean;
+  /** Monotonic; milliseconds. */
+  until: number;
+}
+
+/** Whether certificates may be got for names that no configuration has, as the operator's app says. */
+export class Permissions {
+  readonly #clock: Clock;
+  readonly #queue = new OrderQueue(MAX_ASKING);
+  readonly #answers = new Map<string, Answer>();
+  #asking = 0;
+  /** When orders have begun, the oldest first; monotonic. */
+  #begun: number[] = [];
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * Asks by `GET <ask>?domain=<name>`: 2xx allows it, any other status does not.
+   *
+   * @param name in lower case, as a client has sent it
+   * @throws HubgateError `on-demand-ask-failed` when there is no answer
+   */
+  allows(name: string, { ask }: OnDemandOptions): Promise<boolean> {
+    if (!isHostName(name)) return Promise.resolve(false);
+    const key = `${ask} ${name}`;
+    const known = this.#known(key);
+    if (known !== undefined) return known.result;
+    if (this.#asking >= MAX_ASKING + MAX_WAITING) {
+      return Promise.reject(failed('too many names are asked for at once'));
+    }
+    return this.#remember(key, this.#ask(name, ask));
+  }
+
+  /** Whether it is known without asking, and without looking at files, that there will be none. */
+  refuses(name: string, { ask }: OnDemandOptions): boolean {
+    return !isHostName(name) || this.#known(`${ask} ${name}`)?.refused === true;
+  }
+
+  #known(key: string): Answer | undefined {
+    const answer = this.#answers.get(key);
+    return answer !== undefined && answer.until > this.#clock.monotonic() ? answer : undefined;
+  }
+
+  /** Takes one of the orders that may begin within the interval; false when there is none left. */
+  mayOrder({ intervalMs, burst }: OnDemandOptions): boolean {
+    if (intervalMs === 0) return true;
+    const now = this.#clock.monotonic();
+    this.#begun = this.#begun.filter((at) => at > now - intervalMs);
+    if (this.#begun.length >= burst) return false;
+    this.#begun.push(now);
+    return true;
+  }
+
+  #remember(key: string, result: Promise<boolean>): Promise<boolean> {
+    const answer: Answer = { result, refused: false, until: Number.POSITIVE_INFINITY };
+    this.#answers.delete(key);
+    this.#answers.set(key, answer);
+    const keep = (ms: number): void => {
+      answer.until = this.#clock.monotonic() + ms;
+    };
+    result.then(
+      (allowed) => {
+        answer.refused = !allowed;
+        keep(allowed ? ALLOWED_MS : REFUSED_MS);
+      },
+      () => keep(FAILED_MS),
+    );
+    for (const oldest of this.#answers.keys()) {
+      if (this.#answers.size <= MAX_ANSWERS) break;
+      this.#answers.delete(oldest);
+    }
+    return result;
+  }
+
+  async #ask(name: string, ask: string): Promise<boolean> {
+    this.#asking += 1;
+    const signal = AbortSignal.timeout(ASK_MS);
+    try {
+      const url = requireUrl(ask);
+      url.searchParams.set('domain', name);
+      return await this.#queue.run(signal, async () => {
+        const response = await fetch(url, { redirect: 'manual', signal });
+        await response.body?.cancel();
+        return response.ok;
+      });
+    } catch (cause) {
+      throw failed(signal.aborted ? `no answer within ${ASK_MS} ms` : messageOf(cause), cause);
+    } finally {
+      this.#asking -= 1;
+    }
+  }
+}
+
+/** With a last label that is no number, as an address has it. */
+function isHostName(name: string): boolean {
+  return HOST_NAME.test(name) && !/^\d+$/.test(name.slice(name.lastIndexOf('.') + 1));
+}
+
+function failed(why: string, cause?: unknown): HubgateError {
+  const message = `on_demand_tls: whether a name may have a certificate cannot be asked: ${why}`;
+  return new HubgateError('on-demand-ask-failed', message, { cause });
+}

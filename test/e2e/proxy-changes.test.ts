@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { describe, it } from 'node:test';
+import { startCaddy } from '../support/caddy.ts';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { send } from '../support/http.ts';
+
+describe('reverse_proxy with method, rewrite and replace_status', () => {
+  it('changes what its upstream is asked, and the status that passes, as Caddy does', async (test) => {
+    const upstream = createServer((request, response) => {
+      const chunks: Buffer[] = [];
+      request.on('data', (chunk: Buffer) => chunks.push(chunk));
+      request.on('end', () => {
+        const body = Buffer.concat(chunks).toString();
+        const status = Number(new URL(`http://x${request.url}`).searchParams.get('status') ?? 200);
+        response.writeHead(status).end(`${request.method} ${request.url} ${body}`);
+      });
+    });
+    test.after(() => upstream.close());
+    const port = await freePort();
+    upstream.listen(port, '127.0.0.1');
+    await once(upstream, 'listening');
+    const to = `127.0.0.1:${port}`;
+    const directives = `
+	reverse_proxy /method ${to} {
+		method GET
+	}
+	reverse_proxy /rewrite/* ${to} {
+		rewrite /in{path}?from={query}
+	}
+	reverse_proxy /path ${to} {
+		rewrite /elsewhere
+	}
+	reverse_proxy /status ${to} {
+		@gone status 4xx
+		replace_status @gone 203
+		@made status 201
+		handle_response @made {
+			respond "made {path}" 202
+		}
+	}
+	handle /retried {
+		reverse_proxy 127.0.0.1:1 ${to} {
+			lb_policy first
+			lb_retries 2
+			fail_duration 1m
+		}
+	}
+`;
+    const origin = `http://127.0.0.1:${await freePort()}`;
+    await startGateway(test, `${origin} {${directives}}\n`);
+    const caddy = await startCaddy(test, directives);
+    for (const at of caddy === null ? [origin] : [origin, caddy]) {
+      for (const [method, path, status, body] of [
+        ['POST', '/method', 200, 'GET /method '],
+        ['POST', '/rewrite/a?b=c', 200, 'POST /in/rewrite/a?from=b%3Dc body'],
+        ['POST', '/path?b=c', 200, 'POST /elsewhere?b=c body'],
+        ['GET', '/status?status=404', 203, 'GET /status?status=404 '],
+        ['GET', '/status?status=201', 202, 'made /status'],
+        ['GET', '/status', 200, 'GET /status '],
+        ['GET', '/retried', 200, 'GET /retried '],
+      ] as const) {
+        const sent = method === 'POST' ? { headers: [['Content-Length', '4']], body: 'body' } : {};
+        const answer = await send(`${at}${path}`, { method, ...sent } as Parameters<
+          typeof send
+        >[1]);
+        const where = at === origin ? 'hubgate' : 'Caddy';
+        assert.deepEqual([answer.status, answer.body], [status, body], `${where}: ${path}`);
+      }
+    }
+  });
+});
