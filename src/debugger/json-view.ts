@@ -1,7 +1,7 @@
 import { element } from './element.ts';
 
 /** Members and entries that are drawn; a larger value is shown as its text. */
-const MAX_NODES = 500;
+const MAX_NODES = 200;
 /** Longest text that is shown, in characters. */
 const MAX_SHOWN = 20_000;
 /** Levels that are open at first. */

@@ -4,6 +4,8 @@ import { element, find } from './element.ts';
 const MAX_LISTED = 100;
 /** How often it is asked again, in milliseconds, while the page is seen and the token allows it. */
 const REFRESH_MS = 5_000;
+/** Subscriptions up to which it is asked again by itself: the whole list comes each time. */
+const MAX_WATCHED = 1_000;
 
 interface Subscription {
   readonly subscriber: string;
@@ -25,13 +27,14 @@ export class Subscribers {
   readonly #about = find('subscribers-about', HTMLElement);
   readonly #table = find('subscribers', HTMLTableElement);
   readonly #options: SubscribersOptions;
-  #isAllowed = false;
+  /** Whether it is asked again without being told to. */
+  #isWatched = false;
 
   constructor(options: SubscribersOptions) {
     this.#options = options;
     find('refresh', HTMLButtonElement).addEventListener('click', () => void this.refresh());
     setInterval(() => {
-      if (this.#isAllowed && !document.hidden) void this.refresh();
+      if (this.#isWatched && !document.hidden) void this.refresh();
     }, REFRESH_MS);
   }
 
@@ -42,11 +45,11 @@ export class Subscribers {
     try {
       // The browser's cache asks by the entity tag: nothing new costs nothing.
       const answer = await fetch(`${hub}/subscriptions`, { headers, cache: 'no-cache' });
-      this.#isAllowed = answer.ok;
       if (answer.ok) {
         const { subscriptions } = (await answer.json()) as {
           readonly subscriptions: readonly Subscription[];
         };
+        this.#isWatched = subscriptions.length <= MAX_WATCHED;
         this.#show(subscriptions);
         count(subscriptions.length);
         return;
@@ -59,6 +62,7 @@ export class Subscribers {
   }
 
   #refused(why: string): void {
+    this.#isWatched = false;
     this.#table.hidden = true;
     const { pathname } = new URL(`${this.#options.hub}/subscriptions`);
     this.#about.textContent = `The hub does not tell (${why}). It takes a token with a subscribe grant that covers ${pathname}.`;
@@ -67,7 +71,7 @@ export class Subscribers {
   #show(subscriptions: readonly Subscription[]): void {
     const rest = subscriptions.length - MAX_LISTED;
     const what = subscriptions.length === 1 ? 'subscription' : 'subscriptions';
-    this.#about.textContent = `${subscriptions.length} ${what}${rest > 0 ? `, the first ${MAX_LISTED} are listed` : ''}`;
+    this.#about.textContent = `${subscriptions.length} ${what}${rest > 0 ? `, the first ${MAX_LISTED} are listed` : ''}${this.#isWatched ? '' : '; too many to be watched'}`;
     this.#table.hidden = subscriptions.length === 0;
     this.#table.tBodies[0]?.replaceChildren(
       ...subscriptions

@@ -4,10 +4,12 @@ import { dataView } from './json-view.ts';
 
 /** Entries that are kept; the oldest go first. */
 const MAX_ENTRIES = 500;
-/** Updates that are held back by the pause; then the oldest of them go. */
-const MAX_HELD = 500;
+/** Entries that are drawn in one frame: a burst must not stop the page. */
+const MAX_DRAWN = 25;
 /** Publications of this page whose topics are remembered. */
 const MAX_OWN = 500;
+/** Types that the filter offers. */
+const MAX_TYPES = 100;
 /** How often a screen reader is told of new updates, in milliseconds. */
 const TELL_EVERY_MS = 5_000;
 
@@ -18,9 +20,16 @@ interface Entry {
   readonly text: string;
 }
 
+/** What has come and is not drawn yet. */
 interface Arrival {
-  readonly update: Update;
   readonly at: Date;
+  readonly what: Update | Notice;
+}
+
+/** Something that happened to the connection. */
+interface Notice {
+  readonly text: string;
+  readonly kind: 'good' | 'warn' | 'bad' | 'muted';
 }
 
 /** The live list: newest first, bounded, filtered, and held still while it is paused. */
@@ -33,13 +42,14 @@ export class UpdateList {
   readonly #text = find('filter', HTMLInputElement);
   readonly #type = find('filter-type', HTMLSelectElement);
   readonly #entries: Entry[] = [];
-  readonly #held: Arrival[] = [];
+  /** In the order in which it came; at most as many as are kept. */
+  readonly #waiting: Arrival[] = [];
   /** Id of a publication of this page → its topics: a stream does not tell them. */
   readonly #topics = new Map<string, readonly string[]>();
   /** The one topic that is subscribed to, where it is only one. */
   #soleTopic: string | null = null;
   #isPaused = false;
-  #lost = 0;
+  #isScheduled = false;
   #untold = 0;
 
   constructor() {
@@ -67,31 +77,19 @@ export class UpdateList {
   }
 
   add(update: Update): void {
-    const arrival = { update, at: new Date() };
-    if (!this.#isPaused) return this.#show(arrival);
-    this.#held.push(arrival);
-    if (this.#held.length > MAX_HELD) {
-      this.#held.shift();
-      this.#lost += 1;
-    }
-    this.#summarise();
+    this.#arrive(update);
   }
 
-  /** Something that happened to the connection, at its place among the updates. */
-  notice(text: string, kind: 'good' | 'warn' | 'bad' | 'muted'): void {
-    const item = element('li', { class: `notice ${kind}` }, timeOf(new Date()), ' ', text);
-    this.#insert({ item, type: null, text: '' });
+  /** At its place among the updates. */
+  notice(text: string, kind: Notice['kind']): void {
+    this.#arrive({ text, kind });
   }
 
   pause(isPaused: boolean): void {
     this.#isPaused = isPaused;
     this.#pause.setAttribute('aria-pressed', String(isPaused));
-    if (!isPaused) {
-      if (this.#lost > 0) this.notice(`${this.#lost} updates were dropped while paused`, 'warn');
-      this.#lost = 0;
-      for (const arrival of this.#held.splice(0)) this.#show(arrival);
-    }
     this.#summarise();
+    this.#schedule();
   }
 
   get isPaused(): boolean {
@@ -100,13 +98,40 @@ export class UpdateList {
 
   clear(): void {
     for (const { item } of this.#entries.splice(0)) item.remove();
-    this.#held.length = 0;
-    this.#lost = 0;
+    this.#waiting.length = 0;
     this.#summarise();
   }
 
-  #show({ update, at }: Arrival): void {
-    const { id, type, data } = update;
+  #arrive(what: Update | Notice): void {
+    this.#waiting.push({ at: new Date(), what });
+    // Drawn it would have gone as the oldest.
+    if (this.#waiting.length > MAX_ENTRIES) this.#waiting.shift();
+    if (this.#isPaused) this.#summarise();
+    this.#schedule();
+  }
+
+  /** Draws what waits, some of it in each frame; a page that nobody sees has none. */
+  #schedule(): void {
+    if (this.#isScheduled || this.#isPaused || this.#waiting.length === 0) return;
+    this.#isScheduled = true;
+    requestAnimationFrame(() => {
+      this.#isScheduled = false;
+      if (this.#isPaused) return;
+      for (const { at, what } of this.#waiting.splice(0, MAX_DRAWN)) {
+        if ('kind' in what) this.#showNotice(what, at);
+        else this.#show(what, at);
+      }
+      this.#summarise();
+      this.#schedule();
+    });
+  }
+
+  #showNotice({ text, kind }: Notice, at: Date): void {
+    const item = element('li', { class: `notice ${kind}` }, timeOf(at), ' ', text);
+    this.#insert({ item, type: null, text: '' });
+  }
+
+  #show({ id, type, data }: Update, at: Date): void {
     const head = element(
       'div',
       { class: 'event-head' },
@@ -133,12 +158,11 @@ export class UpdateList {
     entry.item.hidden = !this.#isWanted(entry);
     this.#list.prepend(entry.item);
     while (this.#entries.length > MAX_ENTRIES) this.#entries.pop()?.item.remove();
-    this.#summarise();
   }
 
   #offerType(type: string): void {
     if ([...this.#type.options].some(({ value }) => value === type)) return;
-    if (this.#type.options.length <= MAX_OWN) this.#type.add(new Option(type, type));
+    if (this.#type.options.length <= MAX_TYPES) this.#type.add(new Option(type, type));
   }
 
   #filter(): void {
@@ -159,7 +183,7 @@ export class UpdateList {
     const shown = updates.filter(({ item }) => !item.hidden).length;
     const hidden = shown === updates.length ? '' : `, ${updates.length - shown} filtered out`;
     const full = this.#entries.length === MAX_ENTRIES ? `, the newest ${MAX_ENTRIES} are kept` : '';
-    const held = this.#isPaused ? `, ${this.#held.length} held back` : '';
+    const held = this.#isPaused ? `, ${this.#waiting.length} held back` : '';
     this.#count.textContent = `${shown} shown${hidden}${held}${full}`;
     this.#empty.hidden = this.#entries.length > 0;
   }
