@@ -30,6 +30,10 @@ describe('the debugger page in Chromium (docs/debugger.md)', { timeout: 180_000 
       const curl = (await page.locator('#curl').textContent()) ?? '';
       assert.match(curl, /Bearer \$TOKEN/);
       assert.ok(curl.includes(`'topic=${BOOKS}/it'\\''s'`), curl);
+      await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+      await page.getByRole('button', { name: 'Copy curl' }).click();
+      await page.locator('#copy-curl', { hasText: 'Copied' }).waitFor();
+      assert.equal(await page.evaluate('navigator.clipboard.readText()'), curl);
       const code = curl + (await page.locator('#javascript').textContent());
       assert.equal(code.includes(token), false);
       assert.equal(
@@ -151,6 +155,21 @@ describe('the debugger page in Chromium (docs/debugger.md)', { timeout: 180_000 
     await isOpen(page);
     await its.publish({ topic: 'a', data: 'after' });
     await event(page, 'after').waitFor();
+  });
+
+  it('uses the cookie where no token is pasted, and says that', async (test) => {
+    const its = await debug(test);
+    if (its === null) return;
+    const page = await its.open();
+    const cookie = { name: 'hub_token', value: await its.token(), url: its.hub, httpOnly: true };
+    await page.context().addCookies([cookie]);
+    await page.getByText('No token: the cookie hub_token is used').waitFor();
+    await subscribe(page);
+    await its.publish({ topic: 'secret', data: 'by the cookie', private: 'on' });
+    await event(page, 'by the cookie').waitFor();
+    assert.doesNotMatch((await page.locator('#curl').textContent()) ?? '', /TOKEN/);
+    await page.getByRole('button', { name: 'Publish' }).click();
+    await page.locator('#published', { hasText: /^Refused: 40/ }).waitFor();
   });
 
   it('says why the hub refuses, and stops', async (test) => {
