@@ -32,7 +32,6 @@ import { carrierOf, releaseConnection } from './node-internals.ts';
 /** Gives a connection to the last response on it; false where it stays with its server. */
 export type LeaveConnection = (request: IncomingMessage, response: ServerResponse) => boolean;
 
-
 /** The {@link Exchange} of a request that Node's HTTP/1.1 server has read. */
 export class Http1Exchange implements Exchange {
   readonly scheme: 'http' | 'https';
