@@ -87,7 +87,11 @@ export class Subscribers {
               match_type === 'exact' ? '' : ' (pattern)',
             ),
             element('td', {}, element('code', {}, subscriber)),
-            element('td', {}, payload === undefined ? '' : JSON.stringify(payload)),
+            element(
+              'td',
+              {},
+              element('code', {}, payload === undefined ? '' : JSON.stringify(payload)),
+            ),
           ),
         ),
     );

@@ -36,7 +36,7 @@ kbd { border: 1px solid var(--control); border-radius: 0.25rem; padding: 0 0.35e
 .empty { border: 1px dashed var(--control); border-radius: var(--round); padding: var(--gap-l); }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: var(--gap-s) var(--gap) var(--gap-s) 0; border-bottom: 1px solid var(--line); }
-th { color: var(--muted); font-size: var(--small); font-weight: 600; }
+th { color: var(--muted); font-size: var(--small); font-weight: 600; white-space: nowrap; }
 tbody tr:hover { background: var(--surface); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 label { display: block; font-size: var(--small); font-weight: 600; margin: 0 0 var(--gap); }

@@ -156,7 +156,8 @@ main > div { display: grid; gap: var(--gap); align-content: start; min-width: 0;
 .tools { align-items: end; margin-bottom: var(--gap-s); }
 .tools .grow { flex: 1 1 12rem; }
 .tools select { display: block; margin-top: var(--gap-s); max-width: 10rem; }
-.pair { display: grid; grid-template-columns: 1fr 1fr; gap: var(--gap); }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: var(--gap); margin-bottom: var(--gap); }
+.pair label { margin: 0; }
 #count { margin-bottom: var(--gap-s); }
 #events { list-style: none; margin: 0; padding: 0; max-height: 36rem; overflow-y: auto; }
 #events > li { border-top: 1px solid var(--line); padding: var(--gap-s) 0.25rem; }
