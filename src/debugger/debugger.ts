@@ -36,7 +36,7 @@ find('about', HTMLElement).replaceChildren(
   settings.subscriptions ? ' · tells who is subscribed' : '',
 );
 find('who', HTMLElement).hidden = !settings.subscriptions;
-find('teach-token', HTMLElement).hidden = settings.anonymous || settings.playground;
+find('teach-token', HTMLElement).hidden = settings.playground;
 find('teach-command', HTMLElement).textContent =
   `hubgate token --iss ISSUER --key @KEYFILE --aud ${settings.audience} --detail-type ${settings.detailType} --subscribe '*' --publish '*'`;
 enableCopying();

@@ -77,7 +77,7 @@ export const DEBUGGER_HTML = `<!doctype html>
           <div id="empty" class="empty">
             <h3>Nothing here yet</h3>
             <ol>
-              <li id="teach-token" hidden>Make a token and paste it: <code id="teach-command"></code></li>
+              <li id="teach-token" hidden>To publish, and to read private updates, paste a token: <code id="teach-command"></code></li>
               <li>Press <b>Subscribe</b>: the topic <code>*</code> stands for everything.</li>
               <li>Press <b>Publish</b>: the update appears here, in every window that is subscribed.</li>
               <li>Restart the hub: this page comes back to where it was, and says so if the history has a gap.</li>

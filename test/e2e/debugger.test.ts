@@ -14,6 +14,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', { timeout: 180_000 
       const asked: string[] = [];
       page.on('request', (request) => asked.push(request.url()));
       assert.equal(await page.locator('#empty').isVisible(), true);
+      await page.getByText('hubgate token --iss ISSUER').waitFor();
       const token = await its.token();
       await page.fill('#token', token);
       await subscribe(page);
