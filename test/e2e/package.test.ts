@@ -48,7 +48,13 @@ describe('the package (npm pack)', () => {
         'deploy/systemd/hubgate.service',
         'ops/grafana-dashboard.json',
       ],
-      ...['dist/LICENSES.txt', 'dist/cli/main.js', 'dist/index.d.ts', 'dist/client.min.js'],
+      ...[
+        'dist/LICENSES.txt',
+        'dist/cli/main.js',
+        'dist/index.d.ts',
+        'dist/client.min.js',
+        'dist/debugger/debugger.js',
+      ],
     ]) {
       assert.ok(files.includes(name), name);
     }
