@@ -1,4 +1,4 @@
-import { isUtf8 } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import { codeOf } from '../kernel/error.ts';
 import { asciiTarget, isTargetText, NOT_UTF8 } from './strict-request.ts';
 
@@ -23,7 +23,10 @@ export function mendedQuery(error: Error): Buffer | string | null {
   const lineStart = lineOf(error, packet);
   const line = packet.toString('latin1', lineStart);
   const [whole, method = '', target = '', version = ''] = REQUEST_LINE.exec(line) ?? [];
-  if (whole === undefined || !isTargetText(target)) return NOT_ENCODED;
+  if (whole === undefined) return NOT_ENCODED;
+  // Another parser would stop at the same place.
+  if (isAscii(Buffer.from(target, 'latin1'))) return null;
+  if (!isTargetText(target)) return NOT_ENCODED;
   if (!isUtf8(Buffer.from(target, 'latin1'))) return NOT_UTF8;
   const mended = Buffer.from(method + asciiTarget(target) + version, 'latin1');
   return Buffer.concat([mended, packet.subarray(lineStart + whole.length)]);

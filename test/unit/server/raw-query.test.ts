@@ -74,6 +74,14 @@ describe('bytes beyond ASCII in a request target', () => {
     assert.equal(answer.body, 'The query of the request is not UTF-8\n');
   });
 
+  it('that are not there leave a target that nobody can read what it was: refused, once', async (test) => {
+    const { http1 } = await start(test);
+    for (const target of ['a', 'a?b', raw('a?ü')]) {
+      const answers = await http1('http', [request(target)]);
+      assert.deepEqual(answers, [{ status: 400, body: '' }], target);
+    }
+  });
+
   it('of a request line that comes in pieces are refused with the cure', async (test) => {
     const { http1 } = await start(test);
     const [answer] = await http1('http', [
