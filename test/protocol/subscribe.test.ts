@@ -452,10 +452,10 @@ describe('subscribe: response headers and first bytes (B.3)', () => {
     await place.post('topic=a&id=1');
     const later = await openStream(test, `${place.url}?match=a&last_event_id=earliest`);
     await later.untilId('1');
-    let over = false;
-    const text = answer.finally(() => (over = true));
+    const stream = { isOver: false };
+    const text = answer.finally(() => (stream.isOver = true));
     // In steps with turns between: who does not take the end of the stream in 5 s is cut off.
-    while (!over) {
+    while (!stream.isOver) {
       clock.advance(1000);
       for (let turn = 0; turn < 20; turn += 1) await new Promise((next) => setImmediate(next));
     }
