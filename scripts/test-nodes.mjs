@@ -1,4 +1,4 @@
-// The unit, protocol and end-to-end tests on other Nodes than this one: `npm run test:nodes -- 22 24 26`, without
+// Unit, protocol and end-to-end tests on other Nodes than this one: `npm run test:nodes -- 22 24 26`, without
 // numbers on the newest; with paths after them only the tests below those. The npm package `node` brings them.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -7,16 +7,26 @@ import { join } from 'node:path';
 import { build } from './build.mjs';
 import { installMissing, root } from './install.mjs';
 
-/** What a Node may break. The rest is of Redis, of other programs' mistakes, and of the Hubfile's language. */
-const TESTS = ['test/unit', 'test/contract', 'test/protocol', 'test/e2e'];
 /**
- * Left out: what Chromium runs, where Node only serves files, and what is of npm, Python, PHP and other
- * programs, not of the Node that runs the gateway.
+ * What a Node may break: its HTTP, TLS, streams, workers, processes, its URL parser, native code. Of the
+ * end-to-end tests not those under load, which take minutes, and not what is of Chromium or other programs.
  */
-const ELSEWHERE = [
-  ...['discovery-client', 'discovery-stories', 'encrypted', 'event-source-clients', 'live-apps'],
-  ...['live-libraries', 'live-page', 'playground', 'legacy-clients', 'package', 'php-fastcgi'],
-  ...['trust', 'start', 'completion'],
+const END_TO_END = [
+  ...['access-log', 'acme', 'admin', 'client-certificates', 'command-line', 'file-server'],
+  ...['front-door', 'front-door-bind', 'front-door-proxy-protocol', 'health', 'history'],
+  ...['http2-upstream', 'library', 'log-files', 'metrics', 'on-demand', 'proxy-keep-alive'],
+  ...[
+    'proxy-leaks',
+    'proxy-streaming',
+    'proxy-truncated-tls',
+    'reload-promises',
+    'service-manager',
+  ],
+  ...['session-tickets', 'several-hubs', 'stop', 'tracing', 'upgrade', 'watch', 'workers'],
+];
+const TESTS = [
+  ...['test/unit', 'test/contract', 'test/protocol'],
+  ...END_TO_END.map((name) => `test/e2e/${name}.test.ts`),
 ];
 const NEWEST = '26';
 /** Times that the registry is asked. */
@@ -67,6 +77,5 @@ function testFiles(path) {
   if (!statSync(join(root, path)).isDirectory()) return [path];
   return readdirSync(join(root, path), { recursive: true })
     .filter((name) => name.endsWith('.test.ts'))
-    .filter((name) => path !== 'test/e2e' || !ELSEWHERE.includes(name.replace('.test.ts', '')))
     .map((name) => join(path, name));
 }
