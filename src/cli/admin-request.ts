@@ -98,6 +98,11 @@ function askAdmin(
   });
 }
 
+/** Whether the admin API has done what it was asked to: another service may answer 200 as well. */
+export function isDone({ status, body }: AdminAnswer): boolean {
+  return status === 200 && typeof body === 'object' && body !== null;
+}
+
 /** What an answer means that is not the one hoped for: a refusal of the admin API, or another service. */
 export function refusalText(address: string, { status, body }: AdminAnswer): string {
   if (typeof body === 'object' && body !== null && 'error' in body)

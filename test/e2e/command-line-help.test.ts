@@ -132,6 +132,8 @@ describe('an admin API that cannot be reached is told of by what to check', () =
   it('a port, a name, another service', async (test) => {
     const other = createServer((_request, response) => response.writeHead(404).end('not here'));
     const port = await listening(test, other);
+    const site = createServer((_request, response) => response.end('a page'));
+    const page = await listening(test, site);
     const silent = createTcpServer((socket) => socket.destroy());
     const closing = await listening(test, silent);
     const free = await freePort();
@@ -139,6 +141,7 @@ describe('an admin API that cannot be reached is told of by what to check', () =
     for (const command of [['stop'], ['top', '--once'], ['reload', '--config', config]]) {
       for (const [address, said] of [
         [`gateway.localhost:${port}`, /status 404\) is not the admin API of a hubgate/],
+        [`localhost:${page}`, /status 200\) is not the admin API of a hubgate/],
         [`gateway.localhost:${free}`, /nothing listens on port \d+ of gateway\.localhost/],
         [`localhost:${closing}`, /closed the connection without an answer in HTTP/],
         ['no-such-name.invalid:1', /no address is known for no-such-name\.invalid/],

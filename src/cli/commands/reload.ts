@@ -2,7 +2,13 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
-import { type AdminAnswer, adminAddressOf, postToAdmin, refusalText } from '../admin-request.ts';
+import {
+  type AdminAnswer,
+  adminAddressOf,
+  isDone,
+  postToAdmin,
+  refusalText,
+} from '../admin-request.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { previewLines } from '../load-preview-text.ts';
 import { EXIT, type Output } from '../output.ts';
@@ -40,7 +46,7 @@ export function reloadCommand(output: Output): Command {
       // Of what is to come, the gateway knows best while it has not come.
       const preview = await post('/load/dry-run');
       const answer = flags.dryRun === true ? preview : await post('/load');
-      if (answer.status === 200) {
+      if (isDone(answer)) {
         if (flags.dryRun !== true)
           output.note(`The gateway on ${address} has loaded ${flags.config}`);
         printChanges(preview, flags, output);
@@ -55,9 +61,10 @@ export function reloadCommand(output: Output): Command {
 }
 
 /** What a load has done, or would do. */
-function printChanges({ status, body }: AdminAnswer, flags: ReloadFlags, output: Output): void {
+function printChanges(preview: AdminAnswer, flags: ReloadFlags, output: Output): void {
   // A gateway of another version may load what it cannot foretell.
-  if (status !== 200) return;
+  if (!isDone(preview)) return;
+  const { body } = preview;
   if (flags.json === true) {
     output.result(JSON.stringify(body));
     return;

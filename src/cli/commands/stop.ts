@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
-import { adminAddressOf, postToAdmin, refusalText } from '../admin-request.ts';
+import { adminAddressOf, isDone, postToAdmin, refusalText } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import type { Output } from '../output.ts';
 import { configIfAny } from '../storage.ts';
@@ -18,8 +18,7 @@ export function stopCommand(output: Output): Command {
       const config = flags.address === undefined ? configIfAny(flags, command) : null;
       const address = adminAddressOf(flags.address, config?.options);
       const answer = await postToAdmin(address, '/stop');
-      if (answer.status !== 200)
-        throw new HubgateError('stop-failed', refusalText(address, answer));
+      if (!isDone(answer)) throw new HubgateError('stop-failed', refusalText(address, answer));
       output.note(`The gateway on ${address} stops`);
     });
 }

@@ -97,8 +97,8 @@ async function onScreen(
 
 async function report(address: string): Promise<StatusReport> {
   const answer = await getFromAdmin(address, '/status');
-  const { status, body } = answer;
-  if (status !== 200 || typeof body !== 'object' || body === null || !('metrics' in body))
+  const { body } = answer;
+  if (answer.status !== 200 || typeof body !== 'object' || body === null || !('metrics' in body))
     throw new HubgateError('no-gateway', refusalText(address, answer));
   // What our own admin API answers.
   return body as StatusReport;
