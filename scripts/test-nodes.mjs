@@ -1,48 +1,80 @@
-// The tests that a Node could break, on other Nodes than this one: `npm run test:nodes -- 22 24 26`, without
-// numbers on the newest. The npm package `node` brings them.
+// Unit, protocol and end-to-end tests on other Nodes than this one: `npm run test:nodes -- 22 24 26`, without
+// numbers on the newest; with paths after them only the tests below those. The npm package `node` brings them.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build } from './build.mjs';
-import { installMissing, root, run } from './install.mjs';
+import { installMissing, root } from './install.mjs';
 
-/** Why these: Node's insides, its URL parser, its HTTP, TLS and streams, its processes. */
-const TESTS = [
+/**
+ * What a Node may break: its HTTP, TLS, streams, workers, processes, its URL parser, native code. Of the
+ * end-to-end tests not those under load, which take minutes, and not what is of Chromium or other programs.
+ */
+const END_TO_END = [
+  ...['access-log', 'acme', 'admin', 'client-certificates', 'command-line', 'file-server'],
+  ...['front-door', 'front-door-bind', 'front-door-proxy-protocol', 'health', 'history'],
+  ...['http2-upstream', 'library', 'log-files', 'metrics', 'on-demand', 'proxy-keep-alive'],
   ...[
-    'test/unit/server',
-    'test/unit/hub-pattern',
-    'test/unit/tls',
-    'test/contract',
-    'test/protocol',
+    'proxy-leaks',
+    'proxy-streaming',
+    'proxy-truncated-tls',
+    'reload-promises',
+    'service-manager',
   ],
-  ...['test/e2e/command-line.test.ts', 'test/e2e/stop.test.ts', 'test/e2e/upgrade.test.ts'],
+  ...['session-tickets', 'several-hubs', 'stop', 'tracing', 'upgrade', 'watch', 'workers'],
+];
+const TESTS = [
+  ...['test/unit', 'test/contract', 'test/protocol'],
+  ...END_TO_END.map((name) => `test/e2e/${name}.test.ts`),
 ];
 const NEWEST = '26';
+/** Times that the registry is asked. */
+const TRIES = 3;
 
 installMissing();
 await build();
 const given = process.argv.slice(2);
-for (const version of given.length > 0 ? given : [NEWEST]) test(version);
+const versions = given.filter((one) => /^\d/.test(one));
+const paths = given.filter((one) => !/^\d/.test(one));
+for (const version of versions.length > 0 ? versions : [NEWEST]) test(version);
 
 function test(version) {
   const prefix = mkdtempSync(join(tmpdir(), 'hubgate-node-'));
+  const dataHome = mkdtempSync(join(tmpdir(), 'hubgate-tests-'));
   try {
-    const flags = ['--no-save', '--no-package-lock', '--no-audit', '--no-fund', '--loglevel=error'];
-    // It is put in place by a script of its own, which newer npm runs only where it is asked to.
-    run('npm', ['install', ...flags, '--prefix', prefix, `node@${version}`]);
-    const node = join(prefix, 'node_modules', 'node', 'bin', 'node');
+    const node = install(version, prefix);
     console.error(`— Node ${spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim()}`);
-    const how = ['--conditions=hubgate-source', '--import', 'tsx', '--test', '--test-reporter=dot'];
-    const limits = ['--test-concurrency=2', '--test-timeout=300000'];
-    run(node, [...how, ...limits, ...TESTS.flatMap(testFiles)]);
+    const reaper = new URL('../test/support/reaper.mjs', import.meta.url).href;
+    const how = ['--conditions=hubgate-source', '--import', 'tsx', '--import', reaper, '--test'];
+    const limits = ['--test-reporter=dot', '--test-concurrency=2', '--test-timeout=300000'];
+    const files = (paths.length > 0 ? paths : TESTS).flatMap(testFiles);
+    const env = { ...process.env, XDG_DATA_HOME: dataHome };
+    const options = { cwd: root, stdio: 'inherit', env };
+    const { status } = spawnSync(node, [...how, ...limits, ...files], options);
+    if (status !== 0) process.exitCode = status ?? 1;
   } finally {
-    rmSync(prefix, { recursive: true, force: true });
+    for (const directory of [prefix, dataHome]) rmSync(directory, { recursive: true, force: true });
   }
 }
 
+/** The path of its program. */
+function install(version, prefix) {
+  const flags = ['--no-save', '--no-package-lock', '--no-audit', '--no-fund', '--loglevel=error'];
+  const node = join(prefix, 'node_modules', 'node', 'bin', 'node');
+  for (let attempt = 1; attempt <= TRIES && !existsSync(node); attempt += 1) {
+    // It is put in place by a script of its own, which newer npm runs only where it is asked to.
+    spawnSync('npm', ['install', ...flags, '--prefix', prefix, `node@${version}`], {
+      stdio: 'inherit',
+      shell: process.platform === 'win32',
+    });
+  }
+  if (existsSync(node)) return node;
+  throw new Error(`npm has not brought Node ${version} in ${TRIES} attempts`);
+}
+
 function testFiles(path) {
-  if (path.endsWith('.ts')) return [path];
+  if (!statSync(join(root, path)).isDirectory()) return [path];
   return readdirSync(join(root, path), { recursive: true })
     .filter((name) => name.endsWith('.test.ts'))
     .map((name) => join(path, name));

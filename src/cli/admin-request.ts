@@ -1,8 +1,10 @@
 import { request } from 'node:http';
 import type { GlobalOptions } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { HubgateError } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
+import { resolvingOf } from './loopback-name.ts';
+import { unreachableReason, withinTime } from './unreachable.ts';
 
 /**
  * Where `reload` and `stop` look for a gateway: where they are told, else where the configuration
@@ -54,6 +56,9 @@ export function getFromAdmin(address: string, path: string): Promise<AdminAnswer
   return askAdmin(address, path, { method: 'GET', body: null, type: '' });
 }
 
+/** How long a gateway may take to answer, in milliseconds: a load of many sites is no matter of a moment. */
+const ADMIN_TIMEOUT_MS = 120_000;
+
 interface Question {
   readonly method: 'GET' | 'POST';
   readonly body: Uint8Array | null;
@@ -72,12 +77,13 @@ function askAdmin(
   }
   return new Promise((resolve, reject) => {
     const fail = (cause: Error): void => {
-      const why = codeOf(cause) === 'ECONNREFUSED' ? 'nothing listens there' : messageOf(cause);
-      const message = `No gateway answers on ${address}: ${why}; name its admin address with --address`;
+      const why = unreachableReason(cause, url);
+      const message = `No gateway answers on ${address}: ${why} --address names its admin address`;
       reject(new HubgateError('no-gateway', message, { cause }));
     };
     const headers = body === null ? {} : { 'content-type': type, 'content-length': body.length };
-    const asked = request(url, { method, headers, agent: false }, (response) => {
+    const options = { method, headers, agent: false, ...resolvingOf(url.hostname) };
+    const asked = request(url, options, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
       response.on('error', fail);
@@ -87,8 +93,21 @@ function askAdmin(
       });
     });
     asked.on('error', fail);
+    withinTime(asked, ADMIN_TIMEOUT_MS);
     asked.end(body ?? undefined);
   });
+}
+
+/** Whether the admin API has done what it was asked to: another service may answer 200 as well. */
+export function isDone({ status, body }: AdminAnswer): boolean {
+  return status === 200 && typeof body === 'object' && body !== null;
+}
+
+/** What an answer means that is not the one hoped for: a refusal of the admin API, or another service. */
+export function refusalText(address: string, { status, body }: AdminAnswer): string {
+  if (typeof body === 'object' && body !== null && 'error' in body)
+    return `The gateway on ${address} answered ${status}: ${String(body.error)}`;
+  return `What answers on ${address} (status ${status}) is not the admin API of a hubgate; --address names it`;
 }
 
 function parse(text: string): unknown {

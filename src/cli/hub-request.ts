@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import type { LookupFunction } from 'node:net';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { resolvingOf } from './loopback-name.ts';
+import { ANSWER_TIMEOUT_MS, unreachableReason, withinTime } from './unreachable.ts';
 
 /** How to reach a hub. */
 export interface HubAccess {
@@ -20,6 +21,8 @@ export interface HubRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | null;
   readonly signal: AbortSignal;
+  /** How long the head of the answer may take, in milliseconds. @default 30 s */
+  readonly timeoutMs?: number;
 }
 
 /**
@@ -38,57 +41,18 @@ export async function requestHub(access: HubAccess, request: HubRequest): Promis
     },
     ...(access.caFile === null ? {} : { ca: readFileSync(access.caFile) }),
     rejectUnauthorized: !access.insecure,
-    // RFC 6761 §6.3: such names are this machine, whatever the system's resolver makes of them.
-    ...(isLoopbackName(request.url.hostname) ? { lookup: lookUpLoopback } : {}),
+    ...resolvingOf(request.url.hostname),
   };
   try {
     return await new Promise<IncomingMessage>((resolve, reject) => {
       const outgoing = send(request.url, options, resolve);
       outgoing.once('error', reject);
+      withinTime(outgoing, request.timeoutMs ?? ANSWER_TIMEOUT_MS);
       outgoing.end(request.body ?? undefined);
     });
   } catch (cause) {
-    const why = reasonOf(cause, request.url);
+    const why = unreachableReason(cause, request.url);
     throw new HubgateError('hub-unreachable', `Cannot reach ${access.hub.href}: ${why}`, { cause });
-  }
-}
-
-function isLoopbackName(host: string): boolean {
-  return /(?:^|\.)localhost\.?$/i.test(host);
-}
-
-const lookUpLoopback: LookupFunction = (_host, { all }, callback) => {
-  if (all !== true) return callback(null, '127.0.0.1', 4);
-  return callback(null, [
-    { address: '127.0.0.1', family: 4 },
-    { address: '::1', family: 6 },
-  ]);
-};
-
-/** What to check, rather than what the socket says. */
-function reasonOf(cause: unknown, { protocol, hostname, port }: URL): string {
-  const where = `port ${port || (protocol === 'https:' ? '443' : '80')}`;
-  const text = messageOf(cause);
-  switch (codeOf(cause)) {
-    case 'ECONNREFUSED':
-      return `nothing listens on ${where} of ${hostname}; is the gateway running, and is that its port?`;
-    case 'ENOTFOUND':
-    case 'EAI_AGAIN':
-      return `no address is known for ${hostname}; is the name spelled right, and is there a network?`;
-    case 'ETIMEDOUT':
-    case 'EHOSTUNREACH':
-    case 'ENETUNREACH':
-      return `${hostname} does not answer on ${where}; is a firewall between?`;
-    case 'EPROTO':
-    case 'ERR_SSL_WRONG_VERSION_NUMBER':
-    case 'ERR_SSL_PACKET_LENGTH_TOO_LONG':
-      return `${where} does not speak TLS; does the URL begin with http:// instead?`;
-    case 'ECONNRESET':
-    case 'HPE_INVALID_CONSTANT':
-      return `${where} closed the connection without an answer in HTTP; does it speak TLS (https://), or is it another service?`;
-    default:
-      if (!/certificate|self.signed/i.test(text)) return text;
-      return `${text}; name the authority with --cacert (a local gateway keeps it in its storage, pki/local/root.crt)`;
   }
 }
 

@@ -14,7 +14,7 @@ import type { UpgradeRequest } from '../http/exchange.ts';
 import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Exchange, type LeaveConnection, leaveServer } from './http1-exchange.ts';
-import { giveConnection, releaseParser, watchLimits } from './node-internals.ts';
+import { closeIdle, giveConnection, releaseParser, watchLimits } from './node-internals.ts';
 import { peerOf } from './peers.ts';
 import { mendedQuery, packetOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
@@ -31,7 +31,7 @@ export class Http1 {
   readonly #server: Server;
   readonly #reception: Reception;
   readonly #clock: Clock;
-  readonly #sockets = new Set<Duplex>();
+  readonly #sockets = new Set<Socket>();
   /** The newest response of each connection. */
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
   /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
@@ -82,7 +82,10 @@ export class Http1 {
   drain(): void {
     this.#draining = true;
     this.#server.keepAliveTimeout = 1;
-    this.#server.closeIdleConnections();
+    closeIdle(
+      this.#server,
+      [...this.#sockets].filter((socket) => !this.#responses.has(socket)),
+    );
     // The head of what is under way has promised to keep the connection: it ends all the same, or
     // the next request would be answered on it that this gateway is no longer there for.
     for (const socket of this.#sockets) {

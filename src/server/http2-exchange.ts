@@ -26,7 +26,7 @@ import type { ExchangeConnection, ExchangeSettings } from './exchange-settings.t
 import { HeadChanges } from './head-changes.ts';
 import { HeldBody } from './held-body.ts';
 import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
-import { breakOff, Http2Stream } from './http2-stream.ts';
+import { breakOff, closeAnswered, Http2Stream } from './http2-stream.ts';
 
 /** A request as an HTTP/2 server reads it. */
 export interface Http2Request {
@@ -256,10 +256,7 @@ export class Http2Exchange implements Exchange {
         stream.sendTrailers(this.#ending === null ? {} : http2Fields(this.#ending));
       });
     } else stream.respond(fields);
-    // RFC 9113 §8.1: after the answer the rest of the request is not wanted.
-    if (this.#isSilent || this.#awaitsContinue) {
-      stream.once('finish', () => stream.close(constants.NGHTTP2_NO_ERROR));
-    }
+    if (this.#isSilent || this.#awaitsContinue) stream.once('finish', () => closeAnswered(stream));
   }
 
   /** What a stream comes to is counted by those who write it. */

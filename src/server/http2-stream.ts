@@ -1,4 +1,4 @@
-import type { ServerHttp2Stream } from 'node:http2';
+import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { ResponseStream, StreamListener } from '../http/exchange.ts';
 import { HubgateError } from '../kernel/error.ts';
 
@@ -77,4 +77,14 @@ function onClose(this: Carrier): void {
 export function breakOff(stream: ServerHttp2Stream): void {
   if (stream.destroyed || stream.closed) return;
   stream.destroy(new HubgateError('response-broken-off', 'The response was broken off'));
+}
+
+/**
+ * RFC 9113 §8.1: after the answer the rest of the request is not wanted. A turn later than the head was
+ * given: some versions of Node (22.23, 26) would send what closes the stream instead of a head without a body.
+ */
+export function closeAnswered(stream: ServerHttp2Stream): void {
+  setImmediate(() => {
+    if (!stream.destroyed) stream.close(constants.NGHTTP2_NO_ERROR);
+  });
 }

@@ -1,5 +1,4 @@
 import {
-  constants,
   createServer,
   type Http2Server,
   type ServerHttp2Session,
@@ -15,6 +14,7 @@ import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http2Exchange } from './http2-exchange.ts';
 import { guardSession } from './http2-guards.ts';
+import { closeAnswered } from './http2-stream.ts';
 import { giveConnection } from './node-internals.ts';
 import { type Peer, peerOf } from './peers.ts';
 import type { Reception } from './reception.ts';
@@ -163,8 +163,6 @@ function refuse(stream: ServerHttp2Stream, status: number, reason = ''): void {
   const isEmpty = reason === '';
   const head = { ':status': status, 'content-length': String(reason.length) };
   stream.respond(head, { endStream: isEmpty });
-  // RFC 9113 §8.1: what more of the request comes is not wanted.
-  const close = (): void => stream.close(constants.NGHTTP2_NO_ERROR);
-  if (isEmpty) close();
-  else stream.end(reason, close);
+  if (isEmpty) closeAnswered(stream);
+  else stream.end(reason, () => closeAnswered(stream));
 }

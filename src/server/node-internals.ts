@@ -41,6 +41,16 @@ export function watchLimits(server: HttpServer): void {
   server.emit('listening');
 }
 
+/**
+ * Closes the connections of a server that wait for another request. From Node 26 on its own function
+ * takes those as well whose first request is still on its way: they are named, and stay.
+ */
+export function closeIdle(server: HttpServer, unasked: readonly Socket[]): void {
+  for (const socket of unasked) socket.destroy = () => socket;
+  server.closeIdleConnections();
+  for (const socket of unasked) Reflect.deleteProperty(socket, 'destroy');
+}
+
 /** What carries the bytes of a connection: for TLS the socket beneath. */
 export function carrierOf(socket: Socket): Socket {
   const parent = '_parent' in socket ? socket._parent : null;

@@ -313,7 +313,12 @@ describe('hubgate reload and stop', () => {
     await writeFile(file, hubfile('import part'));
     const done = await runCommand(['reload', '--config', file, '--address', address]);
     const said = `The gateway on ${address} has loaded ${file}\n`;
-    assert.deepEqual([done.code, done.stdout, done.stderr], [0, '', said]);
+    assert.deepEqual([done.code, done.stderr], [0, said]);
+    assert.match(done.stdout, /^site changed +http:\/\/\S+\n$/);
+    const again = await runCommand(['reload', '--config', file, '--address', address]);
+    assert.match(again.stdout, /^It changed no site, listener, stream or certificate/);
+    const data = await runCommand(['reload', '--json', '--config', file, '--address', address]);
+    assert.deepEqual(JSON.parse(data.stdout).sites, { added: [], removed: [], changed: [] });
     assert.equal((await send(site)).body, 'imported');
     await writeFile(file, hubfile('respnd x'));
     const { code, stderr } = await runCommand(['reload', '--config', file, '--address', address]);

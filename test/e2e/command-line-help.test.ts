@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { createServer as createTcpServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { requestHub } from '../../src/cli/hub-request.ts';
 import { freePort } from '../support/free-port.ts';
 import { root, runCommand } from '../support/process.ts';
 
@@ -16,6 +17,11 @@ async function listening(test: TestContext, server: ReturnType<typeof createTcpS
   assert.ok(address !== null && typeof address === 'object');
   return address.port;
 }
+
+const KEYS = {
+  HUB_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
+  HUB_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
+};
 
 const subscribe = (hub: string) => runCommand(['subscribe', '--match', '*', '--hub', hub]);
 
@@ -72,6 +78,43 @@ describe('a hub that cannot be reached is told of by what to check', () => {
     );
   });
 
+  it('another service: a page, a redirect, one that waits', async (test) => {
+    const page = createServer((request, response) => {
+      const redirected = request.url?.startsWith('/moved') === true;
+      response.writeHead(redirected ? 308 : 200, {
+        'content-type': 'text/html',
+        ...(redirected ? { location: 'https://localhost:8443/hub' } : {}),
+      });
+      response.end('<!doctype html>');
+    });
+    const port = await listening(test, page);
+    const published = await runCommand([
+      ...['publish', '--hub', `http://localhost:${port}/`, '--topic', 'a'],
+    ]);
+    assert.deepEqual([published.code, published.stdout], [1, '']);
+    assert.match(published.stderr, /answered with text\/html, as no hub does; is it the URL/);
+    const subscribed = await subscribe(`http://localhost:${port}/`);
+    assert.deepEqual([subscribed.code, subscribed.stdout], [1, '']);
+    assert.match(subscribed.stderr, /answered with text\/html, as no hub does/);
+    const moved = await subscribe(`http://localhost:${port}/moved`);
+    assert.match(moved.stderr, /308: a page — it sends to https:\/\/localhost:8443\/hub/);
+  });
+
+  it('one that takes the connection and is silent', async (test) => {
+    const port = await listening(
+      test,
+      createTcpServer((socket) => socket.resume()),
+    );
+    const hub = new URL(`http://a.localhost:${port}/hub`);
+    const access = { hub, token: null, caFile: null, insecure: false };
+    const { signal } = new AbortController();
+    const asked = { method: 'GET', url: hub, headers: {}, body: null, signal } as const;
+    await assert.rejects(requestHub(access, { ...asked, timeoutMs: 20 }), {
+      code: 'hub-unreachable',
+      message: /took the connection and said nothing \(No answer within 0\.02 s\)/,
+    });
+  });
+
   it('the other of http:// and https://', async (test) => {
     const port = await listening(
       test,
@@ -85,7 +128,47 @@ describe('a hub that cannot be reached is told of by what to check', () => {
   });
 });
 
+describe('an admin API that cannot be reached is told of by what to check', () => {
+  it('a port, a name, another service', async (test) => {
+    const other = createServer((_request, response) => response.writeHead(404).end('not here'));
+    const port = await listening(test, other);
+    const site = createServer((_request, response) => response.end('a page'));
+    const page = await listening(test, site);
+    const silent = createTcpServer((socket) => socket.destroy());
+    const closing = await listening(test, silent);
+    const free = await freePort();
+    const config = join(root, 'Hubfile.example');
+    for (const command of [['stop'], ['top', '--once'], ['reload', '--config', config]]) {
+      for (const [address, said] of [
+        [`gateway.localhost:${port}`, /status 404\) is not the admin API of a hubgate/],
+        [`localhost:${page}`, /status 200\) is not the admin API of a hubgate/],
+        [`gateway.localhost:${free}`, /nothing listens on port \d+ of gateway\.localhost/],
+        [`localhost:${closing}`, /closed the connection without an answer in HTTP/],
+        ['no-such-name.invalid:1', /no address is known for no-such-name\.invalid/],
+      ] as const) {
+        const { code, stdout, stderr } = await runCommand([...command, '--address', address], KEYS);
+        assert.deepEqual([code, stdout], [1, ''], command[0]);
+        assert.match(stderr, said, command[0]);
+        assert.match(stderr, /--address/);
+      }
+    }
+  });
+});
+
 describe('--json', () => {
+  it('is an option of every command that prints data', async () => {
+    for (const command of [
+      ...['version', 'environ', 'validate', 'reload', 'top', 'publish', 'subscribe'],
+      ...['token inspect', 'list-certificates', 'history stats', 'history compact'],
+      'history verify',
+    ]) {
+      const { stdout } = await runCommand([...command.split(' '), '--help']);
+      assert.match(stdout, /^ +--json /m, command);
+    }
+    const { stdout } = await runCommand(['version', '--json']);
+    assert.equal(JSON.parse(stdout).node, process.version);
+  });
+
   it('environ and token inspect print data', async () => {
     const environ = JSON.parse((await runCommand(['environ', '--json'])).stdout) as Record<
       string,
@@ -98,10 +181,7 @@ describe('--json', () => {
         ...['token', 'inspect', 'x', '--json', '--config', config],
         ...['--url', 'https://localhost:8443/.well-known/hub'],
       ],
-      {
-        HUB_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
-        HUB_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
-      },
+      KEYS,
     );
     assert.equal(code, 1);
     const told = JSON.parse(stdout) as {

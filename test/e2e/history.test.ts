@@ -126,6 +126,8 @@ describe('hubgate history', () => {
     assert.equal(code, 1);
     assert.match(stdout, /^2: an update does not have the checksum/);
     assert.match(stderr, /3 updates, 1 of them damaged/);
+    const data = JSON.parse((await history(['verify', '--json'], hubfile)).stdout);
+    assert.deepEqual([data.updates, data.faults.length, data.faults[0].position], [3, 1, 2]);
   });
 
   it('gives back room, but not under a gateway that runs', async (test) => {

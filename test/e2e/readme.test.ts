@@ -74,7 +74,7 @@ describe('README', () => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-readme-'));
     test.after(() => rm(directory, { recursive: true, force: true }));
     const readme = await readFile(join(root, 'README.md'), 'utf8');
-    const [, hubfile = ''] = /```\n(example\.com \{[^`]+)```/.exec(readme) ?? [];
+    const [, hubfile = ''] = /```hubfile\n(example\.com \{[^`]+)```/.exec(readme) ?? [];
     await writeFile(join(directory, 'Hubfile'), hubfile);
     const { code, stderr } = await runCommand(
       ['validate', '--config', join(directory, 'Hubfile')],

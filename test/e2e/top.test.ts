@@ -87,6 +87,6 @@ describe('hubgate top', () => {
       `127.0.0.1:${await freePort()}`,
     ]);
     assert.equal(code, 1);
-    assert.match(stderr, /No gateway answers on 127\.0\.0\.1:\d+: nothing listens there/);
+    assert.match(stderr, /No gateway answers on 127\.0\.0\.1:\d+: nothing listens on port/);
   });
 });

@@ -150,10 +150,13 @@ function* boltTexts(file: string, bucket: string): Generator<string> {
 function compactCommand(output: Output): Command {
   return new Command('compact')
     .description('give back the room of evicted updates; the gateway must not be running')
+    .option('--json', 'print it as JSON')
     .action((flags: HistoryFlags) =>
       withHistory(flags, async (history) => {
         const { beforeBytes, afterBytes } = await history.compact();
-        output.result(`${beforeBytes} bytes before, ${afterBytes} bytes now`);
+        if (flags.json === true)
+          output.result(JSON.stringify({ bytes_before: beforeBytes, bytes: afterBytes }));
+        else output.result(`${beforeBytes} bytes before, ${afterBytes} bytes now`);
       }),
     );
 }
@@ -161,14 +164,19 @@ function compactCommand(output: Output): Command {
 function verifyCommand(output: Output): Command {
   return new Command('verify')
     .description('read everything and check it; exits with 1 when something is damaged')
+    .option('--json', 'print it as JSON')
     .action((flags: HistoryFlags) =>
       withHistory(flags, async (history) => {
         const { updates } = await history.stats();
         const progress = createProgress('checked', updates);
         const faults = await history.verify((checked) => progress.at(checked));
         progress.end();
-        for (const { position, message } of faults) output.result(`${position}: ${message}`);
         if (faults.length > 0) process.exitCode = EXIT.failed;
+        if (flags.json === true) {
+          output.result(JSON.stringify({ updates, faults }));
+          return;
+        }
+        for (const { position, message } of faults) output.result(`${position}: ${message}`);
         output.note(`${updates} updates, ${faults.length} of them damaged`);
       }),
     );

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { argumentValue } from '../argument-value.ts';
@@ -14,6 +15,7 @@ interface PublishFlags {
   readonly id?: string;
   readonly type?: string;
   readonly retry?: string;
+  readonly json?: true;
   readonly cacert?: string;
   readonly insecure?: true;
 }
@@ -33,6 +35,7 @@ export function publishCommand(output: Output): Command {
     .option('--id <id>', 'id of the update instead of one made by the hub')
     .option('--type <type>', 'event type')
     .option('--retry <ms>', 'reconnection time for subscribers')
+    .option('--json', 'print it as JSON')
     .option('--cacert <file>', 'PEM file of an authority to trust')
     .option('--insecure', 'accept any certificate')
     .action(async (flags: PublishFlags) => {
@@ -53,8 +56,9 @@ export function publishCommand(output: Output): Command {
         signal: AbortSignal.timeout(TIMEOUT_MS),
       });
       const answer = (await readText(response, MAX_ANSWER_BYTES)).trimEnd();
-      if (response.statusCode !== 200) throw refusedBy(access, response.statusCode ?? 0, answer);
-      output.result(answer);
+      if (response.statusCode !== 200) throw refusedBy(access, response, answer);
+      if (isPage(response)) throw noHub(access, response);
+      output.result(flags.json === true ? JSON.stringify({ id: answer }) : answer);
     });
 }
 
@@ -81,12 +85,44 @@ export function hubAccess(flags: {
   };
 }
 
-export function refusedBy({ hub }: HubAccess, status: number, answer: string): HubgateError {
-  const advice =
-    status === 401 || status === 403
-      ? ' — the gateway’s log says which check failed; `hubgate token inspect` explains a token'
-      : '';
+/** Why a hub, or what was taken for one, did not do what it was asked to. */
+export function refusedBy(
+  { hub }: HubAccess,
+  { statusCode: status = 0, headers }: IncomingMessage,
+  answer: string,
+): HubgateError {
   // Too many, or out of order for the moment: another try may succeed.
   const code = status === 429 || status >= 500 ? 'hub-unavailable' : 'hub-refused';
-  return new HubgateError(code, `${hub.href} answered ${status}: ${answer}${advice}`);
+  const said = isPage({ headers }) ? 'a page' : answer;
+  const advice = adviceFor(status, headers.location);
+  return new HubgateError(code, `${hub.href} answered ${status}: ${said}${advice}`);
+}
+
+function isPage({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
+  return /html/i.test(headers['content-type'] ?? '');
+}
+
+/** Why an answer of 200 is none of a hub. */
+export function noHub({ hub }: HubAccess, { headers }: IncomingMessage): HubgateError {
+  const type = headers['content-type'] ?? 'nothing';
+  return new HubgateError(
+    'hub-refused',
+    `${hub.href} answered with ${type}, as no hub does; is it the URL of the hub (/.well-known/hub unless the Hubfile says otherwise)?`,
+  );
+}
+
+function adviceFor(status: number, location: string | undefined): string {
+  if (location !== undefined) return ` — it sends to ${location}; is that the hub?`;
+  switch (status) {
+    case 401:
+    case 403:
+      return ' — the gateway’s log says which check failed; `hubgate token inspect` explains a token';
+    case 404:
+    case 405:
+      return ' — is it the URL of the hub (/.well-known/hub unless the Hubfile says otherwise)?';
+    case 421:
+      return ' — no site of the Hubfile has that name and port';
+    default:
+      return '';
+  }
 }

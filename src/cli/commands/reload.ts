@@ -2,7 +2,13 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
-import { adminAddressOf, postToAdmin } from '../admin-request.ts';
+import {
+  type AdminAnswer,
+  adminAddressOf,
+  isDone,
+  postToAdmin,
+  refusalText,
+} from '../admin-request.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { previewLines } from '../load-preview-text.ts';
 import { EXIT, type Output } from '../output.ts';
@@ -29,43 +35,47 @@ export function reloadCommand(output: Output): Command {
     .description('load a configuration into the running gateway, if it is valid')
     .option('--address <host:port>', 'admin address of the gateway, if not the one of the file')
     .option('--dry-run', 'print what it would do, and change nothing')
-    .option('--json', 'with --dry-run: print it as JSON')
+    .option('--json', 'print what it has done, or would do, as JSON')
     .action(async (flags: ReloadFlags) => {
       const text = read(flags.config);
       const address = adminAddressOf(flags.address, readOptions(text, flags, environmentOf(flags)));
       const query =
         flags.config === '-' ? '' : `?file=${encodeURIComponent(resolve(flags.config))}`;
       const type = MEDIA_TYPES[adapterOf(flags)];
-      const path = flags.dryRun === true ? '/load/dry-run' : '/load';
-      const answer = await postToAdmin(address, `${path}${query}`, text, type);
-      if (answer.status === 200 && flags.dryRun === true) {
-        printPreview(answer.body, flags, output);
+      const post = (path: string) => postToAdmin(address, `${path}${query}`, text, type);
+      // Of what is to come, the gateway knows best while it has not come.
+      const preview = await post('/load/dry-run');
+      const answer = flags.dryRun === true ? preview : await post('/load');
+      if (isDone(answer)) {
+        if (flags.dryRun !== true)
+          output.note(`The gateway on ${address} has loaded ${flags.config}`);
+        printChanges(preview, flags, output);
         return;
       }
-      if (answer.status === 200) {
-        output.note(`The gateway on ${address} has loaded ${flags.config}`);
-        return;
-      }
-      if (!Array.isArray(answer.body)) {
-        const message = `The gateway on ${address} answered ${answer.status}`;
-        throw new HubgateError('reload-failed', message);
-      }
+      if (!Array.isArray(answer.body))
+        throw new HubgateError('reload-failed', refusalText(address, answer));
       if (flags.json === true) output.result(JSON.stringify(answer.body));
       else for (const problem of answer.body) output.note(describe(problem));
       process.exitCode = EXIT.failed;
     });
 }
 
-function printPreview(body: unknown, { config, json }: ReloadFlags, output: Output): void {
-  if (json === true) {
+/** What a load has done, or would do. */
+function printChanges(preview: AdminAnswer, flags: ReloadFlags, output: Output): void {
+  // A gateway of another version may load what it cannot foretell.
+  if (!isDone(preview)) return;
+  const { body } = preview;
+  if (flags.json === true) {
     output.result(JSON.stringify(body));
     return;
   }
   for (const warning of warningsIn(body)) output.note(describe(warning));
   const lines = previewLines(body);
   for (const line of lines) output.result(line);
-  if (lines.length === 0)
-    output.result(`${config} would change no site, listener, stream or certificate`);
+  if (lines.length > 0) return;
+  const nothing = 'no site, listener, stream or certificate';
+  if (flags.dryRun === true) output.result(`${flags.config} would change ${nothing}`);
+  else output.result(`It changed ${nothing}; a gateway that watches the file had loaded it before`);
 }
 
 function warningsIn(body: unknown): readonly unknown[] {

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
-import { adminAddressOf, postToAdmin } from '../admin-request.ts';
+import { adminAddressOf, isDone, postToAdmin, refusalText } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import type { Output } from '../output.ts';
 import { configIfAny } from '../storage.ts';
@@ -17,10 +17,8 @@ export function stopCommand(output: Output): Command {
     .action(async (flags: StopFlags, command: Command) => {
       const config = flags.address === undefined ? configIfAny(flags, command) : null;
       const address = adminAddressOf(flags.address, config?.options);
-      const { status } = await postToAdmin(address, '/stop');
-      if (status !== 200) {
-        throw new HubgateError('stop-failed', `The gateway on ${address} answered ${status}`);
-      }
+      const answer = await postToAdmin(address, '/stop');
+      if (!isDone(answer)) throw new HubgateError('stop-failed', refusalText(address, answer));
       output.note(`The gateway on ${address} stops`);
     });
 }

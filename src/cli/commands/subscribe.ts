@@ -4,7 +4,7 @@ import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { parseEventStream, type ReceivedEvent, type StreamPosition } from '../event-source.ts';
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import type { Output } from '../output.ts';
-import { hubAccess, refusedBy } from './publish.ts';
+import { hubAccess, noHub, refusedBy } from './publish.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
 interface SubscribeFlags {
@@ -83,12 +83,10 @@ async function* eventsFrom(
       signal: abort.signal,
     });
     if (response.statusCode !== 200) {
-      throw refusedBy(
-        access,
-        response.statusCode ?? 0,
-        (await readText(response, MAX_ANSWER_BYTES)).trimEnd(),
-      );
+      throw refusedBy(access, response, (await readText(response, MAX_ANSWER_BYTES)).trimEnd());
     }
+    if (!/^text\/event-stream\b/i.test(response.headers['content-type'] ?? ''))
+      throw noHub(access, response);
     position.connected = true;
     yield* parseEventStream(response, position);
   } catch (error) {

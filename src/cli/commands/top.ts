@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { Command, InvalidArgumentError } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import type { StatusReport } from '../../runtime/report.ts';
-import { adminAddressOf, getFromAdmin } from '../admin-request.ts';
+import { adminAddressOf, getFromAdmin, refusalText } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import type { Output } from '../output.ts';
 import { configIfAny } from '../storage.ts';
@@ -96,11 +96,10 @@ async function onScreen(
 }
 
 async function report(address: string): Promise<StatusReport> {
-  const { status, body } = await getFromAdmin(address, '/status');
-  if (status !== 200 || typeof body !== 'object' || body === null || !('metrics' in body)) {
-    const message = `What answers on ${address} (status ${status}) is no hubgate that tells its status`;
-    throw new HubgateError('no-gateway', message);
-  }
+  const answer = await getFromAdmin(address, '/status');
+  const { body } = answer;
+  if (answer.status !== 200 || typeof body !== 'object' || body === null || !('metrics' in body))
+    throw new HubgateError('no-gateway', refusalText(address, answer));
   // What our own admin API answers.
   return body as StatusReport;
 }

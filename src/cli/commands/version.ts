@@ -6,5 +6,9 @@ import { packageVersion } from '../package-version.ts';
 export function versionCommand(output: Output): Command {
   return new Command('version')
     .description('print the version')
-    .action(() => output.result(packageVersion()));
+    .option('--json', 'print it as JSON, with that of Node')
+    .action(({ json = false }: { readonly json?: boolean }) => {
+      const version = packageVersion();
+      output.result(json ? JSON.stringify({ version, node: process.version }) : version);
+    });
 }

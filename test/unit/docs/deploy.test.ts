@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -147,6 +150,52 @@ describe('deploy: docker', () => {
     assert.deepEqual(at(hubgate, 'cap_drop'), ['ALL']);
   });
 
+  it('docker-compose takes the services, and would not take a word that it does not know', async (test) => {
+    const program = programPath(test, 'docker-compose', 'docker-compose');
+    if (program === null) return;
+    const directory = await temporary(test);
+    // Debian's version is older than a name for the whole.
+    const written = readFileSync(join(deploy, 'docker/compose.yaml'), 'utf8').replace(
+      /^name: .*\n/m,
+      '',
+    );
+    const secrets = { ...env, GRAFANA_PASSWORD: 'a password of this test' };
+    const check = async (name: string, content: string) => {
+      const file = join(directory, `${name}.yaml`);
+      await writeFile(file, content);
+      const { PATH } = process.env;
+      return run(program, ['-f', file, 'config', '--quiet'], { env: { PATH, ...secrets } });
+    };
+    await check('compose', written);
+    await assert.rejects(check('mistaken', written.replace('healthcheck:', 'healthchek:')));
+  });
+
+  it('the health check of the image tells a gateway that is ready from none', async () => {
+    const [, text = ''] = /^HEALTHCHECK [^]*?CMD (\[.*\])$/m.exec(dockerfile) ?? [];
+    const [program, ...args] = JSON.parse(text) as string[];
+    assert.equal(program, 'node');
+    for (const [status, code] of [
+      [200, 0],
+      [503, 1],
+      [null, 1],
+    ] as const) {
+      const server = createServer((_request, response) => response.writeHead(status ?? 0).end());
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      const { port } = server.address() as AddressInfo;
+      if (status === null) await new Promise((resolve) => server.close(resolve));
+      const script = (args.at(-1) ?? '').replace('127.0.0.1:9090', `127.0.0.1:${port}`);
+      const asked = run(process.execPath, [...args.slice(0, -1), script]);
+      const exit = await asked.then(
+        () => 0,
+        (error: { readonly code: number }) => error.code,
+      );
+      assert.equal(exit, code);
+      server.close();
+      server.closeAllConnections();
+    }
+  });
+
   it('Prometheus takes its configuration', async (test) => {
     const promtool = programPath(test, 'promtool', 'prometheus');
     if (promtool === null) return;
@@ -174,6 +223,21 @@ describe('deploy: kubernetes', () => {
     for (const one of [deployment, manifest('StatefulSet', 'hubgate-redis')]) {
       const given = at(one, 'spec', 'template', 'metadata', 'labels');
       assert.deepEqual(given, at(one, 'spec', 'selector', 'matchLabels'));
+    }
+  });
+
+  it('kubectl knows every field of the workloads', async (test) => {
+    const kubectl = programPath(test, 'kubectl', 'kubernetes-client');
+    if (kubectl === null) return;
+    const directory = await temporary(test);
+    for (const workload of [deployment, manifest('StatefulSet', 'hubgate-redis')]) {
+      const file = join(directory, 'workload.json');
+      await writeFile(file, JSON.stringify(workload));
+      // It reads the object as what it is, asks no cluster, and leaves out what it does not know.
+      const change = ['set', 'env', '--local', '-f', file, '-o', 'json', 'OF_THIS_TEST=1'];
+      const { stdout } = await run(kubectl, change, { env: { KUBECONFIG: '/dev/null' } });
+      const known = new Set(scalarsOf(JSON.parse(stdout)));
+      for (const one of scalarsOf(workload)) assert.ok(known.has(one), one);
     }
   });
 
@@ -222,6 +286,15 @@ describe('deploy: kubernetes', () => {
     });
   });
 });
+
+/** What stands in an object, each with its path; positions in lists aside. */
+function scalarsOf(part: unknown, path = ''): readonly string[] {
+  if (typeof part !== 'object' || part === null) return [`${path} = ${String(part)}`];
+  const inList = Array.isArray(part);
+  return Object.entries(part).flatMap(([key, value]) =>
+    scalarsOf(value, `${path}/${inList ? '*' : key}`),
+  );
+}
 
 async function temporary(test: TestContext): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-deploy-'));

@@ -1,35 +1,19 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../../src/hubfile/format.ts';
-import type { Language } from '../../../src/hubfile/load.ts';
 import { directives } from '../../../src/directives/syntaxes.ts';
 import { loadConfig } from '../../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../../support/certificate-files.ts';
+import { documentedBlocks, PAGES } from '../../support/documented-blocks.ts';
 
-const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
-const PAGES = readdirSync(join(root, 'docs'))
-  .filter((name) => name.endsWith('.md'))
-  .map((name) => `docs/${name}`);
-const blocks = PAGES.flatMap((page) => {
-  // What is YAML here is Prometheus' own.
-  const markdown = readFileSync(join(root, page), 'utf8').replace(
-    '```yaml\n# prometheus.yml',
-    '```\n',
+const blocks = PAGES.flatMap(documentedBlocks)
+  // The YAML that is Prometheus' own.
+  .filter(({ text }) => !text.startsWith('# prometheus.yml'))
+  .flatMap(({ language, text, place }) =>
+    language === 'hubfile' || language === 'yaml' ? [{ language, text, place } as const] : [],
   );
-  return [...markdown.matchAll(/```(hubfile|yaml)\n([^`]*(?:`[^`]+`[^`]*)*?)```/g)].map(
-    ({ 1: language = '', 2: text = '', index }) => ({
-      // One of the two words of the pattern.
-      language: language as Language,
-      text,
-      place: `${page}:${markdown.slice(0, index).split('\n').length + 1}`,
-    }),
-  );
-});
 const env = {
   GATEWAY_SECRET: 'a secret',
   TSIG_KEY: 'YS1rZXktb2Ytc29tZS1ieXRlcw==',

@@ -1,17 +1,9 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
-
-const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
-const PAGES = [
-  'README.md',
-  'deploy/README.md',
-  ...readdirSync(join(root, 'docs'))
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => `docs/${name}`),
-];
+import { PAGES } from '../../support/documented-blocks.ts';
+import { root } from '../../support/process.ts';
 
 /** As the usual hosts of Markdown make them. */
 function anchors(markdown: string): readonly string[] {

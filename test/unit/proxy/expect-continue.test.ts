@@ -165,6 +165,16 @@ for (const { name, connect } of [
       assert.deepEqual(client.statuses, [100, 200]);
     });
 
+    it('is answered by a head alone that does not want the body', async () => {
+      await using upstream = await rawOrigin((socket) => {
+        socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+      });
+      await using gateway = await proxyTo([upstream.url], {}, { clock: new TestClock() });
+      const client = connect(gateway);
+      assert.deepEqual(await client.answered, { body: '', broken: false });
+      assert.deepEqual(client.statuses, [204]);
+    });
+
     it('goes to the next upstream when the first cannot be reached', async () => {
       await using upstream = await rawOrigin((socket, text) => {
         if (text.endsWith(HEAD_END)) socket.write('HTTP/1.1 100 Continue\r\n\r\n');

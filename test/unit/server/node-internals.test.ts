@@ -6,6 +6,7 @@ import net from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import {
   carrierOf,
+  closeIdle,
   giveConnection,
   releaseConnection,
   watchLimits,
@@ -52,6 +53,34 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
     });
     giveConnection(server, new net.Socket());
     assert.equal(sessions, 1);
+  });
+
+  it('of idle connections those that are named stay open', async (test) => {
+    const http = createServer((_request, response) => response.end('ok'));
+    const sockets: net.Socket[] = [];
+    const port = net.createServer((socket) => {
+      sockets.push(socket);
+      giveConnection(http, socket);
+    });
+    port.listen(0, '127.0.0.1');
+    await once(port, 'listening');
+    const [asked, unasked] = [0, 0].map(() => net.connect(portOf(port), '127.0.0.1'));
+    assert.ok(asked !== undefined && unasked !== undefined);
+    test.after(() => {
+      for (const client of [asked, unasked]) client.destroy();
+      http.close();
+      port.close();
+    });
+    asked.write(GET);
+    await once(asked, 'data');
+    asked.resume();
+    while (sockets.length < 2) await new Promise((resolve) => setImmediate(resolve));
+    const fresh = sockets.filter(({ bytesRead }) => bytesRead === 0);
+    assert.equal(fresh.length, 1);
+    closeIdle(http, fresh);
+    await once(asked, 'close');
+    unasked.write(GET);
+    assert.match(String((await once(unasked, 'data'))[0]), /^HTTP\/1\.1 200 OK\r\n/);
   });
 
   it('bytes are written ahead of a head, in their turn', async (test) => {

@@ -47,12 +47,9 @@ describe('certificates on demand', () => {
     const { certificates, app, clock, log } = await setUp(test);
     const { cert } = await certificates.certificateFor(['a.example.com']);
     app.status = 403;
-    const end = clock.now() + 30 * DAY_MS;
-    while (log.of('Certificate not renewed').length === 0) {
-      clock.advance(60 * 60 * 1000);
-      await nextTurn();
-      assert.ok(clock.now() < end, 'it has been tried');
-    }
+    // In one turn: what is asked on the network meanwhile must not find days gone by.
+    clock.advance(30 * DAY_MS);
+    while (log.of('Certificate not renewed').length === 0) await nextTurn();
     const [line] = log.of('Certificate not renewed');
     assert.match(String(line?.fields['error']), /may have no certificate/);
     assert.equal(app.asked >= 2, true);

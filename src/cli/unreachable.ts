@@ -1,0 +1,45 @@
+import type { ClientRequest } from 'node:http';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+
+/** How long whoever is asked may take for the head of the answer, in milliseconds. */
+export const ANSWER_TIMEOUT_MS = 30_000;
+
+/** Fails a request with `no-answer` whose answer does not begin in time: what listens may be anything. */
+export function withinTime(request: ClientRequest, timeoutMs: number): void {
+  const timer = setTimeout(() => {
+    request.destroy(new HubgateError('no-answer', `No answer within ${timeoutMs / 1000} s`));
+  }, timeoutMs);
+  request.once('response', () => clearTimeout(timer));
+  request.once('close', () => clearTimeout(timer));
+}
+
+/** Why a host gave no answer, as what to check rather than as what the socket says. */
+export function unreachableReason(cause: unknown, { protocol, hostname, port }: URL): string {
+  const where = `port ${port || (protocol === 'https:' ? '443' : '80')}`;
+  const text = messageOf(cause);
+  switch (codeOf(cause)) {
+    case 'ECONNREFUSED':
+      return `nothing listens on ${where} of ${hostname}; is the gateway running, and is that its port?`;
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return `no address is known for ${hostname}; is the name spelled right, and is there a network?`;
+    case 'ETIMEDOUT':
+    case 'EHOSTUNREACH':
+    case 'ENETUNREACH':
+      return `${hostname} does not answer on ${where}; is a firewall between?`;
+    case 'no-answer':
+      return `${where} of ${hostname} took the connection and said nothing (${text}); is it another service?`;
+    case 'EPROTO':
+    case 'ERR_SSL_WRONG_VERSION_NUMBER':
+    case 'ERR_SSL_PACKET_LENGTH_TOO_LONG':
+      return `${where} does not speak TLS; does the URL begin with http:// instead?`;
+    case 'ECONNRESET':
+    case 'HPE_INVALID_CONSTANT':
+      return `${where} closed the connection without an answer in HTTP; does it speak TLS (https://), or is it another service?`;
+    case 'ERR_TLS_CERT_ALTNAME_INVALID':
+      return `the certificate there is for another name than ${hostname}; is the name spelled right, and has the Hubfile a site of that name?`;
+    default:
+      if (!/certificate|self.signed/i.test(text)) return text;
+      return `${text}; name the authority with --cacert (a local gateway keeps it in its storage, pki/local/root.crt)`;
+  }
+}

@@ -1,0 +1,229 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { promisify } from 'node:util';
+import { type DocumentedBlock, documentedBlocks, PAGES } from '../support/documented-blocks.ts';
+import { freePort } from '../support/free-port.ts';
+import { cli, root, startProcess } from '../support/process.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+const KEY = 'a-publisher-key-of-the-test-0123456789abcdef';
+const SHELLS = ['sh', 'bash', 'console', 'shell', 'powershell'];
+
+type Carried =
+  /** Carried out by another test, which reads the page. */
+  | { readonly by: string }
+  /** Only parsed by `bash -n`, and why. */
+  | { readonly parsed: string }
+  | { readonly run: (test: TestContext, block: DocumentedBlock) => Promise<void> };
+
+/** Every block of commands of the documents, by its page and the beginning of its first line. */
+const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
+  'README.md': {
+    'npm start': { parsed: 'takes the ports 8443 and 8080; main-job.test.ts starts the same' },
+    'curl --cacert': { by: 'test/e2e/readme.test.ts' },
+    'curl -N': { by: 'test/e2e/readme.test.ts' },
+    'curl -sI': { by: 'test/e2e/readme.test.ts' },
+    'npm test': { parsed: 'is what runs this' },
+  },
+  'docs/contributing.md': { 'npm test': { parsed: 'is what runs this' } },
+  'docs/development.md': { NODE_EXTRA_CA_CERTS: { run: publishFromAnApp } },
+  'docs/from-mercure.md': {
+    'hubgate validate': { by: 'test/e2e/from-mercure.test.ts' },
+    'TOKEN=$(hubgate': { by: 'test/e2e/from-mercure.test.ts' },
+    'curl -sSN': { by: 'test/e2e/from-mercure.test.ts' },
+  },
+  'docs/install.md': {
+    'npm install --global': { run: installTarball },
+    'npm start': { parsed: 'takes the ports 8443 and 8080; main-job.test.ts starts the same' },
+    'npm pack': { parsed: 'Docker fetches the image of Node' },
+    'mkdir -p ~': { run: installCompletion },
+  },
+  'docs/operations.md': {
+    'hubgate top': { run: lookAtTop },
+    'systemctl start': { parsed: 'needs a systemd that serves' },
+  },
+  'docs/production.md': {
+    'useradd --system': { parsed: 'changes users and services of the machine' },
+    'hubgate history export': { run: backUp },
+    'hubgate history import': { run: restore },
+  },
+  'docs/tutorial.md': {
+    'node app.mjs': { by: 'test/e2e/documented-commands.test.ts' },
+    'export HUB_PUBLISHER': { by: 'test/e2e/documented-commands.test.ts' },
+    'hubgate subscribe': { by: 'test/e2e/documented-commands.test.ts' },
+    'TOKEN=$(hubgate': { by: 'test/e2e/documented-commands.test.ts' },
+  },
+};
+
+describe('commands of the documents', () => {
+  for (const page of PAGES) {
+    const blocks = documentedBlocks(page);
+    it(`${page}: each block names its language`, () => {
+      for (const { language, place } of blocks) assert.notEqual(language, '', place);
+    });
+
+    const rows = Object.entries(BLOCKS[page] ?? {});
+    const found = new Set<string>();
+    for (const block of blocks.filter(({ language }) => SHELLS.includes(language))) {
+      const [start, carried] = rows.find(([first]) => block.text.startsWith(first)) ?? [];
+      if (start !== undefined) found.add(start);
+      it(`${block.place}: ${block.text.split('\n', 1)[0]}`, { timeout: 120_000 }, async (test) => {
+        assert.ok(carried !== undefined, 'a block that no test carries out: add it to the table');
+        await promisify(execFile)('bash', ['-n', '-c', block.text]);
+        if ('by' in carried) {
+          const named = readFileSync(join(root, carried.by), 'utf8');
+          assert.ok(named.includes(page), `${carried.by} does not read ${page}`);
+        } else if ('run' in carried) await carried.run(test, block);
+        else test.diagnostic(`only parsed: ${carried.parsed}`);
+      });
+    }
+    it(`${page}: nothing is named that is not there`, () => {
+      assert.deepEqual(
+        rows.map(([first]) => first).filter((first) => !found.has(first)),
+        [],
+      );
+    });
+  }
+});
+
+describe('examples', () => {
+  const pages = PAGES.map((page) => readFileSync(join(root, page), 'utf8')).join('\n');
+  const tests = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.test.ts'))
+    .map((name) => readFileSync(join(root, 'test', name), 'utf8'))
+    .join('\n');
+  for (const name of readdirSync(join(root, 'examples'))) {
+    it(`examples/${name} stands in a document, and a test runs it`, () => {
+      const named = new RegExp(`examples/${name}\\b(?!-)`);
+      assert.match(pages, named);
+      assert.match(tests, named);
+    });
+  }
+});
+
+/** A directory with a program `hubgate`, and a shell in it. */
+async function sandbox(test: TestContext, env: NodeJS.ProcessEnv = {}) {
+  const directory = await temporaryDirectory(test);
+  const bin = join(directory, 'bin');
+  await mkdir(bin);
+  await writeFile(join(bin, 'hubgate'), `#!/bin/sh\nexec '${process.execPath}' '${cli}' "$@"\n`);
+  await chmod(join(bin, 'hubgate'), 0o755);
+  const around = {
+    ...process.env,
+    PATH: `${bin}:${process.env['PATH']}`,
+    HOME: directory,
+    HUB_PUBLISHER_JWT_KEY: KEY,
+    HUB_SUBSCRIBER_JWT_KEY: KEY,
+    ...env,
+  };
+  const run = async (script: string) =>
+    promisify(execFile)('bash', ['-ec', script], { cwd: directory, env: around });
+  return { directory, run };
+}
+
+async function publishFromAnApp(test: TestContext, { page, text }: DocumentedBlock): Promise<void> {
+  const port = await freePort();
+  const site = `https://localhost:${port}`;
+  const { directory, run } = await sandbox(test);
+  await writeFile(
+    join(directory, 'Hubfile'),
+    `{
+	admin off
+	storage ${directory}/.hubgate
+	auto_https disable_redirects
+}
+${site} {
+	hub {
+		issuer ${site} {
+			publisher {
+				jwt {env.HUB_PUBLISHER_JWT_KEY}
+			}
+		}
+		anonymous
+	}
+}
+`,
+  );
+  const config = join(directory, 'Hubfile');
+  const gateway = startProcess(test, [cli, 'run', '--config', config], {
+    HUB_PUBLISHER_JWT_KEY: KEY,
+  });
+  await gateway.says('Listening on');
+  const hub = `${site}/.well-known/hub`;
+  const { stdout: token } = await run(
+    `hubgate token --iss ${site} --aud ${hub} --key ${KEY} --publish '*'`,
+  );
+  const [app] = documentedBlocks(page).filter(({ language }) => language === 'js');
+  const program = (app?.text ?? '').replaceAll('localhost:8443', `localhost:${port}`);
+  const lines = [`const token = '${token.trim()}';`, `const { status } = ${program}`];
+  await writeFile(join(directory, 'app.mjs'), [...lines, 'console.log(status);'].join('\n'));
+  assert.equal((await run(text)).stdout, '200\n');
+}
+
+async function installTarball(test: TestContext, { text }: DocumentedBlock): Promise<void> {
+  const { directory, run } = await sandbox(test, {
+    HOME: process.env['HOME'],
+    npm_config_prefix: join(await temporaryDirectory(test), 'global'),
+    npm_config_prefer_offline: 'true',
+    npm_config_loglevel: 'error',
+  });
+  // As the page says, in a checkout; nothing is built anew for it.
+  await promisify(execFile)('npm', ['pack', '--pack-destination', directory], { cwd: root });
+  // Not the program of the sandbox, but the one that is installed.
+  const script = text.replace('hubgate version', '"$npm_config_prefix/bin/hubgate" version');
+  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+  assert.match((await run(script)).stdout, new RegExp(`^${version}$`, 'm'));
+}
+
+async function installCompletion(test: TestContext, { text }: DocumentedBlock): Promise<void> {
+  const { directory, run } = await sandbox(test);
+  await run(text);
+  const file = join(directory, '.local/share/bash-completion/completions/hubgate');
+  assert.match(await readFile(file, 'utf8'), /complete .*hubgate/);
+}
+
+async function lookAtTop(test: TestContext, { text }: DocumentedBlock): Promise<void> {
+  const [port, admin] = [await freePort(), await freePort()];
+  const { directory, run } = await sandbox(test);
+  const config = join(directory, 'Hubfile');
+  await writeFile(
+    config,
+    `{\n\tadmin localhost:${admin}\n\tstorage ${directory}\n}\nhttp://localhost:${port} {\n}\n`,
+  );
+  const gateway = startProcess(test, [cli, 'run', '--config', config]);
+  await gateway.says('Listening on');
+  const { stdout } = await run(text.replace('top', `top --address localhost:${admin}`));
+  assert.equal(typeof JSON.parse(stdout), 'object');
+}
+
+async function backUp(test: TestContext, block: DocumentedBlock): Promise<void> {
+  const { run, etc } = await production(test, block);
+  await run(`echo '${UPDATE}' | hubgate history import --config ${etc}/Hubfile`);
+  await run(block.text.replaceAll('/etc/hubgate', etc));
+  assert.match((await run('cat backup.ndjson')).stdout, /"id":"urn:one"/);
+}
+
+async function restore(test: TestContext, block: DocumentedBlock): Promise<void> {
+  const { directory, run, etc } = await production(test, block);
+  await writeFile(join(directory, 'backup.ndjson'), `${UPDATE}\n`);
+  await run(block.text.replaceAll('/etc/hubgate', etc));
+  const { stdout } = await run(`hubgate history stats --json --config ${etc}/Hubfile`);
+  assert.deepEqual(JSON.parse(stdout).last_event_id, 'urn:one');
+}
+
+const UPDATE = '{"id":"urn:one","topics":["a"],"data":"x","at":1700000000000}';
+
+/** The Hubfile of the page, with its directories in the sandbox. */
+async function production(test: TestContext, { page }: DocumentedBlock) {
+  const { directory, run } = await sandbox(test);
+  const etc = join(directory, 'etc');
+  await mkdir(etc);
+  const [hubfile] = documentedBlocks(page).filter(({ language }) => language === 'hubfile');
+  const text = (hubfile?.text ?? '').replaceAll(/\/var\/(?:lib|log)\/hubgate/g, directory);
+  await writeFile(join(etc, 'Hubfile'), text);
+  return { directory, run, etc };
+}
