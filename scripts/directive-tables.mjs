@@ -1,16 +1,18 @@
 // What the directives and matchers say of themselves, where it is needed outside of the program: the
-// tables and sections of docs/hubfile.md, and the editor's grammar and completion. `--check` fails
+// tables and sections of docs/hubfile.md, the differences in docs/from-caddy.md, and the editor's grammar and completion. `--check` fails
 // when one of them is not up to date. Run with: node --conditions=hubgate-source --import tsx
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { directives } from '../src/directives/syntaxes.ts';
 import { conditions } from '../src/matchers/syntaxes.ts';
 import { directiveOrder } from '../src/hubfile/running-order.ts';
+import { fromCaddy } from './from-caddy.mjs';
 import { root } from './install.mjs';
 
 const names = Object.keys(directives).sort();
 const written = {
   'docs/hubfile.md': page,
+  'docs/from-caddy.md': fromCaddy,
   'editors/vscode/syntaxes/hubfile.tmLanguage.json': grammar,
   'editors/vscode/snippets/hubfile.json': snippets,
 };

@@ -56,6 +56,12 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
   file_server: {
     fs: 'root <directory> is a directory of this machine',
   },
+  issuer: {
+    profile: 'the profile is the one that the authority takes by itself',
+  },
+  reverse_proxy: {
+    stream_buffer_size: 'leave it out: streams are passed on as they come',
+  },
   tls: {
     force_automate: 'leave it out: a site without certificate files always gets a certificate',
     get_certificate: 'write tls <certificate file> <key file>; files that change are read anew',

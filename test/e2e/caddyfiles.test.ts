@@ -32,7 +32,9 @@ const app = createServer((request, response) => {
   }
   response.setHeader('X-Powered-By', 'the app');
   response.setHeader('Content-Type', 'text/plain');
-  response.end(`${request.method} ${request.url} ${JSON.stringify(seen.sort())}`);
+  response.end(
+    `${request.method} ${request.url} ${JSON.stringify(seen.sort(([a], [b]) => (a < b ? -1 : 1)))}`,
+  );
 });
 let backend = '';
 before(async () => {
