@@ -90,6 +90,27 @@ describe('hubgate adapt', () => {
     `a.example {\n\thub {\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt ${SECRET}\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt {env.KEY}\n\t\t\t}\n\t\t}\n\t}\n\treverse_proxy localhost:3000\n}\n`,
   );
 
+  it('names the schema of the package, which its reader passes over', async () => {
+    const printed = async (to: string) =>
+      (await runCommand(['adapt', '--config', hubfile, '--to', to, '--show-secrets'])).stdout;
+    const json = await printed('json');
+    const yaml = await printed('yaml');
+    const { $schema } = JSON.parse(json);
+    const { title } = JSON.parse(readFileSync(new URL($schema), 'utf8'));
+    assert.equal(title, 'hubgate');
+    assert.equal(yaml.split('\n')[0], `# yaml-language-server: $schema=${$schema}`);
+    for (const [name, text] of [
+      ['named.json', json],
+      ['named.yaml', yaml],
+    ] as const) {
+      const { code, stderr } = await runCommand([
+        'validate',
+        ...['--config', write(name, text.replace('{env.KEY}', SECRET))],
+      ]);
+      assert.deepEqual([code, stderr.includes('error')], [0, false], stderr);
+    }
+  });
+
   it('leaves secrets out, keeps placeholders, and says so', async () => {
     for (const to of ['json', 'yaml']) {
       const { code, stdout, stderr } = await runCommand(['adapt', '--config', hubfile, '--to', to]);

@@ -49,6 +49,7 @@ describe('the package (npm pack)', () => {
         'ops/grafana-dashboard.json',
       ],
       ...['dist/LICENSES.txt', 'dist/cli/main.js', 'dist/index.d.ts', 'dist/client.min.js'],
+      'schema/config.schema.json',
     ]) {
       assert.ok(files.includes(name), name);
     }

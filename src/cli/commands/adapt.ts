@@ -80,9 +80,14 @@ function data({ adapter, config = 'Hubfile', to = 'json', ...flags }: AdaptFlags
   return text;
 }
 
-function print(value: unknown, to: 'json' | 'yaml', pretty: boolean): string {
-  if (to === 'yaml') return stringify(value).trimEnd();
-  return JSON.stringify(value, null, pretty ? 2 : 0);
+/** What is printed names its schema, so that editors complete and check it. */
+function print(value: unknown, to: Notation, pretty: boolean): string {
+  const schema = import.meta.resolve('#config-schema');
+  if (to === 'yaml') {
+    return `# yaml-language-server: $schema=${schema}\n${stringify(value).trimEnd()}`;
+  }
+  const members = typeof value === 'object' ? value : {};
+  return JSON.stringify({ $schema: schema, ...members }, null, pretty ? 2 : 0);
 }
 
 /** @throws {HubgateError} `file-exists`, or `unwritable-file` */
