@@ -1,11 +1,11 @@
-import { writeFileSync } from 'node:fs';
 import { Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { encodeConfig } from '../../config/encode.ts';
 import { describeProblem } from '../../config/problem.ts';
-import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { HubgateError } from '../../kernel/error.ts';
 import { adaptedCaddyfile } from '../caddyfile-source.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
+import { writeNew } from '../new-file.ts';
 import { EXIT, type Output } from '../output.ts';
 import { readWritten } from '../read-config.ts';
 
@@ -88,19 +88,4 @@ function print(value: unknown, to: Notation, pretty: boolean): string {
   }
   const members = typeof value === 'object' ? value : {};
   return JSON.stringify({ $schema: schema, ...members }, null, pretty ? 2 : 0);
-}
-
-/** @throws {HubgateError} `file-exists`, or `unwritable-file` */
-function writeNew(file: string, text: string): void {
-  try {
-    // A configuration may hold secrets.
-    writeFileSync(file, text, { flag: 'wx', mode: 0o600 });
-  } catch (cause) {
-    if (codeOf(cause) === 'EEXIST') {
-      const message = `${file} is there already; name another file, or move it away`;
-      throw new HubgateError('file-exists', message, { cause });
-    }
-    const message = `Cannot write ${file}: ${messageOf(cause)}`;
-    throw new HubgateError('unwritable-file', message, { cause });
-  }
 }
