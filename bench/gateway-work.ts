@@ -9,7 +9,7 @@ import { cpuOf, installed, residentOf } from './processes.ts';
 const CONNECTIONS = 64;
 const LARGE_MB = 200;
 /** A compiler that works while the program runs needs this long. */
-const WARM_UP_MS = 3000;
+const WARM_UP_MS = 10_000;
 
 /** `proxy`: a response of 1 KiB, one core each, with discovery on. */
 export async function proxy(context: BenchContext): Promise<void> {

@@ -6,7 +6,7 @@ import type { AnnouncedHub } from './announced-hub.ts';
 import { addVary, expose, isPrivate, makePrivate } from './cache-control.ts';
 import { Credentials } from './credentials.ts';
 import { DESTINATION, isDestinationOfPages } from './destination.ts';
-import { announcesHub, hubLink, hubTiming, selfLink } from './link.ts';
+import { announcesHub, hubFields, type HubFields, selfLink } from './link.ts';
 import type { TokenSource } from './token-source.ts';
 
 export interface DiscoveryOptions {
@@ -38,6 +38,8 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
   const { config, hub, matches, logsOut, isHubRequest, tokens } = options;
   const credentials = new Credentials(options);
   const readFields = tokens?.responseFields ?? [];
+  const { contentType, type } = config;
+  const fieldsFor = hubFields({ target: hub.target, relation: hub.relation, contentType, type });
   return (exchange, next) => {
     if (isHubRequest(exchange) || !matches(exchange)) return next();
     const arrival: Arrival = {
@@ -54,7 +56,7 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
         if (endsSession(head, config)) credentials.end(exchange, head.headers);
         return undefined;
       }
-      if (isPage(head)) announce(exchange, head, options, arrival);
+      if (isPage(head)) announce(exchange, head, options, fieldsFor(arrival.lastEventId));
       const handedOut = handOutToken(exchange, head, options, arrival, credentials);
       const takeOff = (): void => {
         for (const name of readFields) head.headers.delete(name);
@@ -85,15 +87,12 @@ function announce(
   exchange: Exchange,
   { headers }: ResponseHead,
   { config, hub }: DiscoveryOptions,
-  { lastEventId }: Arrival,
+  { link, timing }: HubFields,
 ): void {
-  const { contentType, type } = config;
-  const { target, relation } = hub;
-  if (config.link && !announcesHub(headers, relation)) {
-    const link = { target, relation, lastEventId, contentType, type };
-    headers.append('Link', hubLink(link));
+  if (config.link && !announcesHub(headers, hub.relation)) {
+    headers.append('Link', link);
     const isDocument = hasType(headers, 'text/html') || hasType(headers, 'application/xhtml+xml');
-    if (isDocument) headers.append('Server-Timing', hubTiming(link));
+    if (isDocument) headers.append('Server-Timing', timing);
   }
   const self = config.self ? selfLink(exchange.originalTarget) : null;
   if (self !== null) headers.append('Link', self);

@@ -30,6 +30,28 @@ export function hubTiming({ target, relation, lastEventId }: HubLink): string {
   return utf8Field(`${relation};desc=${quotedString(target + joint + cursor)}`);
 }
 
+/** What responses say of a hub as long as nothing new is published there. */
+export interface HubFields {
+  readonly link: string;
+  readonly timing: string;
+}
+
+/** Gives both fields for the hub's last update; they are written once for each update. */
+export function hubFields(
+  hub: Omit<HubLink, 'lastEventId'>,
+): (lastEventId: string | null) => HubFields {
+  let known: string | null = null;
+  let fields: HubFields | undefined;
+  return (lastEventId) => {
+    if (fields === undefined || known !== lastEventId) {
+      const link = { ...hub, lastEventId };
+      known = lastEventId;
+      fields = { link: hubLink(link), timing: hubTiming(link) };
+    }
+    return fields;
+  };
+}
+
 /** `rel="self"` for the target of a request; null for a target that is no path. */
 export function selfLink(target: string): string | null {
   if (!target.startsWith('/')) return null;

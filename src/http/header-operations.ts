@@ -1,5 +1,5 @@
 import type { HeaderOperation } from '../config/config.ts';
-import { edgeWildcard } from './edge-wildcard.ts';
+import { compileWildcard } from './wildcard.ts';
 import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
 import { compilePattern } from './linear-regexp.ts';
 
@@ -47,7 +47,7 @@ function compileOne(operation: HeaderOperation): ApplyOperations {
       return deletion(name.toLowerCase());
     case 'replace': {
       const replace = compilePattern(operation.pattern).replacer(operation.replacement);
-      const wanted = edgeWildcard(name.toLowerCase());
+      const wanted = compileWildcard(name.toLowerCase(), 'edges');
       return (headers, expand) => {
         headers.mapValues((key, value) => {
           if (!wanted(key)) return value;
@@ -60,7 +60,7 @@ function compileOne(operation: HeaderOperation): ApplyOperations {
 
 function deletion(name: string): ApplyOperations {
   if (!name.includes('*')) return (headers) => headers.delete(name);
-  const wanted = edgeWildcard(name);
+  const wanted = compileWildcard(name, 'edges');
   return (headers) => headers.deleteWhere((key) => wanted(key) && !FRAMING.has(key));
 }
 

@@ -1,3 +1,5 @@
+import { compileWildcard } from '../http/wildcard.ts';
+
 /** A list of allowed origins, of which each may hold one `*`. */
 export interface OriginList {
   readonly any: boolean;
@@ -8,23 +10,15 @@ export interface OriginList {
 export function originList(entries: readonly string[]): OriginList {
   const lower = entries.map((entry) => entry.toLowerCase());
   const exact = new Set(lower.filter((entry) => !entry.includes('*')));
-  const wildcards = lower.filter((entry) => entry !== '*' && entry.includes('*'));
+  const wildcards = lower
+    .filter((entry) => entry !== '*' && entry.includes('*'))
+    .map((entry) => ({ entry, matches: compileWildcard(entry, 'any') }));
   return {
     any: lower.includes('*'),
     find(origin) {
       if (exact.has(origin)) return origin;
-      const wildcard = wildcards.find((entry) => matchesWildcard(entry, origin));
-      return wildcard ?? (lower.includes('*') ? '*' : undefined);
+      const wildcard = wildcards.find(({ matches }) => matches(origin));
+      return wildcard?.entry ?? (lower.includes('*') ? '*' : undefined);
     },
   };
-}
-
-function matchesWildcard(entry: string, origin: string): boolean {
-  const star = entry.indexOf('*');
-  const [prefix, suffix] = [entry.slice(0, star), entry.slice(star + 1)];
-  return (
-    origin.length >= prefix.length + suffix.length &&
-    origin.startsWith(prefix) &&
-    origin.endsWith(suffix)
-  );
 }

@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/config.ts';
-import { edgeWildcard } from '../http/edge-wildcard.ts';
+import { compileWildcard } from '../http/wildcard.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -45,7 +45,7 @@ function headerMatcher(
   header: ReverseProxyConfig['handleResponse'][number]['header'],
 ): (headers: HeaderList) => boolean {
   if (header === null) return () => true;
-  const matches = edgeWildcard(header.value);
+  const matches = compileWildcard(header.value, 'edges');
   return (headers) => headers.getAll(header.name).some(matches);
 }
 

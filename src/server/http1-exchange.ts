@@ -32,8 +32,6 @@ import { carrierOf, releaseConnection } from './node-internals.ts';
 /** Gives a connection to the last response on it; false where it stays with its server. */
 export type LeaveConnection = (request: IncomingMessage, response: ServerResponse) => boolean;
 
-const NOTHING = Buffer.alloc(0);
-
 /** The {@link Exchange} of a request that Node's HTTP/1.1 server has read. */
 export class Http1Exchange implements Exchange {
   readonly scheme: 'http' | 'https';
@@ -263,7 +261,7 @@ export class Http1Exchange implements Exchange {
     if (this.#awaitsContinue || this.#isSilent) response.shouldKeepAlive = false;
     response.writeHead(head.status, headers.toRaw());
     // Not flushHeaders(): Node would write the head as UTF-8 and so mangle bytes beyond ASCII.
-    response.write(NOTHING);
+    response.write('', 'latin1');
     this.#status = head.status;
     if (bodyless) return discarding(response);
     this.#measure(head.headers, response);

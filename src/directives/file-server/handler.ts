@@ -1,6 +1,6 @@
 import { answer } from '../../http/answer.ts';
 import { HttpError } from '../../http/errors.ts';
-import { compilePattern } from '../../http/linear-regexp.ts';
+import { compileWildcard } from '../../http/wildcard.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
 import { pathOf } from '../../site/placeholders.ts';
 import { noSuchFile, realRoot, type SiteFile, siteFile, siteNames } from '../../site/site-files.ts';
@@ -80,10 +80,10 @@ function namesOf(exchange: Exchange): string[] | null {
 
 /** Patterns without a slash hide every file or directory of that name, others a path below the root. */
 function hiddenBy(patterns: readonly string[]): IsHidden {
-  const byName = patterns.filter((pattern) => !pattern.includes('/')).map(glob);
+  const byName = patterns.filter((pattern) => !pattern.includes('/')).map(fileLike);
   const byPath = patterns
     .filter((pattern) => pattern.includes('/'))
-    .map((pattern) => glob(pattern.replace(/^\.?\//, '').replace(/\/$/, '')));
+    .map((pattern) => fileLike(pattern.replace(/^\.?\//, '').replace(/\/$/, '')));
   return (names) =>
     names.some((name, index) => {
       if (byName.some((matches) => matches(name))) return true;
@@ -93,11 +93,8 @@ function hiddenBy(patterns: readonly string[]): IsHidden {
     });
 }
 
-/** Clients choose the names, so it takes linear time. */
-function glob(pattern: string): (text: string) => boolean {
-  const escaped = pattern.replaceAll(/[.+^${}()|[\]\\]/g, '\\$&');
-  const compiled = compilePattern(`^${escaped.replaceAll('*', '[^/]*').replaceAll('?', '[^/]')}$`);
-  return (text) => compiled.match(text) !== null;
+function fileLike(pattern: string): (text: string) => boolean {
+  return compileWildcard(pattern, 'file');
 }
 
 /**

@@ -1,7 +1,6 @@
-import { edgeWildcard } from '../../http/edge-wildcard.ts';
+import { compileWildcard } from '../../http/wildcard.ts';
 import { addressSet } from '../../http/forwarded.ts';
 import { fieldUtf8 } from '../../http/header-list.ts';
-import { compilePattern } from '../../http/linear-regexp.ts';
 import { capturing } from '../../site/capture.ts';
 import { hostname, queryOf } from '../../site/placeholders.ts';
 import { allHold, type CompileMatcher, negated, type Predicate } from '../../site/predicate.ts';
@@ -21,7 +20,7 @@ import type {
 } from './data.ts';
 
 export function path(condition: PathCondition): Predicate {
-  const wanted = condition.paths.map((path) => glob(decodePath(path)));
+  const wanted = condition.paths.map((path) => pathLike(decodePath(path)));
   return (exchange) => {
     const path = matchedPath(exchange).toLowerCase();
     return wanted.some((matches) => matches(path));
@@ -84,11 +83,11 @@ export function not(condition: NotCondition, compileMatcher: CompileMatcher): Pr
 /** Without values the field must be there; a value may begin or end with `*`. */
 function compileHeader(name: string, values: readonly string[]): Predicate {
   if (name.toLowerCase() === 'host') {
-    const hosts = values.map(glob);
+    const hosts = values.map(pathLike);
     return (exchange) => hosts.some((matches) => matches(exchange.host.toLowerCase()));
   }
   if (values.length === 0) return (exchange) => exchange.headers.has(name);
-  const wanted = values.map(edgeWildcard);
+  const wanted = values.map((value) => compileWildcard(value, 'edges'));
   return (exchange) =>
     exchange.headers
       .getAll(name)
@@ -133,21 +132,7 @@ function hostPattern(pattern: string): (host: string) => boolean {
   };
 }
 
-/** `*` at an edge stands for any text, elsewhere for any text without a slash. */
-function glob(pattern: string): (text: string) => boolean {
-  const lower = pattern.toLowerCase();
-  if (!lower.slice(1, -1).includes('*')) return edgeWildcard(lower);
-  const middle = lower
-    .replace(/^\*|\*$/g, '')
-    .split('*')
-    .map(escape)
-    .join('[^/]*');
-  const start = lower.startsWith('*') ? '(?s:.*)' : '';
-  const end = lower.endsWith('*') ? '(?s:.*)' : '';
-  const compiled = compilePattern(`^${start}${middle}${end}$`);
-  return (text) => compiled.match(text) !== null;
-}
-
-function escape(literal: string): string {
-  return literal.replace(/[\\^$.|?*+()[\]{}]/g, '\\$&');
+/** Whatever its letters' case. */
+function pathLike(pattern: string): (text: string) => boolean {
+  return compileWildcard(pattern.toLowerCase(), 'path');
 }

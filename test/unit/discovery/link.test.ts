@@ -7,9 +7,31 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
-import { announcesHub, hubLink, hubTiming, selfLink } from '../../../src/discovery/link.ts';
+import {
+  announcesHub,
+  hubFields,
+  hubLink,
+  hubTiming,
+  selfLink,
+} from '../../../src/discovery/link.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { deferred, fields, startSite } from './site.ts';
+
+describe('what responses say of a hub', () => {
+  it('is written once for each of its updates', () => {
+    const hub = { target: '/h', relation: 'hub', contentType: null, type: null };
+    const fieldsFor = hubFields(hub);
+    const first = fieldsFor('urn:a');
+    assert.equal(fieldsFor('urn:a'), first);
+    assert.deepEqual(first, {
+      link: '</h>; rel="hub"; last-event-id="urn:a"',
+      timing: 'hub;desc="/h?last_event_id=urn%3Aa"',
+    });
+    assert.equal(fieldsFor('urn:b').link, '</h>; rel="hub"; last-event-id="urn:b"');
+    assert.equal(fieldsFor(null).link, '</h>; rel="hub"');
+    assert.equal(fieldsFor(null), fieldsFor(null));
+  });
+});
 
 describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
   it('announces the hub and the cursor on what the app answers', async (test) => {

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { compileWildcard, type WildcardKind } from '../../../src/http/wildcard.ts';
+
+const cases: readonly (readonly [WildcardKind, string, readonly string[], readonly string[]])[] = [
+  ['edges', '*', ['', 'a', 'a/b\nc'], []],
+  ['edges', 'a*', ['a', 'ab/c'], ['ba', '']],
+  ['edges', '*a', ['a', 'b/a'], ['ab']],
+  ['edges', '*a*', ['a', 'bab'], ['b']],
+  ['edges', 'a*b', ['a*b'], ['ab', 'axb']],
+  [
+    'any',
+    'https://*.example.com',
+    ['https://a.example.com', 'https://a/b.example.com'],
+    ['https://example.com', 'https://a.example.com.evil', 'https://aXexample.com'],
+  ],
+  [
+    'any',
+    'http://localhost:*',
+    ['http://localhost:', 'http://localhost:3000'],
+    ['http://localhost'],
+  ],
+  ['path', '/a/*/b', ['/a/x/b', '/a//b'], ['/a/x/y/b', '/a/b']],
+  ['path', '/a/*/b/*', ['/a/x/b/', '/a/x/b/c/d'], ['/a/x/y/b/c']],
+  ['path', '*/a/*/b', ['z/y/a/x/b'], ['z/y/a/x/x/b']],
+  ['path', '/a?', ['/a?'], ['/ab']],
+  ['file', '*.txt', ['a.txt', '.txt'], ['a/b.txt', 'atxt']],
+  ['file', 'a?c', ['abc'], ['ac', 'a/c']],
+  ['file', '*', ['a'], ['a/b']],
+  ['file', 'a(b)*', ['a(b)', 'a(b)c'], ['ab']],
+];
+
+describe('wildcards', () => {
+  for (const [kind, pattern, like, unlike] of cases) {
+    it(`${kind}: ${pattern}`, () => {
+      const matches = compileWildcard(pattern, kind);
+      for (const text of like) assert.ok(matches(text), text);
+      for (const text of unlike) assert.ok(!matches(text), text);
+    });
+  }
+});
