@@ -42,7 +42,9 @@ export function commentsOf(
   const own = [
     ...(closed.length > 0 ? [CLOSED_FIRST] : []),
     // Its default is an address: who kept the API from there must go on keeping it.
-    ...(all.some((line) => nameOf(line) === 'admin') ? ['\nadmin off\n'] : []),
+    ...(all.some((line) => nameOf(line) === 'admin' && line.outer === options)
+      ? ['\nadmin off\n']
+      : []),
   ].join('');
   if (own === '') return comments;
   const at = options?.blockStart ?? 0;

@@ -165,11 +165,17 @@ function removable(line: WrittenLine | undefined): WrittenLine | undefined {
   return found;
 }
 
+/** Whether it, or a block that it is in, is what it is by a variable that is not set. */
 function hasUnset(line: WrittenLine, problems: readonly Problem[], source: Source): boolean {
-  return problems.some((problem) => {
+  const unset = problems.flatMap((problem) => {
     const at = problem.code === UNSET_VARIABLE ? offsetIn(source, problem) : null;
-    return at !== null && line.start <= at && at < (line.blockStart ?? line.end);
+    return at === null ? [] : [at];
   });
+  for (let each: WrittenLine | null = line; each !== null; each = each.outer) {
+    const { start, end, blockStart } = each;
+    if (unset.some((at) => start <= at && at < (blockStart ?? end))) return true;
+  }
+  return false;
 }
 
 /** A problem of the changed text, at its place in the Caddyfile. */

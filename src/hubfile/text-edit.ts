@@ -12,9 +12,12 @@ export interface EditedText {
   before(at: number): number;
 }
 
-/** Of edits within each other the outer one counts; of those at one place the order. */
+/** Of edits within each other the outer one counts; what is inserted before one stays before it. */
 export function editText(text: string, edits: readonly TextEdit[]): EditedText {
-  const ordered = [...edits].sort((a, b) => a.start - b.start || b.end - a.end);
+  const isNew = ({ start, end }: TextEdit): number => (start === end ? 0 : 1);
+  const ordered = [...edits].sort(
+    (a, b) => a.start - b.start || isNew(a) - isNew(b) || b.end - a.end,
+  );
   const pieces: { readonly start: number; readonly original: number; readonly kept: boolean }[] =
     [];
   let result = '';

@@ -180,6 +180,21 @@ describe('adapting a Caddyfile', () => {
     assert.equal(adapted(text, { SITE: 'a.example', APP: 'app:1' }).text, text);
   });
 
+  it('asks for the variable that is the address of a site', () => {
+    assert.throws(() => adapted('{$SITE} {\n\treverse_proxy app:1\n}\n'), /SITE is not set/);
+  });
+
+  it('takes what a variable may bring in, or not, for nothing', () => {
+    const text = '{\n\t{$OPTIONS}\n}\n\n{$SITES}\n\na.example {\n\t{$MORE}\n\trespond ok\n}\n';
+    assert.deepEqual(adapted(text), { text, leftOut: [], notes: [] });
+  });
+
+  it('closes the sites that have lost a guard also where the first site is left out', () => {
+    const text = 'ftp://a.example {\n\trespond x\n}\nb.example {\n\tauthorize with x\n}\n';
+    const result = adapted(text);
+    assert.deepEqual(lines(result).slice(0, 3), CLOSING);
+  });
+
   it('leaves no value of a variable in what it writes', () => {
     const { text } = adapted('a.example {\n\tmercure {\n\t\tpublisher_jwt {$KEY}\n\t}\n}\n', {
       KEY: 'a-secret-of-the-environment',
@@ -230,5 +245,8 @@ describe('adapting a Caddyfile', () => {
       'publisher_jwt k\n\t\tprotocol_version_compatibility 7',
     );
     assert.equal(adapted(own).text.split('protocol_version_compatibility').length, 2);
+    const issuer = 'issuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt k\n\t\t\t}\n\t\t}';
+    const beside = adapted(text.replace('publisher_jwt k', `publisher_jwt k\n\t\t${issuer}`));
+    assert.ok(!lines(beside).some((line) => line.startsWith('protocol_version_compatibility')));
   });
 });
