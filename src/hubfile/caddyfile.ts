@@ -29,8 +29,9 @@ export type ProblemsOf = (text: string) => readonly Problem[];
 /** More rounds are never needed: a line that is left out may cost those that depend on it. */
 const MAX_ROUNDS = 100;
 
-/** The machine lacks it, or it is of the machine that the file will run on. */
-const OF_THE_MACHINE: ReadonlySet<string> = new Set([
+/** Codes of what this machine lacks: the one that the file will run on may have it. */
+export const OF_THE_MACHINE: ReadonlySet<string> = new Set([
+  'certificate-unusable',
   'history-left-behind',
   'invalid-jwks',
   'invalid-key',
@@ -40,7 +41,7 @@ const OF_THE_MACHINE: ReadonlySet<string> = new Set([
   'pem-with-hmac',
   'pem-without-algorithm',
   'private-key',
-  'tls-unusable',
+  'storage-unusable',
   'unreadable-file',
   'unusable-log-file',
 ]);

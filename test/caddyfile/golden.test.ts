@@ -6,9 +6,9 @@ import { dirname, join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, describeProblem, type Problem } from '../../src/config/problem.ts';
-import { adaptCaddyfile } from '../../src/hubfile/caddyfile.ts';
+import { adaptCaddyfile, OF_THE_MACHINE } from '../../src/hubfile/caddyfile.ts';
 import { diskIo } from '../../src/hubfile/disk.ts';
-import { formatHubfile } from '../../src/hubfile/format.ts';
+import { formatHubfile, hubfileText } from '../../src/hubfile/format.ts';
 import { loadConfig } from '../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../support/certificate-files.ts';
 import { programPath } from '../support/program.ts';
@@ -110,3 +110,46 @@ describe('a Caddyfile becomes a Hubfile', () => {
     });
   }
 });
+
+describe('whatever the golden Hubfiles have wrong', () => {
+  const folder = join(here, '../hubfile');
+  const wrong = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
+    (name) =>
+      name.endsWith('.hubfile') && existsSync(join(folder, name.replace(/hubfile$/, 'err'))),
+  );
+
+  it('is left out, so that the rest loads, or refused as a whole', () => {
+    assert.ok(wrong.length > 50, `${wrong.length} files`);
+    let mended = 0;
+    for (const name of wrong) {
+      const text = hubfileTextOr(join(folder, name));
+      if (text === null) continue;
+      try {
+        const adapted = adaptCaddyfile(text, 'Caddyfile', (changed) =>
+          problemsOf(changed, 'Caddyfile'),
+        );
+        const errors = problemsOf(adapted.text, 'Caddyfile').filter(
+          ({ severity, code }) => severity === 'error' && !OF_THE_MACHINE.has(code),
+        );
+        assert.deepEqual(
+          errors.map(({ message }) => message),
+          [],
+          `${name}\n${adapted.text}`,
+        );
+        mended += 1;
+      } catch (thrown) {
+        if (!(thrown instanceof ConfigError)) throw thrown;
+      }
+    }
+    assert.ok(mended > wrong.length / 2, `${mended} of ${wrong.length}`);
+  });
+});
+
+function hubfileTextOr(file: string): string | null {
+  try {
+    return hubfileText(readFileSync(file), file);
+  } catch (thrown) {
+    if (thrown instanceof ConfigError) return null;
+    throw thrown;
+  }
+}
