@@ -62,8 +62,9 @@ async function answerFailure(
 
 /** The body may be half read by then, so the routes see a request without one. */
 async function runErrorRoutes(exchange: Exchange, status: number, routes: Handler): Promise<void> {
-  const { method, target } = exchange;
-  const sub = new SubExchange(exchange, { method, target, source: null, intercept: null });
+  const { method, target, variables } = exchange;
+  const request = { method, target, variables, source: null, intercept: null };
+  const sub = new SubExchange(exchange, request);
   setErrorStatus(sub, status);
   describeError(sub, reasonPhrase(status));
   await routes(sub, () => Promise.resolve());

@@ -15,6 +15,8 @@ import type { Logger } from '../kernel/log.ts';
 export interface SubRequest {
   readonly method: string;
   readonly target: string;
+  /** Its own copy, or those of the other request itself. */
+  readonly variables: Map<string, string>;
   /** Whose answer it is, if it goes to the client; null leaves that to whoever answers. */
   readonly source: ResponseHead['source'] | null;
   /** Takes the head; null leaves it to the client's own exchange. */
@@ -63,7 +65,7 @@ export class SubExchange implements Exchange {
     this.remoteAddress = parent.remoteAddress;
     this.remotePort = parent.remotePort;
     this.clientAddress = parent.clientAddress;
-    this.variables = new Map(parent.variables);
+    this.variables = request.variables;
   }
 
   get id(): string {

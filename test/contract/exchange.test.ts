@@ -18,6 +18,7 @@ const onBehalf =
     const inner: Exchange = new SubExchange(exchange, {
       method,
       target,
+      variables: new Map(),
       source: null,
       intercept: null,
     });

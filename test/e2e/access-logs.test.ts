@@ -74,4 +74,46 @@ ${log('a', 'hostnames a.localhost')}${log('errors', 'level error')}${log('audit'
       ['REDACTED', '2 REDACTED REDACTED REDACTED.', 'me', 'kept'],
     );
   });
+
+  it('have what handle_errors says of a request', async (test) => {
+    const directory = await temporaryDirectory(test);
+    const port = await freePort();
+    const file = join(directory, 'access.log');
+    const hubfile = join(directory, 'Hubfile');
+    await writeFile(
+      hubfile,
+      `{
+	storage ${directory}
+	admin off
+}
+http://localhost:${port} {
+	log {
+		output file ${file}
+		format json
+	}
+	vars kept before
+	error /quiet 404
+	error /told 404
+	handle_errors 404 {
+		log_skip /quiet
+		vars kept after
+		log_append kept {vars.kept}
+		log_append who {http.response.header.X-Who}
+		header X-Who me
+		respond gone
+	}
+}
+`,
+    );
+    const gateway = startProcess(test, [cli, 'run', '--config', hubfile]);
+    await gateway.says(`:${port}`);
+    for (const path of ['/quiet', '/told']) await send(`http://localhost:${port}${path}`);
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    const lines = (await readFile(file, 'utf8')).trim().split('\n');
+    const told = lines.map((line): Record<string, unknown> => JSON.parse(line));
+    assert.deepEqual(
+      told.map((line) => [line['url.path'], line['kept'], line['who']]),
+      [['/told', 'after', 'me']],
+    );
+  });
 });

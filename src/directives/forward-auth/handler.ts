@@ -34,6 +34,9 @@ export function forwardAuth(
     const sub = new SubExchange(exchange, {
       method: 'GET',
       target: uri,
+      variables: new Map(exchange.variables)
+        .set('auth.method', exchange.method)
+        .set('auth.uri', exchange.target),
       source: 'gateway',
       intercept: ({ status, headers }) => {
         if (status < 200 || status > 299) return null;
@@ -41,8 +44,6 @@ export function forwardAuth(
         return new Writable({ write: (_chunk, _encoding, done) => done() });
       },
     });
-    sub.variables.set('auth.method', exchange.method);
-    sub.variables.set('auth.uri', exchange.target);
     await ask(sub, NO_MORE);
     if (exchange.begun) return;
     if (answer.granted === null) throw new HttpError(502, 'the authorizing service did not answer');
