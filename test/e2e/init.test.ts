@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, describe, it, type TestContext } from 'node:test';
 import { formatHubfile } from '../../src/hubfile/format.ts';
 import { freePort } from '../support/free-port.ts';
-import { cli, runCommand } from '../support/process.ts';
+import { cli, runCommand, startProcess } from '../support/process.ts';
 import { programPath } from '../support/program.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'hubgate-init-'));
@@ -43,6 +43,25 @@ describe('hubgate init', () => {
       assert.deepEqual([valid.code, valid.stderr], [0, '']);
     });
   }
+
+  it('serves at once: its hub takes an update that is signed with its key', async (test) => {
+    const { hubfile, envFile } = fresh();
+    const origin = `http://localhost:${await freePort()}`;
+    await runCommand(['init', '--yes', '--site', origin, '--output', hubfile]);
+    // The test must not meet another gateway of this machine.
+    const own = `{\n\tadmin off\n\tstorage ${hubfile}.storage\n}\n\n`;
+    writeFileSync(hubfile, own + readFileSync(hubfile, 'utf8'));
+    const args = [cli, 'run', '--config', hubfile, '--envfile', envFile];
+    await startProcess(test, args).says('Listening on');
+    const hub = `${origin}/.well-known/hub`;
+    const [, key = ''] = /^HUB_PUBLISHER_JWT_KEY=(.*)$/m.exec(readFileSync(envFile, 'utf8')) ?? [];
+    const grant = ['--iss', origin, '--aud', hub, '--key', key, '--publish', '*'];
+    const token = (await runCommand(['token', ...grant])).stdout.trim();
+    const update = ['--hub', hub, '--token', token, '--topic', 'news', '--data', 'hello'];
+    const { code, stdout } = await runCommand(['publish', ...update]);
+    assert.equal(code, 0);
+    assert.match(stdout, /^urn:uuid:/);
+  });
 
   it('makes keys of 256 bits, other ones each time, in a file for its owner alone', async () => {
     const keys: string[] = [];
