@@ -27,6 +27,8 @@ const REQUIRE =
 const BROWSER_ENTRY = 'client/subscribe';
 /** What the hub serves itself: as small as it can be. */
 const LIVE_ENTRY = 'client/live/live';
+/** The page at HUB/debug/, with what it shares with the hub; that has no `Buffer` in a browser. */
+const DEBUGGER_ENTRY = 'debugger/debugger';
 /** Members that no browser knows, of idiomorph and of our own: they need no name. */
 const INTERNAL_NAMES =
   /^(?:(?:before|after)(?:Node|Attribute|Head)[A-Z]\w+|should[A-Z]\w+|ignoreActive\w*|restoreFocus|morphStyle|persistentIds|idMap|pantry|activeElementAndParents|callbacks|(?:input|textArea|template|head|option)Element|defaults|newContent|realParentNode|originalNode|__idiomorphRoot|normalize\w+|elt|ctx|outdated|renew|retry|update|address|topics|cursor|unlessAborted)$/;
@@ -79,7 +81,18 @@ async function bundle() {
     mangleProps: INTERNAL_NAMES,
     metafile: true,
   });
-  const inputs = [...Object.keys(metafile.inputs), ...Object.keys(live.metafile.inputs)];
+  const debug = await esbuild.build({
+    ...browser,
+    entryPoints: [`src/${DEBUGGER_ENTRY}.ts`],
+    inject: ['src/debugger/buffer.ts'],
+    minify: true,
+    sourcemap: false,
+    legalComments: 'none',
+    metafile: true,
+  });
+  const inputs = [metafile, live.metafile, debug.metafile].flatMap(({ inputs }) =>
+    Object.keys(inputs),
+  );
   writeFileSync(join(root, 'dist', 'LICENSES.txt'), licencesOf(inputs));
 }
 

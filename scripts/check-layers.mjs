@@ -23,7 +23,8 @@ const MAY_IMPORT = {
   transports: ['kernel', 'config', 'hub'],
   auth: ['kernel', 'config', 'hub'],
   http: ['kernel', 'config'],
-  'hub-http': ['kernel', 'http', 'hub', 'auth'],
+  debugger: ['kernel', 'hub', 'auth', 'client'],
+  'hub-http': ['kernel', 'http', 'hub', 'auth', 'debugger'],
   discovery: ['kernel', 'config', 'http', 'auth'],
   proxy: ['kernel', 'config', 'directives/data', 'http'],
   site: ['kernel', 'config', 'http', 'directives/data', 'directives/handler'],
@@ -111,7 +112,7 @@ function fault(file, to) {
 
 /** What comes from outside is parsed in one place, which mends what old Nodes get wrong. */
 function ownUrls(file) {
-  if (file === 'kernel/parse-url.ts' || folderOf(file) === 'client') return [];
+  if (file === 'kernel/parse-url.ts' || ['client', 'debugger'].includes(folderOf(file))) return [];
   const { program } = parseSync(file, readFileSync(join(source, file), 'utf8'));
   const found = [];
   const visit = (node) => {

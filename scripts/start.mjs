@@ -125,6 +125,10 @@ function explain() {
                     --cacert .hubgate/pki/local/root.crt --token @.hubgate/publisher.token \\
                     --topic ${SITE}/messages/cli-1 --data '${message.replaceAll('curl', 'cli')}'
 
+  Look inside     ${HUB}/debug/
+                  subscribe, publish, and have a token explained; for one that publishes paste
+                  .hubgate/publisher.token
+
   Configure       Hubfile.example (${join(root, 'Hubfile.example')}): save it, and it is live.
 
   Ctrl-C ends the gateway and the app.

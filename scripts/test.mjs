@@ -29,6 +29,7 @@ if (only.length === 0) {
   ]);
   step('types', bin('tsc'), ['-p', 'tsconfig.json']);
   step('types of browsers', bin('tsc'), ['-p', 'src/client/live/tsconfig.json']);
+  step('types of the debugger', bin('tsc'), ['-p', 'src/debugger/tsconfig.json']);
   step('layers', process.execPath, ['scripts/check-layers.mjs']);
   step('dead code', bin('knip'), ['--no-progress']);
   step('error codes', process.execPath, ['scripts/error-codes.mjs', '--check']);

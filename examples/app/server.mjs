@@ -12,6 +12,10 @@ const publisherKey = secret('HUB_PUBLISHER_JWT_KEY');
 const subscriberKey = secret('HUB_SUBSCRIBER_JWT_KEY');
 const page = readFileSync(new URL('./page.html', import.meta.url));
 const script = readFileSync(new URL('./page.js', import.meta.url));
+const styles = {
+  '/page.css': readFileSync(new URL('./page.css', import.meta.url)),
+  '/design.css': readFileSync(new URL('../design.css', import.meta.url)),
+};
 
 const users = ['alice', 'bob'];
 /** Session id → user. */
@@ -42,6 +46,10 @@ async function route(request, response) {
       return;
     case 'GET /page.js':
       response.setHeader('Content-Type', 'text/javascript').end(script);
+      return;
+    case 'GET /page.css':
+    case 'GET /design.css':
+      response.setHeader('Content-Type', 'text/css').end(styles[request.url]);
       return;
     case 'GET /state':
       json(response, { user: user ?? null, users, messages, site: SITE });

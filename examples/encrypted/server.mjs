@@ -20,6 +20,7 @@ const keySet = {
 const files = {
   '/': ['text/html; charset=utf-8', readFileSync(new URL('./page.html', import.meta.url))],
   '/page.js': ['text/javascript', readFileSync(new URL('./page.js', import.meta.url))],
+  '/design.css': ['text/css', readFileSync(new URL('../design.css', import.meta.url))],
   '/key-set': ['application/jwk-set+json', JSON.stringify(keySet)],
 };
 

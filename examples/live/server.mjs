@@ -1,10 +1,12 @@
 // A message board as it was in 2005: it renders HTML and takes forms. It has no script, no library,
 // no key, and has never heard of a hub. Put behind hubgate with the Hubfile beside it, it is live.
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
 const PORT = Number(process.env.PORT ?? 3000);
 const MAX_MESSAGES = 100;
 const MAX_BYTES = 10_000;
+const design = readFileSync(new URL('../design.css', import.meta.url));
 const messages = [{ from: 'the board', text: 'Welcome.' }];
 
 const server = createServer((request, response) => {
@@ -23,6 +25,10 @@ async function answer(request, response) {
     response.writeHead(303, { Location: request.url }).end();
     return;
   }
+  if (request.url === '/design.css') {
+    response.writeHead(200, { 'Content-Type': 'text/css' }).end(design);
+    return;
+  }
   response.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8' }).end(page());
 }
 
@@ -35,17 +41,20 @@ function page() {
   <head>
     <meta charset="utf-8">
     <title>Board (${messages.length})</title>
-    <style>body { font: 16px/1.5 system-ui; max-width: 40rem; margin: 2rem auto; padding: 0 1rem }</style>
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <link rel="stylesheet" href="/design.css">
   </head>
   <body>
-    <h1>Board</h1>
-    <p>Open this page twice. It has not one line of JavaScript of its own.</p>
-    <ul>${items.join('\n')}</ul>
-    <form method="post">
-      <input name="from" placeholder="your name">
-      <input name="text" placeholder="say something" required>
-      <button>Say</button>
-    </form>
+    <main>
+      <h1>Board</h1>
+      <p class="muted">Open this page twice. It has not one line of JavaScript of its own.</p>
+      <ul>${items.join('\n')}</ul>
+      <form method="post" class="card">
+        <label>Your name <input name="from"></label>
+        <label>Message <input name="text" placeholder="say something" required></label>
+        <button class="primary">Say</button>
+      </form>
+    </main>
   </body>
 </html>`;
 }

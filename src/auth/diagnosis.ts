@@ -42,3 +42,18 @@ export function demand(check: Check): void {
   const { passed: _, ...diagnosis } = check;
   throw new InvalidTokenError(diagnosis);
 }
+
+/** A reading as a check: what it gave, or null with the diagnosis. */
+export function attempt<T>(
+  check: string,
+  expected: string,
+  run: () => T,
+): { readonly value: T | null; readonly check: Check } {
+  try {
+    const value = run();
+    return { value, check: { check, passed: true, expected, found: expected, cure: '' } };
+  } catch (error) {
+    if (!(error instanceof InvalidTokenError)) throw error;
+    return { value: null, check: { ...error.diagnosis, passed: false } };
+  }
+}

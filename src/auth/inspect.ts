@@ -1,4 +1,4 @@
-import { type Grants, mayPublish, mayReceive } from '../hub/grants.ts';
+import { type Grants, readMatchers } from '../hub/grants.ts';
 import { parseTopic } from '../hub/topic.ts';
 import { unmetered } from '../kernel/slices.ts';
 import {
@@ -8,7 +8,8 @@ import {
   checkNotBefore,
   checkType,
 } from './claim-checks.ts';
-import { type Check, InvalidTokenError, show } from './diagnosis.ts';
+import { coverTopic } from './coverage.ts';
+import { attempt, type Check, show } from './diagnosis.ts';
 import { checkAlgorithm, checkRole, checkSignature, findIssuer, voucherOf } from './issuer.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
 import {
@@ -88,14 +89,15 @@ function checkGrant(
   base: string,
 ): readonly Check[] {
   if (topic === null) return [];
-  const topics = [parseTopic(topic, base)];
-  const passed = action === 'publish' ? mayPublish(grants, topics) : mayReceive(grants, topics);
+  const matchers = action === 'publish' ? grants.publish : readMatchers(grants);
+  const { verdict, because } = coverTopic(matchers, parseTopic(topic, base));
+  const passed = verdict === 'all';
   return [
     {
       check: 'grant',
       passed,
       expected: `a ${action} grant that covers ${show(topic)}`,
-      found: passed ? 'a grant that covers it' : 'no grant that covers it',
+      found: passed ? because : `no grant that covers it: ${because}`,
       cure: `add an authorization detail with the action "${action}" and a matcher for the topic`,
     },
   ];
@@ -106,18 +108,4 @@ function readAll(reading: Generator<void, Grants, void>): Grants {
   const { value } = reading.next();
   if (value === undefined) throw new TypeError('an unmetered reading did not end');
   return value;
-}
-
-function attempt<T>(
-  check: string,
-  expected: string,
-  run: () => T,
-): { readonly value: T | null; readonly check: Check } {
-  try {
-    const value = run();
-    return { value, check: { check, passed: true, expected, found: expected, cure: '' } };
-  } catch (error) {
-    if (!(error instanceof InvalidTokenError)) throw error;
-    return { value: null, check: { ...error.diagnosis, passed: false } };
-  }
 }

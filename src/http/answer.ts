@@ -1,6 +1,8 @@
 import type { Exchange } from './exchange.ts';
+import { errorPage, wantsPage } from './error-page.ts';
 import { reasonPhrase } from './errors.ts';
 import { HeaderList } from './header-list.ts';
+import { PAGE_POLICY } from './page.ts';
 
 /** Answers with a short body of known length. */
 export function answer(
@@ -16,16 +18,19 @@ export function answer(
   exchange.begin({ status, headers, source: 'gateway' }).end(bytes);
 }
 
-/** Answers an error with the phrase of its status as text. */
+/** Answers an error with the phrase of its status: as text, or as a page to who asks for one. */
 export function answerError(exchange: Exchange, status: number): void {
-  answer(
-    exchange,
-    status,
-    {
-      'content-type': 'text/plain; charset=utf-8',
-      'x-content-type-options': 'nosniff',
-      'x-request-id': exchange.id,
-    },
-    `${reasonPhrase(status)}\n`,
-  );
+  const fields = {
+    'x-content-type-options': 'nosniff',
+    'x-request-id': exchange.id,
+    vary: 'Accept',
+  };
+  if (wantsPage(exchange.headers.combined('accept'))) {
+    const type = 'text/html; charset=utf-8';
+    const page = { 'content-type': type, 'content-security-policy': PAGE_POLICY };
+    answer(exchange, status, { ...fields, ...page }, errorPage(status, exchange.id));
+  } else {
+    const type = 'text/plain; charset=utf-8';
+    answer(exchange, status, { ...fields, 'content-type': type }, `${reasonPhrase(status)}\n`);
+  }
 }

@@ -33,6 +33,8 @@ export interface HubEndpoint {
   readonly liveScript: BrowserScript | null;
   /** Served as `HUB/client.js`; null: not there. */
   readonly clientScript: BrowserScript | null;
+  /** Served as `HUB/debug/debugger.js` where `debugger` is on; null: not there. */
+  readonly debuggerScript: BrowserScript | null;
   /** null: no playground. */
   readonly playground: Playground | null;
   readonly corsOrigins: readonly string[];

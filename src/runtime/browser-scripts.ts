@@ -13,6 +13,11 @@ export function readClientScript(): BrowserScript | null {
   return readScript(import.meta.resolve('#client-script'));
 }
 
+/** The script of the debugger's page; null where it was not built. */
+export function readDebuggerScript(): BrowserScript | null {
+  return readScript(import.meta.resolve('#debugger-script'));
+}
+
 function readScript(url: string): BrowserScript | null {
   const file = fileURLToPath(url);
   if (!existsSync(file)) return null;

@@ -28,7 +28,7 @@ export function checkPlayground(hub: HubConfig, { addresses }: SiteConfig, repor
   } else if (hub.debugger) {
     const message =
       'debugger serves HUB/debug/ to everybody: a page to subscribe and publish with, and ' +
-      'config.json with whether anonymous and subscriptions are on and the name of the cookie';
+      'config.json with whether anonymous, subscriptions and 0.x are on and the names that the hub goes by';
     const hint = 'it gives no token away; leave it out where nobody needs it';
     report(hub, { severity: 'warning', code: 'debugger', message, hint }, { field: 'debugger' });
   }

@@ -26,7 +26,7 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
-import { readClientScript, readLiveScript } from './browser-scripts.ts';
+import { readClientScript, readDebuggerScript, readLiveScript } from './browser-scripts.ts';
 import { countLegacyTokens } from './legacy-use.ts';
 import type { HubSignals } from './siblings.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
@@ -132,6 +132,7 @@ export async function setUpHub(
     debugger: config.debugger,
     liveScript,
     clientScript: readClientScript(),
+    debuggerScript: config.debugger ? readDebuggerScript() : null,
     playground: config.playground
       ? { signer: playgroundIssuer(config, around.playgroundSalt)?.signer ?? null }
       : null,

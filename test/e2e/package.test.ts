@@ -48,8 +48,14 @@ describe('the package (npm pack)', () => {
         'deploy/systemd/hubgate.service',
         'ops/grafana-dashboard.json',
       ],
-      ...['dist/LICENSES.txt', 'dist/cli/main.js', 'dist/index.d.ts', 'dist/client.min.js'],
-      'schema/config.schema.json',
+      ...[
+        'dist/LICENSES.txt',
+        'dist/cli/main.js',
+        'dist/index.d.ts',
+        'dist/client.min.js',
+        'dist/debugger/debugger.js',
+        'schema/config.schema.json',
+      ],
     ]) {
       assert.ok(files.includes(name), name);
     }

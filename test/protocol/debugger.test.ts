@@ -15,6 +15,7 @@ describe('debugger', () => {
       ['', /^text\/html/],
       ['debugger.js', /^text\/javascript/],
       ['debugger.css', /^text\/css/],
+      ['design.css', /^text\/css/],
     ] as const) {
       const answer = await on.get(DEBUG + name);
       assert.equal(answer.status, 200);
@@ -33,6 +34,13 @@ describe('debugger', () => {
       anonymous: true,
       subscriptions: true,
       cookieName: '__Secure-hub_access_token',
+      cursorHeader: 'Hub-Last-Event-ID',
+      detailType: 'urn:hub:authorization-detail',
+      base: 'https://hub.invalid/.well-known/hub',
+      legacyClaim: 'hub',
+      compatible: false,
+      readsLegacy: false,
+      audience: hub.url,
     });
     assert.equal(headers['cache-control'], 'no-store');
   });
@@ -108,10 +116,10 @@ describe('playground', () => {
     const page = await browser.newPage();
     await page.goto(`${hub.origin}/`);
     await page.getByRole('button', { name: 'Subscribe' }).click();
-    await page.getByText('open', { exact: true }).waitFor();
+    await page.locator('#state', { hasText: /^open$/ }).waitFor();
     await page.locator('#publish [name=topic]').fill('https://example.com/a');
     await page.locator('#publish [name=data]').fill('seen in the debugger');
     await page.getByRole('button', { name: 'Publish' }).click();
-    await page.locator('#events li', { hasText: 'data: seen in the debugger' }).waitFor();
+    await page.locator('#events li', { hasText: 'seen in the debugger' }).waitFor();
   });
 });

@@ -4,7 +4,7 @@ import { statusClasses } from '../../hubfile/values.ts';
 
 export const handleErrors: Directive = {
   usage: 'handle_errors [<status…>] { … }',
-  summary: 'answers in place of the plain text of an error',
+  summary: "answers in place of hubgate's own page of an error",
   holdsDirectives: true,
   siteOnly: true,
   read(cursor, scope) {

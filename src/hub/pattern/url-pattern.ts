@@ -52,6 +52,13 @@ export class UrlPattern {
     }
     return true;
   }
+
+  /** The first component in which a URL is another, to explain it; null when it matches. */
+  mismatch(url: UrlComponents): UrlComponentName | null {
+    const differs = (name: UrlComponentName): boolean =>
+      !matchesComponent(this.#components[name], url[name], unmetered());
+    return ORDER.find(differs) ?? null;
+  }
 }
 
 function sizeOf({ rest }: Component): number {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { inspectToken } from '../../../src/auth/inspect.ts';
+import { explainToken } from '../../../src/debugger/token.ts';
 import {
   AUDIENCE,
   claims,
@@ -66,6 +67,29 @@ describe('token inspect (hubfile.md §5)', () => {
       ),
     );
   });
+  it('is what the page of the debugger says, but for what takes the keys', async () => {
+    const settings = {
+      ...{ playground: false, anonymous: true, subscriptions: true, cookieName: 'c' },
+      ...{ cursorHeader: 'h', legacyClaim: 'hub', compatible: false, readsLegacy: false },
+      ...{ detailType: options.detailType, base: options.base, audience: AUDIENCE },
+    };
+    const ofKeys = ['iss', 'role', 'alg', 'signature', 'grant'];
+    for (const token of [
+      await sign(),
+      await sign(
+        claims({ exp: NOW - 5, aud: 'x', nbf: NOW + 5, authorization_details: [{ type: 1 }] }),
+      ),
+      await sign(claims({ jti: 1 }), { header: { typ: 'JWT' } }),
+      'nonsense',
+    ]) {
+      const inspected = await inspectToken(token, options, publish);
+      const { checks } = explainToken(token, settings, options.clock.now());
+      assert.deepEqual(
+        checks,
+        inspected.filter(({ check }) => !ofKeys.includes(check)),
+      );
+    }
+  });
   it('stops at what is no token', async () => {
     assert.deepEqual(await failed('nonsense'), ['shape']);
   });
@@ -76,6 +100,8 @@ describe('token inspect (hubfile.md §5)', () => {
     const subscribe = { ...publish, action: 'subscribe' } as const;
     const token = await sign(claims(), { key: Buffer.from(SUBSCRIBER_SECRET) });
     assert.deepEqual(await failed(token, subscribe), ['grant']);
+    const grant = (await inspectToken(token, options, subscribe)).at(-1);
+    assert.equal(grant?.found, 'no grant that covers it: the token has no grant of that kind');
     assert.deepEqual(await failed(token, { ...subscribe, topic: null }), []);
   });
 });

@@ -124,6 +124,7 @@ function setUp(test: TestContext) {
     }),
     anonymous: true,
     debugger: false,
+    debuggerScript: null,
     liveScript: null,
     clientScript: null,
     playground: null,

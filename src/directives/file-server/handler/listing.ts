@@ -2,11 +2,12 @@ import { opendir, lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { answer } from '../../../http/answer.ts';
 import type { Exchange } from '../../../http/exchange.ts';
+import { PAGE_POLICY } from '../../../http/page.ts';
 import { errorStatus } from '../../../site/error-status.ts';
 import { queryOf } from '../../../site/placeholders.ts';
 import { siteFile, siteNames, unreadable } from '../../../site/site-files.ts';
 import { type Entry, entryUrl, type Sort, SORTS } from './entry.ts';
-import { listingPage, LISTING_POLICY } from './listing-page.ts';
+import { listingPage } from './listing-page.ts';
 
 /** Entries of a directory that are listed; what is beyond is only counted as being there. */
 const MAX_ENTRIES = 10_000;
@@ -44,7 +45,7 @@ export async function answerListing(exchange: Exchange, directory: ListedDirecto
   }
   const type = {
     'content-type': 'text/html; charset=utf-8',
-    'content-security-policy': LISTING_POLICY,
+    'content-security-policy': PAGE_POLICY,
   };
   answer(exchange, status, { ...fields, ...type }, listingPage(listing));
 }

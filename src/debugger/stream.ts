@@ -1,0 +1,119 @@
+import { utf8 } from '../client/discovery.ts';
+import { readEvents, type Update } from '../client/events.ts';
+
+export interface StreamRequest {
+  /** The hub's URL with the matchers. */
+  readonly url: string;
+  /** Empty: the cookie, or anonymous. */
+  readonly token: string;
+  /** Where to begin; null begins with what comes next. */
+  readonly cursor: string | null;
+}
+
+/** What the stream does at the moment. */
+export type StreamState =
+  | { readonly kind: 'connecting'; readonly attempt: number; readonly cursor: string | null }
+  | { readonly kind: 'open'; readonly asked: string | null; readonly began: string | null }
+  | { readonly kind: 'waiting'; readonly milliseconds: number; readonly why: string }
+  | { readonly kind: 'refused'; readonly status: number; readonly why: string }
+  | { readonly kind: 'closed' };
+
+export interface StreamListener {
+  readonly state: (state: StreamState) => void;
+  readonly update: (update: Update) => void;
+}
+
+/** First wait before a new try, in milliseconds; it doubles up to the longest. */
+const FIRST_WAIT = 1_000;
+const LONGEST_WAIT = 30_000;
+
+/**
+ * Follows a hub until `signal` is aborted or the hub refuses for good. Not an `EventSource`: that
+ * sends no token, and shows neither the cursor nor why it was refused.
+ *
+ * @param cursorHeader response header that says where a replay began
+ */
+export async function follow(
+  request: StreamRequest,
+  cursorHeader: string,
+  { state, update }: StreamListener,
+  signal: AbortSignal,
+): Promise<void> {
+  let { cursor } = request;
+  let firstWait = FIRST_WAIT;
+  let wait = FIRST_WAIT;
+  for (let attempt = 1; !signal.aborted; attempt += 1) {
+    state({ kind: 'connecting', attempt, cursor });
+    let why = 'the hub ended the stream';
+    try {
+      const answer = await ask(request, cursor, signal);
+      if (!answer.ok) {
+        const text = `${answer.status} ${(await answer.text()).trim()}`;
+        if (isFinal(answer.status)) {
+          state({ kind: 'refused', status: answer.status, why: text });
+          return;
+        }
+        throw new Error(text);
+      }
+      const header = answer.headers.get(cursorHeader);
+      const began = header === null ? null : utf8(header);
+      state({ kind: 'open', asked: cursor, began });
+      cursor ??= began;
+      [attempt, wait] = [0, firstWait];
+      const body = answer.body ?? new Blob().stream();
+      await readEvents(body, {
+        update: (one) => {
+          if (one.id !== '') cursor = one.id;
+          update(one);
+        },
+        retry: (milliseconds) => {
+          wait = firstWait = Math.max(milliseconds, 1);
+        },
+      });
+    } catch (error) {
+      why = error instanceof Error ? error.message : String(error);
+    }
+    if (signal.aborted) break;
+    // Clients that lost the same hub must not come back in the same moment.
+    const milliseconds = Math.round(wait * (0.5 + Math.random()));
+    state({ kind: 'waiting', milliseconds, why });
+    await pause(milliseconds, signal);
+    wait = Math.min(wait * 2, LONGEST_WAIT);
+  }
+  state({ kind: 'closed' });
+}
+
+/** Whether updates may have been lost: the history did not reach back to what was asked for. */
+export function isGap(asked: string | null, began: string | null): boolean {
+  return asked !== null && asked !== 'earliest' && began !== null && began !== asked;
+}
+
+/** As the query names it: text that no header may hold. An empty one only asks where the hub is. */
+function ask(
+  { url, token }: StreamRequest,
+  cursor: string | null,
+  signal: AbortSignal,
+): Promise<Response> {
+  const target = new URL(url);
+  const headers = new Headers(token === '' ? {} : { Authorization: `Bearer ${token}` });
+  if (cursor !== null && /^[!-~]+$/.test(cursor)) headers.set('Last-Event-ID', cursor);
+  else target.searchParams.set('last_event_id', cursor ?? '');
+  return fetch(target, { headers, signal, cache: 'no-store' });
+}
+
+/** Trying again the same would be refused again. */
+function isFinal(status: number): boolean {
+  return status >= 400 && status < 500 && status !== 408 && status !== 429;
+}
+
+function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, milliseconds);
+    signal.addEventListener('abort', done);
+  });
+}

@@ -1,0 +1,99 @@
+import { element, find } from './element.ts';
+
+/** Subscriptions that are listed; the rest is counted. */
+const MAX_LISTED = 100;
+/** How often it is asked again, in milliseconds, while the page is seen and the token allows it. */
+const REFRESH_MS = 5_000;
+/** Subscriptions up to which it is asked again by itself: the whole list comes each time. */
+const MAX_WATCHED = 1_000;
+
+interface Subscription {
+  readonly subscriber: string;
+  readonly match: string;
+  readonly match_type: string;
+  readonly payload?: unknown;
+}
+
+export interface SubscribersOptions {
+  /** Of the hub, without a trailing slash. */
+  readonly hub: string;
+  readonly token: () => string;
+  /** Told how many there are; null: not known. */
+  readonly count: (count: number | null) => void;
+}
+
+/** Who is subscribed, by the subscription API, as far as the token allows. */
+export class Subscribers {
+  readonly #about = find('subscribers-about', HTMLElement);
+  readonly #table = find('subscribers', HTMLTableElement);
+  readonly #options: SubscribersOptions;
+  /** Whether it is asked again without being told to. */
+  #isWatched = false;
+
+  constructor(options: SubscribersOptions) {
+    this.#options = options;
+    find('refresh', HTMLButtonElement).addEventListener('click', () => void this.refresh());
+    setInterval(() => {
+      if (this.#isWatched && !document.hidden) void this.refresh();
+    }, REFRESH_MS);
+  }
+
+  async refresh(): Promise<void> {
+    const { hub, token, count } = this.#options;
+    const bearer = token();
+    const headers = new Headers(bearer === '' ? {} : { Authorization: `Bearer ${bearer}` });
+    try {
+      // The browser's cache asks by the entity tag: nothing new costs nothing.
+      const answer = await fetch(`${hub}/subscriptions`, { headers, cache: 'no-cache' });
+      if (answer.ok) {
+        const { subscriptions } = (await answer.json()) as {
+          readonly subscriptions: readonly Subscription[];
+        };
+        this.#isWatched = subscriptions.length <= MAX_WATCHED;
+        this.#show(subscriptions);
+        count(subscriptions.length);
+        return;
+      }
+      this.#refused(`${answer.status} ${(await answer.text()).trim()}`);
+    } catch (error) {
+      this.#refused(error instanceof Error ? error.message : String(error));
+    }
+    count(null);
+  }
+
+  #refused(why: string): void {
+    this.#isWatched = false;
+    this.#table.hidden = true;
+    const { pathname } = new URL(`${this.#options.hub}/subscriptions`);
+    this.#about.textContent = `The hub does not tell (${why}). It takes a token with a subscribe grant that covers ${pathname}.`;
+  }
+
+  #show(subscriptions: readonly Subscription[]): void {
+    const rest = subscriptions.length - MAX_LISTED;
+    const what = subscriptions.length === 1 ? 'subscription' : 'subscriptions';
+    this.#about.textContent = `${subscriptions.length} ${what}${rest > 0 ? `, the first ${MAX_LISTED} are listed` : ''}${this.#isWatched ? '' : '; too many to be watched'}`;
+    this.#table.hidden = subscriptions.length === 0;
+    this.#table.tBodies[0]?.replaceChildren(
+      ...subscriptions
+        .slice(0, MAX_LISTED)
+        .map(({ subscriber, match, match_type, payload }) =>
+          element(
+            'tr',
+            {},
+            element(
+              'td',
+              {},
+              element('code', {}, match),
+              match_type === 'exact' ? '' : ' (pattern)',
+            ),
+            element('td', {}, element('code', {}, subscriber)),
+            element(
+              'td',
+              {},
+              element('code', {}, payload === undefined ? '' : JSON.stringify(payload)),
+            ),
+          ),
+        ),
+    );
+  }
+}

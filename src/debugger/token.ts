@@ -1,0 +1,84 @@
+import { readAuthorizationDetails } from '../auth/authorization-details.ts';
+import {
+  checkAudience,
+  checkClaimTypes,
+  checkExpiry,
+  checkNotBefore,
+  checkType,
+} from '../auth/claim-checks.ts';
+import { type Coverage, coverSubscription, coverTopic } from '../auth/coverage.ts';
+import { attempt, type Check } from '../auth/diagnosis.ts';
+import { describeGranted } from '../auth/granted.ts';
+import { checkCritical, parseToken, type UnverifiedToken } from '../auth/unverified-token.ts';
+import { type Grants, readMatchers } from '../hub/grants.ts';
+import { compileMatcher, type MatcherSpec } from '../hub/matcher.ts';
+import { parseTopic } from '../hub/topic.ts';
+import type { DebuggerSettings } from './settings.ts';
+
+/** What can be said of a token without the keys of its issuer. */
+export interface Explanation {
+  readonly checks: readonly Check[];
+  /** Lines that say what it grants. */
+  readonly granted: readonly string[];
+  /** null for what is no token. */
+  readonly token: UnverifiedToken | null;
+  /** null where they cannot be read. */
+  readonly grants: Grants | null;
+}
+
+/** A matcher or topic of the page, and whether the token covers it. */
+export interface Covered extends Coverage {
+  readonly use: 'subscribe' | 'publish';
+  readonly name: string;
+}
+
+/** The checks of `token inspect`, but for the issuer and the signature, which take its keys. */
+export function explainToken(text: string, settings: DebuggerSettings, nowMs: number): Explanation {
+  const shape = attempt('shape', 'a signed JWT', () => parseToken(text));
+  const { value: token } = shape;
+  if (token === null) return { checks: [shape.check], granted: [], token, grants: null };
+  const relaxed = settings.compatible && settings.readsLegacy;
+  const details = token.claims['authorization_details'];
+  const isLegacy = relaxed && details === undefined;
+  const grants = attempt('authorization_details', 'valid entries', () =>
+    readAuthorizationDetails(details, { ...settings, cache: null }),
+  );
+  return {
+    token,
+    grants: isLegacy ? null : grants.value,
+    granted: describeGranted(text, settings),
+    checks: [
+      shape.check,
+      checkType(token, relaxed),
+      checkCritical(token),
+      checkAudience(token, settings.audience, relaxed),
+      checkExpiry(token, nowMs, isLegacy),
+      checkNotBefore(token, nowMs),
+      checkClaimTypes(token),
+      ...(isLegacy ? [] : [grants.check]),
+    ],
+  };
+}
+
+/** How far grants cover what the page would subscribe to and publish. */
+export function coverPage(
+  grants: Grants,
+  page: { readonly matchers: readonly MatcherSpec[]; readonly topics: readonly string[] },
+  base: string,
+): readonly Covered[] {
+  const readable = readMatchers(grants);
+  const read = page.matchers.map((spec): Covered => {
+    const name = spec.match;
+    try {
+      const matcher = compileMatcher(spec, base, null);
+      return { use: 'subscribe', name, ...coverSubscription(readable, matcher, base) };
+    } catch (error) {
+      const because = error instanceof Error ? error.message : String(error);
+      return { use: 'subscribe', name, verdict: 'none', because };
+    }
+  });
+  const written = page.topics.map((name): Covered => {
+    return { use: 'publish', name, ...coverTopic(grants.publish, parseTopic(name, base)) };
+  });
+  return [...read, ...written];
+}

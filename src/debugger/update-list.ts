@@ -1,0 +1,202 @@
+import type { Update } from '../client/events.ts';
+import { element, find } from './element.ts';
+import { dataView } from './json-view.ts';
+
+/** Entries that are kept; the oldest go first. */
+const MAX_ENTRIES = 500;
+/** Entries that are drawn in one frame: a burst must not stop the page. */
+const MAX_DRAWN = 25;
+/** Publications of this page whose topics are remembered. */
+const MAX_OWN = 500;
+/** Types that the filter offers. */
+const MAX_TYPES = 100;
+/** How often a screen reader is told of new updates, in milliseconds. */
+const TELL_EVERY_MS = 5_000;
+
+interface Entry {
+  readonly item: HTMLElement;
+  /** null for a notice about the connection, which no filter hides. */
+  readonly type: string | null;
+  readonly text: string;
+}
+
+/** What has come and is not drawn yet. */
+interface Arrival {
+  readonly at: Date;
+  readonly what: Update | Notice;
+}
+
+/** Something that happened to the connection. */
+interface Notice {
+  readonly text: string;
+  readonly kind: 'good' | 'warn' | 'bad' | 'muted';
+}
+
+/** The live list: newest first, bounded, filtered, and held still while it is paused. */
+export class UpdateList {
+  readonly #list = find('events', HTMLOListElement);
+  readonly #empty = find('empty', HTMLElement);
+  readonly #count = find('count', HTMLElement);
+  readonly #told = find('told', HTMLElement);
+  readonly #pause = find('pause', HTMLButtonElement);
+  readonly #text = find('filter', HTMLInputElement);
+  readonly #type = find('filter-type', HTMLSelectElement);
+  readonly #entries: Entry[] = [];
+  /** In the order in which it came; at most as many as are kept. */
+  readonly #waiting: Arrival[] = [];
+  /** Id of a publication of this page → its topics: a stream does not tell them. */
+  readonly #topics = new Map<string, readonly string[]>();
+  /** The one topic that is subscribed to, where it is only one. */
+  #soleTopic: string | null = null;
+  #isPaused = false;
+  #isScheduled = false;
+  #untold = 0;
+
+  constructor() {
+    this.#pause.addEventListener('click', () => this.pause(!this.#isPaused));
+    find('clear', HTMLButtonElement).addEventListener('click', () => this.clear());
+    this.#text.addEventListener('input', () => this.#filter());
+    this.#type.addEventListener('change', () => this.#filter());
+    setInterval(() => this.#tell(), TELL_EVERY_MS);
+  }
+
+  subscribedTo(matchers: readonly { readonly match: string; readonly matchType: string }[]): void {
+    const [only] = matchers;
+    const isSole = matchers.length === 1 && only?.matchType === 'exact' && only.match !== '*';
+    this.#soleTopic = isSole ? only.match : null;
+  }
+
+  published(id: string, topics: readonly string[]): void {
+    this.#topics.set(id, topics);
+    const [oldest] = this.#topics.keys();
+    if (this.#topics.size > MAX_OWN && oldest !== undefined) this.#topics.delete(oldest);
+    // The update may have come before the answer to its publication.
+    const shown = this.#entries.find(({ item }) => item.dataset['id'] === id);
+    if (shown !== undefined) this.#nameTopics(shown.item, topics);
+    this.#filter();
+  }
+
+  add(update: Update): void {
+    this.#arrive(update);
+  }
+
+  /** At its place among the updates. */
+  notice(text: string, kind: Notice['kind']): void {
+    this.#arrive({ text, kind });
+  }
+
+  pause(isPaused: boolean): void {
+    this.#isPaused = isPaused;
+    this.#pause.setAttribute('aria-pressed', String(isPaused));
+    this.#summarise();
+    this.#schedule();
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  clear(): void {
+    for (const { item } of this.#entries.splice(0)) item.remove();
+    this.#waiting.length = 0;
+    this.#summarise();
+  }
+
+  #arrive(what: Update | Notice): void {
+    this.#waiting.push({ at: new Date(), what });
+    // Drawn it would have gone as the oldest.
+    if (this.#waiting.length > MAX_ENTRIES) this.#waiting.shift();
+    if (this.#isPaused) this.#summarise();
+    this.#schedule();
+  }
+
+  /** Draws what waits, some of it in each frame; a page that nobody sees has none. */
+  #schedule(): void {
+    if (this.#isScheduled || this.#isPaused || this.#waiting.length === 0) return;
+    this.#isScheduled = true;
+    requestAnimationFrame(() => {
+      this.#isScheduled = false;
+      if (this.#isPaused) return;
+      for (const { at, what } of this.#waiting.splice(0, MAX_DRAWN)) {
+        if ('kind' in what) this.#showNotice(what, at);
+        else this.#show(what, at);
+      }
+      this.#summarise();
+      this.#schedule();
+    });
+  }
+
+  #showNotice({ text, kind }: Notice, at: Date): void {
+    const item = element('li', { class: `notice ${kind}` }, timeOf(at), ' ', text);
+    this.#insert({ item, type: null, text: '' });
+  }
+
+  #show({ id, type, data }: Update, at: Date): void {
+    const head = element(
+      'div',
+      { class: 'event-head' },
+      timeOf(at),
+      element('span', { class: 'badge' }, type),
+      element('code', { class: 'muted' }, id === '' ? 'no id' : id),
+    );
+    const item = element('li', { 'data-id': id }, head, dataView(data));
+    const topics = this.#topics.get(id) ?? (this.#soleTopic === null ? [] : [this.#soleTopic]);
+    this.#nameTopics(item, topics);
+    this.#untold += 1;
+    this.#offerType(type);
+    this.#insert({ item, type, text: `${id}\n${data}` });
+  }
+
+  #nameTopics(item: HTMLElement, topics: readonly string[]): void {
+    if (topics.length === 0 || item.querySelector('.topics') !== null) return;
+    const named = element('div', { class: 'topics small' }, topics.join(' · '));
+    item.querySelector('.event-head')?.after(named);
+  }
+
+  #insert(entry: Entry): void {
+    this.#entries.unshift(entry);
+    entry.item.hidden = !this.#isWanted(entry);
+    this.#list.prepend(entry.item);
+    while (this.#entries.length > MAX_ENTRIES) this.#entries.pop()?.item.remove();
+  }
+
+  #offerType(type: string): void {
+    if ([...this.#type.options].some(({ value }) => value === type)) return;
+    if (this.#type.options.length <= MAX_TYPES) this.#type.add(new Option(type, type));
+  }
+
+  #filter(): void {
+    for (const entry of this.#entries) entry.item.hidden = !this.#isWanted(entry);
+    this.#summarise();
+  }
+
+  #isWanted({ item, type, text }: Entry): boolean {
+    if (type === null) return true;
+    if (this.#type.value !== '' && this.#type.value !== type) return false;
+    const wanted = this.#text.value.trim().toLowerCase();
+    const topics = item.querySelector('.topics')?.textContent ?? '';
+    return wanted === '' || `${topics}\n${text}`.toLowerCase().includes(wanted);
+  }
+
+  #summarise(): void {
+    const updates = this.#entries.filter(({ type }) => type !== null);
+    const shown = updates.filter(({ item }) => !item.hidden).length;
+    const hidden = shown === updates.length ? '' : `, ${updates.length - shown} filtered out`;
+    const full = this.#entries.length === MAX_ENTRIES ? `, the newest ${MAX_ENTRIES} are kept` : '';
+    const held = this.#isPaused ? `, ${this.#waiting.length} held back` : '';
+    this.#count.textContent = `${shown} shown${hidden}${held}${full}`;
+    this.#empty.hidden = this.#entries.length > 0;
+  }
+
+  #tell(): void {
+    if (this.#untold === 0) return;
+    this.#told.textContent = `${this.#untold} new ${this.#untold === 1 ? 'update' : 'updates'}`;
+    this.#untold = 0;
+  }
+}
+
+function timeOf(at: Date): HTMLElement {
+  const text = at.toTimeString().slice(0, 8);
+  const milliseconds = String(at.getMilliseconds()).padStart(3, '0');
+  return element('time', { datetime: at.toISOString() }, `${text}.${milliseconds}`);
+}

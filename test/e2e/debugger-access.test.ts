@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { debug, event, isOpen, subscribe } from '../support/debugger.ts';
+import { poorContrast } from '../support/page-contrast.ts';
+
+describe('the debugger page for everybody, in Chromium (docs/debugger.md)', {
+  timeout: 180_000,
+}, () => {
+  it('can be used by the keyboard alone', async (test) => {
+    const its = await debug(test);
+    if (its === null) return;
+    const page = await its.open();
+    const { keyboard } = page;
+    await keyboard.press('Tab');
+    assert.equal(await page.evaluate('document.activeElement.textContent'), 'Skip to the updates');
+    await keyboard.press('t');
+    assert.equal(await page.evaluate('document.activeElement.id'), 'token');
+    await keyboard.insertText(await its.token());
+    await page.evaluate('document.activeElement.blur()');
+    await keyboard.press('s');
+    await isOpen(page);
+    await keyboard.press('n');
+    await keyboard.press('Control+A');
+    await keyboard.type('typed');
+    await keyboard.press('Tab');
+    await keyboard.press('Control+A');
+    await keyboard.type('by hand; s p c are letters here');
+    await keyboard.press('Control+Enter');
+    await event(page, 'by hand').waitFor();
+    const reached = new Set<string>();
+    for (let i = 0; i < 60; i += 1) {
+      await keyboard.press('Tab');
+      reached.add(
+        String(
+          await page.evaluate(
+            `(() => { const a = document.activeElement; return a.id || a.name || a.textContent.trim(); })()`,
+          ),
+        ),
+      );
+    }
+    for (const name of [
+      'token',
+      'match',
+      'match_urlpattern',
+      'last_event_id',
+      'stop',
+      'topic',
+      'data',
+      'private',
+      'filter',
+      'filter-type',
+      'pause',
+      'clear',
+      'copy-curl',
+      'curl',
+      'refresh',
+      'shortcuts-on',
+    ]) {
+      assert.ok(reached.has(name), `${name} is reached by Tab`);
+    }
+    const off = page.getByLabel('Single-key shortcuts');
+    await off.uncheck();
+    await keyboard.press('c');
+    assert.equal(await event(page, 'by hand').count(), 1, 'shortcuts can be switched off');
+  });
+
+  it('has landmarks, and a name for everything that can be used', async (test) => {
+    const its = await debug(test);
+    if (its === null) return;
+    const page = await its.open();
+    await page.fill('#token', await its.token());
+    await subscribe(page);
+    await its.publish({ topic: 'a', data: '{"a":[1]}' });
+    await page.locator('#events summary').first().waitFor();
+    const session = await page.context().newCDPSession(page);
+    const { nodes } = await session.send('Accessibility.getFullAXTree');
+    const known = nodes.filter(({ ignored }) => !ignored);
+    const roles = known.map(({ role }) => String(role?.value));
+    for (const role of ['banner', 'main', 'contentinfo', 'form', 'region', 'heading', 'status']) {
+      assert.ok(roles.includes(role), role);
+    }
+    const usable = [
+      'button',
+      'textbox',
+      'searchbox',
+      'checkbox',
+      'combobox',
+      'link',
+      'form',
+      'region',
+      'DisclosureTriangle',
+    ];
+    const nameless = known.filter(
+      ({ role, name }) =>
+        usable.includes(String(role?.value)) && String(name?.value ?? '').trim() === '',
+    );
+    assert.deepEqual(
+      nameless.map(({ role }) => role?.value),
+      [],
+    );
+  });
+
+  for (const colorScheme of ['light', 'dark'] as const) {
+    it(`has text that stands out, ${colorScheme}, and fits 360 px (WCAG 2.2 §1.4.3, §1.4.10)`, async (test) => {
+      const its = await debug(test);
+      if (its === null) return;
+      const page = await its.open({ colorScheme, viewport: { width: 360, height: 740 } });
+      await page.fill('#token', await its.token({ aud: 'another' }));
+      await page.getByText('The hub refuses this token').waitFor();
+      assert.deepEqual(await poorContrast(page), []);
+      await page.fill('#token', await its.token());
+      await page.getByText('This token looks right').waitFor();
+      await subscribe(page);
+      await its.publish({
+        topic: 'a',
+        data: JSON.stringify({ a: 'x'.repeat(300), b: [1, true, null] }),
+      });
+      await page.locator('#events details').first().waitFor();
+      await page.getByRole('button', { name: 'Publish' }).click();
+      await page.locator('#published', { hasText: 'Published' }).waitFor();
+      assert.deepEqual(await poorContrast(page), []);
+      assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
+      assert.deepEqual(await page.evaluate('window.violations'), []);
+    });
+  }
+});

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import type { TestContext } from 'node:test';
+import type { BrowserContextOptions, Locator, Page } from 'playwright-core';
+import { chromiumPath, launchChromium } from './chromium.ts';
+import { freePort } from './free-port.ts';
+import { startGateway } from './gateway.ts';
+import { signToken } from './hub-server.ts';
+
+const KEY = 'the key of publishers and subscribers, long enough';
+const ISSUER = 'https://issuer.example';
+export const DETAIL = 'urn:hub:authorization-detail';
+
+export interface Debugged {
+  readonly origin: string;
+  readonly hub: string;
+  /** Ends the gateway and starts another on the same port. */
+  restart(): Promise<void>;
+  open(options?: BrowserContextOptions): Promise<Page>;
+  token(claims?: Record<string, unknown>): Promise<string>;
+  publish(fields: Record<string, string>): Promise<string>;
+}
+
+/** A gateway with a debugger, and a browser; null without one. */
+export async function debug(test: TestContext, profile = ''): Promise<Debugged | null> {
+  const executable = chromiumPath(test);
+  if (executable === null) return null;
+  const port = await freePort();
+  const origin = `http://localhost:${port}`;
+  const hub = `${origin}/.well-known/${profile === '' ? 'hub' : profile}`;
+  const site = `${origin} {
+	hub {
+		${profile === '' ? '' : `profile ${profile}`}
+		issuer ${ISSUER} {
+			publisher {
+				jwt "${KEY}"
+			}
+			subscriber {
+				jwt "${KEY}"
+			}
+		}
+		cookie_name hub_token
+		anonymous
+		subscriptions
+		debugger
+		transport memory
+	}
+}
+`;
+  let running = await startGateway(test, site);
+  const browser = await launchChromium(test, executable, null);
+  const grants = (match: string) => [
+    {
+      type: profile === '' ? DETAIL : 'https://mercure.rocks/authorization-detail',
+      actions: ['subscribe', 'publish'],
+      topics: [{ match }],
+    },
+  ];
+  const token = (claims: Record<string, unknown> = {}): Promise<string> =>
+    signToken(KEY, { iss: ISSUER, aud: hub, authorization_details: grants('*'), ...claims });
+  return {
+    origin,
+    hub,
+    token,
+    async restart() {
+      await running.gateway.stop();
+      running = await startGateway(test, site);
+    },
+    async open(options = {}) {
+      const context = await browser.newContext({
+        viewport: { width: 1280, height: 900 },
+        ...options,
+      });
+      const page = await context.newPage();
+      await page.addInitScript(`
+        window.violations = [];
+        document.addEventListener('securitypolicyviolation', ({ blockedURI }) => violations.push(blockedURI));`);
+      await page.goto(`${hub}/debug/`);
+      await page.locator('#explained > *').first().waitFor();
+      return page;
+    },
+    async publish(fields) {
+      const headers = { authorization: `Bearer ${await token()}` };
+      const body = new URLSearchParams(fields);
+      const answer = await fetch(hub, { method: 'POST', headers, body });
+      assert.equal(answer.status, 200);
+      return answer.text();
+    },
+  };
+}
+
+export const isOpen = (page: Page): Promise<void> =>
+  page.locator('#state', { hasText: /^open$/ }).waitFor();
+
+export async function subscribe(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'Subscribe' }).click();
+  await isOpen(page);
+}
+
+export const event = (page: Page, hasText: string): Locator =>
+  page.locator('#events > li', { hasText });

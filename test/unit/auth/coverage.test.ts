@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { coverSubscription, coverTopic } from '../../../src/auth/coverage.ts';
+import { compileMatcher, type MatchType } from '../../../src/hub/matcher.ts';
+import { parseTopic } from '../../../src/hub/topic.ts';
+
+const BASE = 'https://hub.invalid/.well-known/hub';
+const compile = (match: string, matchType: MatchType = 'exact') =>
+  compileMatcher({ match, matchType }, BASE, null);
+const pattern = (match: string) => compile(match, 'urlpattern');
+const BOOK = pattern('https://example.com/books/:id');
+
+describe('how far grants cover a topic', () => {
+  const topic = (text: string, ...grants: ReturnType<typeof compile>[]) =>
+    coverTopic(grants, parseTopic(text, BASE));
+
+  for (const [text, grants, because] of [
+    ['news', [compile('*')], /the grant for everything covers it/],
+    ['news', [compile('other'), compile('news')], /the topic "news" covers it/],
+    ['https://example.com/books/1', [BOOK], /the pattern "https:.*" covers it/],
+  ] as const) {
+    it(`${text}: ${because.source}`, () => {
+      const { verdict, because: told } = topic(text, ...grants);
+      assert.equal(verdict, 'all');
+      assert.match(told, because);
+    });
+  }
+
+  for (const [text, because] of [
+    ['http://example.com/books/1', /another scheme than "http"/],
+    ['https://example.org/books/1', /another host than "example.org"/],
+    ['https://example.com:8443/books/1', /another port than "8443"/],
+    ['https://example.com/authors/1', /another path than "\/authors\/1"/],
+    ['http://[', /is for URLs, and this is none/],
+  ] as const) {
+    it(`says why a pattern does not cover ${text}`, () => {
+      const { verdict, because: told } = topic(text, BOOK);
+      assert.equal(verdict, 'none');
+      assert.match(told, because);
+    });
+  }
+
+  it('says that there is no grant, and counts reasons beyond five', () => {
+    assert.equal(topic('news').because, 'the token has no grant of that kind');
+    const many = Array.from({ length: 8 }, (_, index) => compile(`topic ${index}`));
+    const { because } = topic('news', ...many);
+    assert.match(because, /the topic "topic 4" is another; and 3 more do not$/);
+    assert.doesNotMatch(because, /topic 5/);
+  });
+});
+
+describe('how far grants cover a subscription', () => {
+  for (const [verdict, subscription, grant, because] of [
+    ['all', compile('news'), compile('news'), /covers it/],
+    ['all', BOOK, compile('*'), /everything covers it/],
+    ['all', BOOK, pattern('https://example.com/books/:id'), /covers it/],
+    ['all', compile('https://example.com/books/1'), BOOK, /covers it/],
+    ['part', compile('*'), compile('news'), /only where it is also the topic "news"/],
+    ['part', BOOK, compile('https://example.com/books/1'), /only where it is also/],
+    ['part', pattern('https://example.com/*'), BOOK, /only where it is also the pattern/],
+    ['none', BOOK, compile('https://example.com/authors/1'), /is apart from it/],
+    ['none', BOOK, pattern('https://example.org/*'), /is apart from it/],
+    ['none', BOOK, pattern('https://example.com/authors/:id'), /is apart from it/],
+    ['none', compile('news'), compile('other'), /the topic "other" is another/],
+  ] as const) {
+    it(`${verdict}: ${subscription.spec.match} by ${grant.spec.match}`, () => {
+      const coverage = coverSubscription([grant], subscription, BASE);
+      assert.equal(coverage.verdict, verdict);
+      assert.match(coverage.because, because);
+    });
+  }
+
+  it('has no grant to name where there is none', () => {
+    const { verdict, because } = coverSubscription([], compile('*'), BASE);
+    assert.deepEqual([verdict, because], ['none', 'the token has no grant of that kind']);
+  });
+});
