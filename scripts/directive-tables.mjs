@@ -1,18 +1,24 @@
 // What the directives and matchers say of themselves, where it is needed outside of the program: the
-// tables and sections of docs/hubfile.md, and the editor's grammar and completion. `--check` fails
+// tables and sections of docs/hubfile.md, the differences in docs/from-caddy.md, and the editor's grammar and completion. `--check` fails
 // when one of them is not up to date. Run with: node --conditions=hubgate-source --import tsx
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { configSchema } from '../src/config/json-schema.ts';
 import { directives } from '../src/directives/syntaxes.ts';
 import { conditions } from '../src/matchers/syntaxes.ts';
 import { directiveOrder } from '../src/hubfile/running-order.ts';
+import { fromCaddy } from './from-caddy.mjs';
 import { root } from './install.mjs';
 
 const names = Object.keys(directives).sort();
 const written = {
   'docs/hubfile.md': page,
+  'docs/from-caddy.md': fromCaddy,
   'editors/vscode/syntaxes/hubfile.tmLanguage.json': grammar,
   'editors/vscode/snippets/hubfile.json': snippets,
+  // Of the package, and of the extension, which holds what it names.
+  'schema/config.schema.json': schema,
+  'editors/vscode/schemas/config.schema.json': schema,
 };
 let stale = 0;
 for (const [file, render] of Object.entries(written)) {
@@ -24,6 +30,7 @@ for (const [file, render] of Object.entries(written)) {
   if (process.argv.includes('--check')) {
     console.error(`${file} is out of date: npm run directive-tables`);
   } else {
+    mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, after);
     console.error(`wrote ${file}`);
   }
@@ -96,6 +103,10 @@ function grammar(text) {
   return `${JSON.stringify(data, null, 2)}\n`;
 }
 
+function schema() {
+  return `${JSON.stringify(configSchema(), null, 2)}\n`;
+}
+
 function snippets() {
   const entries = names.map((name) => [
     name,
@@ -105,5 +116,13 @@ function snippets() {
       description: `${directives[name].summary}\n\n${directives[name].usage.trim()}`,
     },
   ]);
-  return `${JSON.stringify(Object.fromEntries(entries), null, 2)}\n`;
+  const matchers = Object.entries(conditions).map(([name, { usage, summary }]) => [
+    `@${name}`,
+    {
+      prefix: `@${name}`,
+      body: `@\${1:name} ${name} $0`,
+      description: `a matcher that holds for ${summary}\n\n${usage}`,
+    },
+  ]);
+  return `${JSON.stringify(Object.fromEntries([...entries, ...matchers]), null, 2)}\n`;
 }

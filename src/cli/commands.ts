@@ -6,6 +6,7 @@ import type { Output } from './output.ts';
  * loads for itself what only its action needs: `hubgate version` reads a handful of files.
  */
 export const COMMANDS = {
+  init: async (output) => (await import('./commands/init.ts')).initCommand(output),
   run: async () => (await import('./commands/run.ts')).runCommand(),
   validate: async (output) => (await import('./commands/validate.ts')).validateCommand(output),
   adapt: async (output) => (await import('./commands/adapt.ts')).adaptCommand(output),

@@ -18,14 +18,21 @@ export function environmentOf({ envfile }: Pick<ConfigSource, 'envfile'>): NodeJ
 }
 
 /** Adds the options that every command has that reads a configuration. */
-export function withConfigSource(command: Command): Command {
+export function withConfigSource(
+  command: Command,
+  {
+    adapters = ['hubfile', 'yaml', 'json'],
+    standard = 'Hubfile',
+  }: { readonly adapters?: readonly string[]; readonly standard?: string | null } = {},
+): Command {
+  const config = new Option('--config <file>', 'configuration file, "-" for standard input');
   return command
-    .option('--config <file>', 'configuration file, "-" for standard input', 'Hubfile')
+    .addOption(standard === null ? config : config.default(standard))
     .option('--envfile <file>', 'read environment variables (NAME=value) from a file')
     .addOption(
       new Option(
         '--adapter <language>',
         'what it is written in, if the extension does not say it',
-      ).choices(['hubfile', 'yaml', 'json']),
+      ).choices(adapters),
     );
 }

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 
 /** Pages of the package that say more, by command. */
 const PAGES: Readonly<Record<string, string>> = {
+  init: 'docs/install.md',
   run: 'docs/production.md',
   validate: 'docs/troubleshooting.md',
   adapt: 'docs/hubfile.md',
@@ -23,12 +24,16 @@ const OTHER_PAGE = 'README.md';
 
 const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   hubgate: ['hubgate run --config Hubfile', 'hubgate reverse-proxy --dev --to localhost:3000'],
+  init: ['hubgate init', 'hubgate init --site example.com --upstream localhost:3000 --keys'],
   run: [
     'hubgate run',
     'hubgate run --config /etc/hubgate/Hubfile --envfile /etc/hubgate/environment',
   ],
   validate: ['hubgate validate', 'hubgate validate --config Hubfile --json'],
-  adapt: ['hubgate adapt --pretty', 'hubgate adapt --to yaml'],
+  adapt: [
+    'hubgate adapt --to yaml',
+    'hubgate adapt --adapter caddyfile --config Caddyfile --output Hubfile',
+  ],
   fmt: ['hubgate fmt --write Hubfile', 'hubgate fmt --diff Hubfile'],
   reload: ['hubgate reload', 'hubgate reload --dry-run'],
   stop: ['hubgate stop', 'hubgate stop --address localhost:2030'],

@@ -9,5 +9,5 @@ export const processOutput: Output = {
   note: (text) => void process.stderr.write(`${text}\n`),
 };
 
-/** Exit codes of every command. */
-export const EXIT = { ok: 0, failed: 1, forced: 2, usage: 64 } as const;
+/** Exit codes of every command; `partly` is of a result in which something is missing. */
+export const EXIT = { ok: 0, failed: 1, forced: 2, partly: 3, usage: 64 } as const;

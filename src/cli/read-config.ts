@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
+import { ConfigError, type Problem } from '../config/problem.ts';
 import { diskIo, findFiles } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
@@ -82,6 +83,20 @@ export function readText(
     withText(diskIo(environment), file, () => text),
     language,
   );
+}
+
+/** All that is wrong with a Hubfile of which the text is here already, and all that is dubious. */
+export function problemsIn(
+  text: string,
+  file: string,
+  environment: Environment,
+): readonly Problem[] {
+  try {
+    return readText(Buffer.from(text), file, 'hubfile', environment).warnings;
+  } catch (thrown) {
+    if (thrown instanceof ConfigError) return thrown.problems;
+    throw thrown;
+  }
 }
 
 /** The global options as far as they can be read, also in a configuration that has errors. */

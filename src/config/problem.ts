@@ -47,7 +47,7 @@ export class ConfigError extends HubgateError {
 
   constructor(problems: readonly Problem[]) {
     const ordered = inOrder(problems);
-    super('invalid-config', ordered.map(describeProblem).join('\n'));
+    super('invalid-config', ordered.map((each) => describeProblem(each)).join('\n'));
     this.name = 'ConfigError';
     this.problems = ordered;
   }
@@ -95,9 +95,9 @@ export function placeText({ file, line, column }: Omit<Place, 'importedFrom'>): 
 }
 
 /** A problem as the operator reads it: `Hubfile:12:3: error: …`, the line, the caret, the hint. */
-export function describeProblem(problem: Problem): string {
+export function describeProblem(problem: Problem, severity: string = problem.severity): string {
   const { place } = problem;
-  const lines = [`${problem.severity}: ${problem.message}`];
+  const lines = [`${severity}: ${problem.message}`];
   if (place !== undefined) lines[0] = `${placeText(place)}: ${lines[0]}`;
   if (problem.excerpt !== undefined) lines.push(problem.excerpt);
   for (const step of place?.importedFrom ?? []) {

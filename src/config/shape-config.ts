@@ -22,7 +22,16 @@ import { isLogName } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import { challengesShape, externalAccountShape, optionsShape, rollShape } from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
-import { byKind, list, nullable, object, type Reading, refuse, type Shape } from './shape.ts';
+import {
+  byKind,
+  later,
+  list,
+  nullable,
+  object,
+  type Reading,
+  refuse,
+  type Shape,
+} from './shape.ts';
 import { count, flag, name, oneOf, text } from './shape-values.ts';
 
 /** Known to everybody who asks the name servers, so it is shown wherever it came from. */
@@ -99,7 +108,10 @@ const bindAddress: Shape<BindAddress> = {
     (typeof node.value === 'string' ? parseBindAddress(node.value) : null) ??
     refuse(node, BIND_FORMS),
   write: bindAddressText,
+  schema: () => ({ type: 'string', description: BIND_FORMS }),
 };
+
+const oneHub = later('hub', () => hubShape);
 
 const { addresses: _, ...siteDefaults } = defaultSite;
 
@@ -108,8 +120,8 @@ const site = object<SiteConfig>(
     addresses: list(address, { min: 1 }),
     bind: list(bindAddress),
     tls,
-    hub: nullable(hubShape),
-    moreHubs: list(hubShape),
+    hub: nullable(oneHub),
+    moreHubs: list(oneHub),
     discovery: nullable(discoveryShape(matcherShape)),
     routes: routesShape,
     errorRoutes: routesShape,
@@ -145,10 +157,20 @@ const countedSite: Shape<SiteConfig> = {
     return result;
   },
   write: (value, writing) => site.write(value, writing),
+  schema: (definitions) => site.schema(definitions),
 };
 
-/** A whole configuration. */
-export const configShape: Shape<Config> = object(
+const config: Shape<Config> = object(
   { options: optionsShape, sites: list(countedSite) },
   { options: defaultOptions, sites: [] },
 );
+
+/** A whole configuration; `$schema` is for the editor that it is written with. */
+export const configShape: Shape<Config> = {
+  ...config,
+  read(node, reading) {
+    if (!(node.value instanceof Map)) return config.read(node, reading);
+    const { $schema: _, ...members } = Object.fromEntries(node.value);
+    return config.read({ ...node, value: new Map(Object.entries(members)) }, reading);
+  },
+};

@@ -8,13 +8,12 @@ import {
   isDnsName,
   isResolver,
 } from './dns-challenge.ts';
-import { byKind, list, nullable, object, type Shape } from './shape.ts';
+import { byKind, later, list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, name, oneOf, secret, text } from './shape-values.ts';
 
 const dnsName = text('a DNS name', (value) => isDnsName(value) || value.startsWith('{'));
 
-/** The DNS challenge. */
-export const dnsShape: Shape<DnsChallengeConfig> = object<DnsChallengeConfig>(
+const challenge = object<DnsChallengeConfig>(
   {
     provider: byKind<DnsProviderConfig>({
       rfc2136: object(
@@ -51,3 +50,6 @@ export const dnsShape: Shape<DnsChallengeConfig> = object<DnsChallengeConfig>(
   },
   defaultDnsChallenge,
 );
+
+/** The DNS challenge. */
+export const dnsShape: Shape<DnsChallengeConfig> = later('dns', () => challenge);

@@ -3,7 +3,7 @@ import type { HandlerConfig, MatchCondition, RequestMatcher, RouteConfig } from 
 import { conditionData } from '../matchers/data.ts';
 import { byKind, type KindShapes, later, list, nullable, object, type Shape } from './shape.ts';
 
-const matcher: Shape<RequestMatcher> = list(later(() => condition));
+const matcher: Shape<RequestMatcher> = list(later('condition', () => condition));
 
 const conditionShapes = Object.entries(conditionData).map(([kind, { shape }]) => [
   kind,
@@ -19,7 +19,7 @@ export const matcherShape: Shape<RequestMatcher | null> = nullable(matcher);
 
 /** The steps of a site, in the order in which they run. */
 export const routesShape: Shape<readonly RouteConfig[]> = list(
-  object({ matcher: matcherShape, handler: later(() => handler) }, { matcher: null }),
+  object({ matcher: matcherShape, handler: later('handler', () => handler) }, { matcher: null }),
 );
 
 const shapes = Object.entries(handlerData).map(([kind, { shape }]) => [kind, shape(routesShape)]);

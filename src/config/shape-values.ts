@@ -17,12 +17,16 @@ export function text(
       return isFit(node.value) ? node.value : refuse(node, expected);
     },
     write: (value, { text: show }) => show(value),
+    schema: () => ({ type: 'string', description: expected }),
   };
 }
 
 /** A text that must not be empty. */
 export function name(expected: string): Shape<string> {
-  return text(expected, (value) => value !== '');
+  return {
+    ...text(expected, (value) => value !== ''),
+    schema: () => ({ type: 'string', minLength: 1, description: expected }),
+  };
 }
 
 export const secret: Shape<Secret> = {
@@ -36,11 +40,16 @@ export const secret: Shape<Secret> = {
     return new Secret(node.value);
   },
   write: (value, { secret: show }) => show(value),
+  schema: () => ({
+    type: 'string',
+    description: 'a secret: {env.VARIABLE} or {file.PATH} keep it out of this file',
+  }),
 };
 
 export const flag: Shape<boolean> = {
   read: (node) => (typeof node.value === 'boolean' ? node.value : refuse(node, 'true or false')),
   write: (value) => value,
+  schema: () => ({ type: 'boolean' }),
 };
 
 const LARGEST_COUNT = 2 ** 31 - 1;
@@ -55,23 +64,28 @@ export function count({ min = 0, max = LARGEST_COUNT } = {}): Shape<number> {
       return fits && value >= min && value <= max ? value : refuse({ value, ...at }, expected);
     },
     write: (value) => value,
+    schema: () => ({ type: 'integer', minimum: min, maximum: max }),
   };
 }
 
+const DURATION = String.raw`^(?:0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+)$`;
+const SIZE = String.raw`^\d+(?:\.\d+)?\s*(?:[kKmMgGtT]?[iI]?[bB])?$`;
+
 /** Milliseconds, as a number or as a duration such as `10s`. */
 export function duration({ min = 0 } = {}): Shape<number> {
-  return measure(min, 'a duration: milliseconds, or a text such as 10s', parseDuration);
+  return measure(min, 'a duration: milliseconds, or a text such as 10s', parseDuration, DURATION);
 }
 
 /** Bytes, as a number or as a size such as `1MiB`. */
 export function size({ min = 0 } = {}): Shape<number> {
-  return measure(min, 'a size: bytes, or a text such as 1MiB', parseSize);
+  return measure(min, 'a size: bytes, or a text such as 1MiB', parseSize, SIZE);
 }
 
 function measure(
   min: number,
   expected: string,
   parse: (text: string) => number | null,
+  written: string,
 ): Shape<number> {
   const bounded = min > 0 ? `${expected}, above 0` : expected;
   return {
@@ -81,12 +95,22 @@ function measure(
       return fits && amount >= min ? amount : refuse(node, bounded);
     },
     write: (value) => value,
+    schema: () => ({
+      type: ['integer', 'string'],
+      minimum: min,
+      pattern: written,
+      description: bounded,
+    }),
   };
 }
 
 /** One of a few known words. */
 export function oneOf<const Choice extends string>(...choices: readonly Choice[]): Shape<Choice> {
-  return { read: (node) => wordOf(node, choices), write: (value) => value };
+  return {
+    read: (node) => wordOf(node, choices),
+    write: (value) => value,
+    schema: () => ({ enum: choices }),
+  };
 }
 
 /** One of a few known numbers. */
@@ -97,6 +121,7 @@ export function oneNumberOf<const Choice extends number>(
     read: (node) =>
       choices.find((choice) => choice === node.value) ?? refuse(node, choices.join(' or ')),
     write: (value) => value,
+    schema: () => ({ enum: choices }),
   };
 }
 
@@ -108,6 +133,7 @@ export function orWord<T extends object | number, const Word extends string>(
   return {
     read: (node, reading) => (node.value === word ? word : shape.read(node, reading)),
     write: (value, writing) => (typeof value === 'string' ? value : shape.write(value, writing)),
+    schema: (definitions) => ({ anyOf: [{ const: word }, shape.schema(definitions)] }),
   };
 }
 

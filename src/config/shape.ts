@@ -52,7 +52,14 @@ export interface Shape<T> {
   /** @throws {Misfit} for data of another shape */
   read(node: DataNode, reading: Reading): T;
   write(value: T, writing: Writing): unknown;
+  /** The data that it reads, as JSON Schema: what editors complete. It may say less than `read`. */
+  schema(definitions: Definitions): JsonSchema;
 }
+
+/** A schema of draft 2020-12. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
+/** Schemas that others refer to by name, among them those that contain themselves. */
+export type Definitions = Map<string, JsonSchema>;
 
 /** Data that is not what is expected. Caught and reported where a neighbour can still be read. */
 export class Misfit extends Error {
@@ -82,6 +89,7 @@ export function nullable<T>(shape: Shape<T>): Shape<T | null> {
   return {
     read: (node, reading) => (node.value === null ? null : shape.read(node, reading)),
     write: (value, writing) => (value === null ? null : shape.write(value, writing)),
+    schema: (definitions) => ({ anyOf: [shape.schema(definitions), { type: 'null' }] }),
   };
 }
 
@@ -100,14 +108,27 @@ export function list<T>(item: Shape<T>, { min = 0 } = {}): Shape<readonly T[]> {
       return items;
     },
     write: (values, writing) => values.map((value) => item.write(value, writing)),
+    schema: (definitions) => ({
+      type: 'array',
+      items: item.schema(definitions),
+      ...(min > 0 ? { minItems: min } : {}),
+    }),
   };
 }
 
-/** A shape that is only known later, because it contains itself. */
-export function later<T>(shape: () => Shape<T>): Shape<T> {
+/** A shape that is only known later, because it contains itself; a schema refers to it by name. */
+export function later<T>(name: string, shape: () => Shape<T>): Shape<T> {
   return {
     read: (node, reading) => shape().read(node, reading),
     write: (value, writing) => shape().write(value, writing),
+    schema(definitions) {
+      if (!definitions.has(name)) {
+        // It contains itself, and is referred to from within.
+        definitions.set(name, {});
+        definitions.set(name, shape().schema(definitions));
+      }
+      return { $ref: `#/$defs/${name}` };
+    },
   };
 }
 
@@ -164,6 +185,22 @@ export function object<T extends object>(
         written.map(([each, shape]) => [each, shape.write(valueOf(each), writing)]),
       );
     },
+    schema(definitions) {
+      const standard = defaultsFor(() => false);
+      const properties = shapes.map(([each, shape]) => {
+        const schema = shape.schema(definitions);
+        const value = Object.hasOwn(standard, each) ? standard[each] : undefined;
+        const isPlain = value === null || ['string', 'number', 'boolean'].includes(typeof value);
+        return [each, isPlain ? { ...schema, default: value } : schema];
+      });
+      const required = names.filter((each) => !Object.hasOwn(standard, each));
+      return {
+        type: 'object',
+        properties: Object.fromEntries(properties),
+        ...(required.length > 0 ? { required } : {}),
+        additionalProperties: false,
+      };
+    },
   };
 }
 
@@ -218,6 +255,17 @@ export function byKind<T extends { readonly kind: string }>(variants: KindShapes
       const written = shapeOf(value.kind)?.write(value, writing);
       return { kind: value.kind, ...(typeof written === 'object' ? written : {}) };
     },
+    schema: (definitions) => ({
+      oneOf: kinds.map((kind) => ofKind(kind, shapeOf(kind)?.schema(definitions) ?? {})),
+    }),
+  };
+}
+
+function ofKind(kind: string, { properties, required, ...rest }: JsonSchema): JsonSchema {
+  return {
+    ...rest,
+    properties: { kind: { const: kind }, ...(typeof properties === 'object' ? properties : {}) },
+    required: ['kind', ...(Array.isArray(required) ? required : [])],
   };
 }
 

@@ -9,6 +9,7 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     dns: 'name the provider in acme_dns, or in tls { dns … }',
     ech: 'leave it out: Node offers no Encrypted Client Hello',
     events: 'follow the log or the metrics, or ask the admin API',
+    frankenphp: 'use php_fastcgi in the sites, with a PHP-FPM',
     fallback_sni:
       'who sends no name gets the certificate of the catch-all site, or of the addresses',
     filesystem: 'use root and file_server with a directory of this machine',
@@ -16,6 +17,7 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     preferred_chains: 'the chain is the one that the authority offers first',
     renew_interval:
       'certificates are renewed when a third of their time is left, without a setting',
+    security: 'use forward_auth in the sites, with a program that signs people in',
     storage_check: 'the storage is always checked before it is used',
     storage_clean_interval: 'nothing is left in the storage that has to be cleaned',
   },
@@ -53,6 +55,12 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
   file_server: {
     fs: 'root <directory> is a directory of this machine',
+  },
+  issuer: {
+    profile: 'the profile is the one that the authority takes by itself',
+  },
+  reverse_proxy: {
+    stream_buffer_size: 'leave it out: streams are passed on as they come',
   },
   tls: {
     force_automate: 'leave it out: a site without certificate files always gets a certificate',

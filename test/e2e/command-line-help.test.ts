@@ -200,7 +200,7 @@ describe('hubgate completion powershell', () => {
     assert.match(stdout, /^Register-ArgumentCompleter -Native -CommandName hubgate/m);
     assert.match(stdout, /'token inspect' = @\{ Words = @\(.*'--action'/);
     assert.match(stdout, /'--action' = @\('publish', 'subscribe'\)/);
-    assert.match(stdout, /\$first = @\('run', 'validate'/);
+    assert.match(stdout, /\$first = @\('init', 'run', 'validate'/);
     const opened = [...stdout.matchAll(/[{(]/g)].length;
     assert.equal([...stdout.matchAll(/[})]/g)].length, opened);
   });

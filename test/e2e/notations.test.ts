@@ -29,11 +29,87 @@ function withInput(args: readonly string[], input: string) {
   return { code: status, stdout, stderr };
 }
 
+describe('hubgate adapt --adapter caddyfile', () => {
+  const caddyfile = write(
+    'Caddyfile',
+    'http://a.example {\n\tbasicauth {\n\t\tbob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n\t}\n\trespond ok\n}\n',
+  );
+  const partly = write('Partly', 'http://a.example {\n\tpush\n\trespond ok\n}\n');
+  const adapt = (...args: readonly string[]) =>
+    runCommand(['adapt', '--adapter', 'caddyfile', ...args]);
+
+  it('prints a Hubfile, and exits with 0 where all is carried over', async () => {
+    const { code, stdout, stderr } = await adapt('--config', caddyfile);
+    assert.deepEqual([code, stderr], [0, '']);
+    assert.equal(stdout, readFileSync(caddyfile, 'utf8').replace('basicauth', 'basic_auth'));
+  });
+
+  it('reads the Caddyfile of the directory, or standard input', () => {
+    const named = withInput(['adapt', '--adapter', 'caddyfile'], '');
+    const input = withInput(
+      ['adapt', '--adapter', 'caddyfile', '--config', '-'],
+      readFileSync(caddyfile, 'utf8'),
+    );
+    assert.deepEqual([named.code, named.stdout], [0, input.stdout]);
+  });
+
+  it('exits with 3 where something is left out, told by place with what to write instead', async () => {
+    const { code, stdout, stderr } = await adapt('--config', partly);
+    assert.equal(code, 3);
+    assert.match(stderr, /Partly:2:2: left out: the directive push is not supported by hubgate\n/);
+    assert.match(stderr, /\n {2}browsers no longer support pushes/);
+    assert.match(stderr, /\n1 thing is left out, and a comment in the Hubfile/);
+    assert.match(stdout, /\n\t# push\n\trespond ok\n/);
+  });
+
+  it('writes a file that loads, and none that is there already', async () => {
+    const output = join(directory, 'Written');
+    assert.equal((await adapt('--config', partly, '--output', output)).code, 3);
+    assert.equal((await runCommand(['validate', '--config', output])).code, 0);
+    const again = await adapt('--config', caddyfile, '--output', output);
+    assert.equal(again.code, 1);
+    assert.match(again.stderr, /Written is there already/);
+    assert.match(readFileSync(output, 'utf8'), /# push/);
+  });
+
+  it('exits with 1 and prints nothing for what is no Caddyfile', async () => {
+    const broken = write('Broken', 'a.example {\n');
+    const { code, stdout, stderr } = await adapt('--config', broken);
+    assert.deepEqual([code, stdout], [1, '']);
+    assert.match(stderr, /Broken:1:11: error: the block opened here is never closed/);
+  });
+
+  it('makes nothing but a Hubfile of a Caddyfile', async () => {
+    assert.equal((await adapt('--config', caddyfile, '--to', 'json')).code, 64);
+  });
+});
+
 describe('hubgate adapt', () => {
   const hubfile = write(
     'Adapted',
     `a.example {\n\thub {\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt ${SECRET}\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt {env.KEY}\n\t\t\t}\n\t\t}\n\t}\n\treverse_proxy localhost:3000\n}\n`,
   );
+
+  it('names the schema of the package, which its reader passes over', async () => {
+    const printed = async (to: string) =>
+      (await runCommand(['adapt', '--config', hubfile, '--to', to, '--show-secrets'])).stdout;
+    const json = await printed('json');
+    const yaml = await printed('yaml');
+    const { $schema } = JSON.parse(json);
+    const { title } = JSON.parse(readFileSync(new URL($schema), 'utf8'));
+    assert.equal(title, 'hubgate');
+    assert.equal(yaml.split('\n')[0], `# yaml-language-server: $schema=${$schema}`);
+    for (const [name, text] of [
+      ['named.json', json],
+      ['named.yaml', yaml],
+    ] as const) {
+      const { code, stderr } = await runCommand([
+        'validate',
+        ...['--config', write(name, text.replace('{env.KEY}', SECRET))],
+      ]);
+      assert.deepEqual([code, stderr.includes('error')], [0, false], stderr);
+    }
+  });
 
   it('leaves secrets out, keeps placeholders, and says so', async () => {
     for (const to of ['json', 'yaml']) {

@@ -54,6 +54,7 @@ describe('the package (npm pack)', () => {
         'dist/index.d.ts',
         'dist/client.min.js',
         'dist/debugger/debugger.js',
+        'schema/config.schema.json',
       ],
     ]) {
       assert.ok(files.includes(name), name);

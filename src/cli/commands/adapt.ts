@@ -2,39 +2,90 @@ import { Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { encodeConfig } from '../../config/encode.ts';
 import { describeProblem } from '../../config/problem.ts';
+import { HubgateError } from '../../kernel/error.ts';
+import { adaptedCaddyfile } from '../caddyfile-source.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
-import type { Output } from '../output.ts';
+import { writeNew } from '../new-file.ts';
+import { EXIT, type Output } from '../output.ts';
 import { readWritten } from '../read-config.ts';
 
-interface AdaptFlags extends ConfigSource {
-  readonly to: 'json' | 'yaml';
+type Notation = 'json' | 'yaml';
+
+interface AdaptFlags extends Omit<ConfigSource, 'config' | 'adapter'> {
+  readonly config?: string;
+  readonly adapter?: ConfigSource['adapter'] | 'caddyfile';
+  readonly to?: Notation;
+  readonly output?: string;
   readonly pretty?: true;
   readonly showSecrets?: true;
 }
 
+const DESCRIPTION =
+  'print a configuration as JSON or YAML, without what is as the defaults have it; a Caddyfile as a Hubfile';
+
 /** `hubgate adapt`: a configuration in another notation. What it prints means the same. */
 export function adaptCommand(output: Output): Command {
-  return withConfigSource(new Command('adapt'))
-    .description('print a configuration as JSON or YAML, without what is as the defaults have it')
-    .addOption(new Option('--to <notation>', 'notation').choices(['json', 'yaml']).default('json'))
+  const adapters = ['hubfile', 'yaml', 'json', 'caddyfile'];
+  return withConfigSource(new Command('adapt'), { adapters, standard: null })
+    .description(DESCRIPTION)
+    .addOption(
+      new Option(
+        '--to <notation>',
+        'notation of all but a Caddyfile; json if it is not said',
+      ).choices(['json', 'yaml']),
+    )
+    .option('--output <file>', 'write to a file that is not there yet, instead of printing')
     .option('--pretty', 'indent JSON')
     .option('--show-secrets', 'print secrets in clear instead of [redacted]')
     .action((flags: AdaptFlags) => {
-      const { config, warnings, fromEnvironment } = readWritten(flags, environmentOf(flags));
-      for (const warning of warnings) output.note(describeProblem(warning));
-      const showSecrets = flags.showSecrets === true;
-      const text = print(
-        encodeConfig(config, { showSecrets, brief: true, fromEnvironment }),
-        flags,
-      );
-      output.result(text);
-      if (text.includes('[redacted]')) {
-        output.note('Secrets are left out, so this cannot be run; --show-secrets prints them.');
-      }
+      const text = flags.adapter === 'caddyfile' ? ofCaddyfile(flags, output) : data(flags, output);
+      if (flags.output === undefined) output.result(text);
+      else writeNew(flags.output, `${text}\n`);
     });
 }
 
-function print(data: unknown, { to, pretty }: AdaptFlags): string {
-  if (to === 'yaml') return stringify(data).trimEnd();
-  return JSON.stringify(data, null, pretty === true ? 2 : 0);
+function ofCaddyfile({ to, ...flags }: AdaptFlags, output: Output): string {
+  if (to !== undefined) {
+    const message = 'A Caddyfile becomes a Hubfile; adapt that to JSON or YAML then';
+    throw new HubgateError('invalid-argument', message);
+  }
+  const { config = 'Caddyfile' } = flags;
+  const { text, leftOut, notes } = adaptedCaddyfile(config, environmentOf(flags));
+  for (const problem of notes) output.note(describeProblem(problem));
+  for (const problem of leftOut) output.note(describeProblem(problem, 'left out'));
+  if (leftOut.length > 0) {
+    const what = leftOut.length === 1 ? '1 thing is' : `${leftOut.length} things are`;
+    output.note(`${what} left out, and a comment in the Hubfile; docs/from-caddy.md tells more.`);
+    process.exitCode = EXIT.partly;
+  }
+  return text.trimEnd();
+}
+
+function data({ adapter, config = 'Hubfile', to = 'json', ...flags }: AdaptFlags, output: Output) {
+  // `caddyfile` has been dealt with.
+  const source =
+    adapter === undefined || adapter === 'caddyfile' ? { config } : { config, adapter };
+  const read = readWritten(source, environmentOf(flags));
+  for (const warning of read.warnings) output.note(describeProblem(warning));
+  const { fromEnvironment } = read;
+  const showSecrets = flags.showSecrets === true;
+  const text = print(
+    encodeConfig(read.config, { showSecrets, brief: true, fromEnvironment }),
+    to,
+    flags.pretty === true,
+  );
+  if (text.includes('[redacted]')) {
+    output.note('Secrets are left out, so this cannot be run; --show-secrets prints them.');
+  }
+  return text;
+}
+
+/** What is printed names its schema, so that editors complete and check it. */
+function print(value: unknown, to: Notation, pretty: boolean): string {
+  const schema = import.meta.resolve('#config-schema');
+  if (to === 'yaml') {
+    return `# yaml-language-server: $schema=${schema}\n${stringify(value).trimEnd()}`;
+  }
+  const members = typeof value === 'object' ? value : {};
+  return JSON.stringify({ $schema: schema, ...members }, null, pretty ? 2 : 0);
 }

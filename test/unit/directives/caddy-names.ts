@@ -36,6 +36,7 @@ export const CADDY_NAMES: readonly (readonly [template: string, names: string])[
     trusted_proxies_unix`,
   ],
   [options('servers {\ntimeouts {\n$\n}\n}'), 'read_body read_header write idle'],
+  [options('on_demand_tls {\n$\n}'), 'ask permission interval burst'],
   [options('admin localhost:2019 {\n$\n}'), 'origins enforce_origin'],
   [block('log'), 'output format level hostnames no_hostname sampling'],
   [
@@ -69,6 +70,7 @@ export const CADDY_NAMES: readonly (readonly [template: string, names: string])[
     health_follow_redirects health_headers fail_duration max_fails unhealthy_status
     unhealthy_latency unhealthy_request_count flush_interval request_buffers response_buffers
     buffer_requests buffer_responses max_buffer_size stream_timeout stream_close_delay
+    stream_buffer_size
     trusted_proxies header_up header_down method rewrite transport replace_status handle_response
     verbose_logs`,
   ],
@@ -95,5 +97,19 @@ export const CADDY_NAMES: readonly (readonly [template: string, names: string])[
     site('tls {\nclient_auth {\n$\n}\n}'),
     `mode trust_pool trusted_leaf_cert trusted_leaf_cert_file trusted_ca_cert trusted_ca_cert_file
     verifier`,
+  ],
+  [
+    site('tls {\nissuer acme {\n$\n}\n}'),
+    `dir test_dir email profile timeout disable_http_challenge disable_tlsalpn_challenge
+    alt_http_port alt_tlsalpn_port eab trusted_roots dns propagation_timeout propagation_delay
+    dns_ttl dns_challenge_override_domain resolvers preferred_chains`,
+  ],
+  [
+    site('reverse_proxy {\ndynamic srv a {\n$\n}\n}'),
+    'service proto name refresh resolvers dial_timeout dial_fallback_delay grace_period',
+  ],
+  [
+    site('reverse_proxy {\ndynamic a b 1 {\n$\n}\n}'),
+    'name port refresh resolvers dial_timeout dial_fallback_delay versions',
   ],
 ];

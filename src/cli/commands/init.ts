@@ -1,0 +1,142 @@
+import { randomBytes } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { Command, Option } from 'commander';
+import { ConfigError, describeProblem } from '../../config/problem.ts';
+import { HubgateError } from '../../kernel/error.ts';
+import { writeNew } from '../new-file.ts';
+import type { Output } from '../output.ts';
+import { type Ask, onTerminal } from '../question.ts';
+import { readText } from '../read-config.ts';
+import { starterHubfile } from '../starter-hubfile.ts';
+
+interface InitFlags {
+  readonly site?: string;
+  readonly upstream?: string;
+  readonly anonymous?: true;
+  readonly keys?: true;
+  readonly yes?: true;
+  readonly output: string;
+}
+
+interface Answers {
+  readonly site: string;
+  readonly upstream: string;
+  readonly anonymous: boolean;
+}
+
+const STANDARD: Answers = { site: 'localhost', upstream: 'localhost:3000', anonymous: true };
+const ENV_FILE = 'hubgate.env';
+/** 256 bits: as strong as HS256. */
+const KEY_BYTES = 32;
+
+/** `hubgate init`: a Hubfile for an app, and its keys in a file of their own. */
+export function initCommand(output: Output): Command {
+  return new Command('init')
+    .description('write a Hubfile for an app, and keys into an env file beside it')
+    .option('--site <address>', 'address of the site, such as example.com')
+    .option('--upstream <address>', 'where the app listens, such as localhost:3000')
+    .option('--anonymous', 'everybody may subscribe to public updates')
+    .addOption(new Option('--keys', 'only who has a token may subscribe').conflicts('anonymous'))
+    .option('--yes', 'take the usual answer to what is not said, and ask nothing')
+    .option('--output <file>', 'the Hubfile, which must not be there yet', 'Hubfile')
+    .action(async (flags: InitFlags) => {
+      const answers = await answersTo(flags);
+      const keys = {
+        HUB_PUBLISHER_JWT_KEY: newKey(),
+        HUB_SUBSCRIBER_JWT_KEY: newKey(),
+      };
+      const text = starterHubfile(answers, ENV_FILE);
+      check(text, flags.output, keys, output);
+      const envFile = join(dirname(flags.output), ENV_FILE);
+      writeBoth([envFile, envText(keys, flags.output)], [flags.output, text]);
+      output.note(
+        `${flags.output} serves ${answers.site} with a hub and passes on to ${answers.upstream}.`,
+      );
+      output.note(`${envFile} has its keys, for you alone: keep it out of version control.`);
+      output.note('Next:');
+      const config = flags.output === 'Hubfile' ? '' : ` --config ${flags.output}`;
+      output.result(`hubgate run${config} --envfile ${envFile}`);
+    });
+}
+
+async function answersTo(flags: InitFlags): Promise<Answers> {
+  const { site, upstream } = flags;
+  const anonymous = flags.anonymous ?? (flags.keys === true ? false : undefined);
+  if (flags.yes === true) {
+    return {
+      site: site ?? STANDARD.site,
+      upstream: upstream ?? STANDARD.upstream,
+      anonymous: anonymous ?? STANDARD.anonymous,
+    };
+  }
+  const missing = [
+    ...(site === undefined ? ['--site'] : []),
+    ...(upstream === undefined ? ['--upstream'] : []),
+    ...(anonymous === undefined ? ['--anonymous or --keys'] : []),
+  ];
+  if (missing.length > 0 && !process.stdin.isTTY) {
+    const message = `Without a terminal nothing can be asked: give ${missing.join(', ')}, or --yes`;
+    throw new HubgateError('invalid-argument', message);
+  }
+  if (site !== undefined && upstream !== undefined && anonymous !== undefined) {
+    return { site, upstream, anonymous };
+  }
+  return onTerminal(async (ask) => ({
+    site: site ?? (await ask('Address of the site', STANDARD.site)),
+    upstream: upstream ?? (await ask('Where the app listens', STANDARD.upstream)),
+    anonymous: anonymous ?? (await mayEverybody(ask)),
+  }));
+}
+
+async function mayEverybody(ask: Ask): Promise<boolean> {
+  for (;;) {
+    const answer = await ask('May everybody subscribe to public updates (yes, no)', 'yes');
+    if (/^y(?:es)?$/i.test(answer)) return true;
+    if (/^no?$/i.test(answer)) return false;
+  }
+}
+
+function newKey(): string {
+  return randomBytes(KEY_BYTES).toString('base64url');
+}
+
+/** @throws {ConfigError} for an address or an upstream that is none: nothing is written then */
+function check(
+  text: string,
+  file: string,
+  keys: Readonly<Record<string, string>>,
+  output: Output,
+): void {
+  const environment = { ...process.env, ...keys };
+  try {
+    const { warnings } = readText(Buffer.from(text), file, 'hubfile', environment);
+    for (const warning of warnings) output.note(describeProblem(warning));
+  } catch (thrown) {
+    if (!(thrown instanceof ConfigError)) throw thrown;
+    throw new HubgateError('invalid-argument', `These answers make no Hubfile:\n${thrown.message}`);
+  }
+}
+
+function envText(keys: Readonly<Record<string, string>>, hubfile: string): string {
+  const lines = Object.entries(keys).map(([name, value]) => `${name}=${value}`);
+  return [
+    `# Keys of ${basename(hubfile)}. The app signs its tokens with the same.`,
+    ...lines,
+    '',
+  ].join('\n');
+}
+
+type File = readonly [name: string, text: string];
+
+/** Both or none. */
+function writeBoth([env, envContent]: File, [hubfile, content]: File): void {
+  writeNew(env, envContent);
+  try {
+    // Without secrets: the account of the service reads it too.
+    writeNew(hubfile, content, 0o644);
+  } catch (thrown) {
+    rmSync(env, { force: true });
+    throw thrown;
+  }
+}

@@ -1,0 +1,68 @@
+import { formatHubfile } from '../hubfile/format.ts';
+import { HubgateError } from '../kernel/error.ts';
+
+/** What a first Hubfile says. */
+export interface Starter {
+  /** Address of its site. */
+  readonly site: string;
+  /** Where the app listens. */
+  readonly upstream: string;
+  /** Whether whoever has no token may subscribe to public updates. */
+  readonly anonymous: boolean;
+}
+
+/** What is one plain word in a Hubfile, and no brace or quote of it. */
+const WORD = /^[^\s{}"`#\\,]+$/;
+const ADDRESS = /^(?:(https?):\/\/)?(\[[^\]]*\]|[^:/]*)(?::(\d+))?$/;
+
+/**
+ * A Hubfile for an app behind a hub. Its keys are `HUB_PUBLISHER_JWT_KEY` and
+ * `HUB_SUBSCRIBER_JWT_KEY` of the environment.
+ *
+ * @throws {HubgateError} `invalid-argument` for an address or an upstream of several words
+ */
+export function starterHubfile({ site, upstream, anonymous }: Starter, envFile: string): string {
+  const origin = originOf(site);
+  if (!WORD.test(upstream)) {
+    throw new HubgateError('invalid-argument', `"${upstream}" is no address of an app`);
+  }
+  const access = anonymous
+    ? '# Whoever has no token may subscribe to public updates.\nanonymous'
+    : '# Only who has a token may subscribe.';
+  const cookie = origin.startsWith('https:')
+    ? ''
+    : '# Over plain HTTP no browser keeps a cookie named __Secure-…\ncookie_name hub_access_token';
+  return formatHubfile(`# Made by hubgate init. With its keys: hubgate run --envfile ${envFile}
+${site} {
+	# POST to publish, GET to subscribe, on /.well-known/hub.
+	hub {
+		# Whose tokens are accepted, and the keys to verify them with.
+		issuer ${origin} {
+			publisher {
+				jwt {env.HUB_PUBLISHER_JWT_KEY}
+			}
+			subscriber {
+				jwt {env.HUB_SUBSCRIBER_JWT_KEY}
+			}
+		}
+		${access}
+		${cookie}
+	}
+
+	# Everything else goes to the app, whose pages learn of the hub by a Link header.
+	reverse_proxy ${upstream}
+}
+`);
+}
+
+/** The URL of a site, by which its own tokens are issued. */
+function originOf(site: string): string {
+  const [whole, scheme, host = '', port] = (WORD.test(site) && ADDRESS.exec(site)) || [];
+  if (whole === undefined || whole === '') {
+    throw new HubgateError('invalid-argument', `"${site}" is no address of a site`);
+  }
+  const isPlain = scheme === 'http' || (scheme === undefined && (port === '80' || host === ''));
+  const named = host === '' ? 'localhost' : host.replace(/^\*\./, '');
+  const isUsual = port === undefined || port === (isPlain ? '80' : '443');
+  return `${isPlain ? 'http' : 'https'}://${named}${isUsual ? '' : `:${port}`}`;
+}

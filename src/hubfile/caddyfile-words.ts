@@ -1,0 +1,193 @@
+import { unsupportedDirectives } from '../directives/unsupported.ts';
+import { currentName } from './order.ts';
+import type { TextEdit } from './text-edit.ts';
+import { nameOf, optionsOf, type WrittenLine } from './written-lines.ts';
+
+/** A change of words, and what is lost by it. */
+export interface Translation extends TextEdit {
+  readonly loses?: { readonly message: string; readonly hint: string };
+}
+
+/** What a Hubfile says in other words. */
+export function translations(lines: readonly WrittenLine[]): readonly Translation[] {
+  return [...lines.flatMap(translated), ...boundEverywhere(lines)];
+}
+
+function translated(line: WrittenLine): Translation[] {
+  const name = nameOf(line);
+  if (line.outer !== null && name === 'mercure') return asHub(line);
+  const inner = line.inner.flatMap(translated);
+  return [...(line.outer === null ? [] : ofLine(line, name)), ...inner];
+}
+
+function ofLine(line: WrittenLine, name: string): Translation[] {
+  const outer = line.outer === null ? '' : nameOf(line.outer);
+  if (name === 'order') return replaced(line, 1, { mercure: 'hub', basicauth: 'basic_auth' });
+  if (name === 'gzip' && outer === 'encode') return plainGzip(line);
+  if (name === 'protocols' && outer === 'servers') return withoutHttp3(line);
+  if (name === 'format' && line.words[1]?.text === 'filter') return wrappedFormat(line);
+  if (name.startsWith('@') && isWithin(line, 'handle_errors')) return statusCondition(line);
+  const current = currentName(name);
+  if (current === name || Object.hasOwn(unsupportedDirectives, current)) return [];
+  return replaced(line, 0, { [name]: current });
+}
+
+function replaced(
+  { words }: WrittenLine,
+  index: number,
+  names: Readonly<Record<string, string>>,
+): TextEdit[] {
+  const word = words[index];
+  if (word === undefined || !Object.hasOwn(names, word.text)) return [];
+  return [{ start: word.start, end: word.end, text: names[word.text] ?? '' }];
+}
+
+const LEVEL = {
+  message: 'the level of gzip is not chosen by hubgate',
+  hint: 'what is encoded often is better stored so: file_server { precompressed br gzip }',
+};
+
+/** Without its level. */
+function plainGzip({ words, end, blockStart }: WrittenLine): Translation[] {
+  const [, level] = words;
+  if (level === undefined || blockStart !== null) return [];
+  return [{ start: level.start, end, text: '', loses: LEVEL }];
+}
+
+const HTTP_3 = { message: 'HTTP/3 is not spoken by hubgate', hint: 'clients use HTTP/2 instead' };
+
+function withoutHttp3({ words }: WrittenLine): Translation[] {
+  if (words.length < 3) return [];
+  return words
+    .filter(({ text }) => text === 'h3')
+    .map(({ start, end }) => ({ start, end, text: '', loses: HTTP_3 }));
+}
+
+const FILTER = {
+  message: 'the fields of a log are not filtered by hubgate',
+  hint: 'credentials are never logged, in a field or in a query; log_skip leaves requests out',
+};
+
+function wrappedFormat(line: WrittenLine): Translation[] {
+  const wrap = line.inner.find((option) => nameOf(option) === 'wrap')?.words[1]?.text ?? 'json';
+  const fields = line.inner.filter((option) => nameOf(option) !== 'wrap');
+  const { start, end } = line;
+  const edit = { start, end, text: `format ${wrap}` };
+  return [fields.every(isOfCredentials) ? edit : { ...edit, loses: FILTER }];
+}
+
+/** A filter of what is never logged here. */
+function isOfCredentials({ words, inner }: WrittenLine): boolean {
+  if (words.some(({ text }) => /authorization|cookie/i.test(text))) return true;
+  return inner.length > 0 && inner.every(isOfCredentials);
+}
+
+const ONE_STATUS = /^\{(?:http\.error|err)\.status_code\}\s*==\s*(\d{3})$/;
+const SOME_STATUSES = /^\{(?:http\.error|err)\.status_code\}\s+in\s+\[([\d,\s]+)\]$/;
+const CLASS =
+  /^\{(?:http\.error|err)\.status_code\}\s*>=\s*([45])00(?:\s*&&\s*\{(?:http\.error|err)\.status_code\}\s*<\s*([56])00)?$/;
+
+/** The comparisons of a status that CEL is commonly used for. */
+function statusCondition(line: WrittenLine): TextEdit[] {
+  const at = line.words.findIndex(({ text }) => text === 'expression');
+  const [first, ...rest] = at === -1 ? [] : line.words.slice(at);
+  const last = rest.at(-1);
+  if (first === undefined || last === undefined) return [];
+  const statuses = statusesOf(rest.map(({ text }) => text).join(' '));
+  if (statuses === null) return [];
+  return [{ start: first.start, end: last.end, text: `error_status ${statuses}` }];
+}
+
+function statusesOf(expression: string): string | null {
+  const one = ONE_STATUS.exec(expression)?.[1];
+  if (one !== undefined) return one;
+  const some = SOME_STATUSES.exec(expression)?.[1];
+  if (some !== undefined)
+    return some
+      .split(',')
+      .map((each) => each.trim())
+      .join(' ');
+  const [whole, from, to] = CLASS.exec(expression) ?? [];
+  if (whole === undefined || from === undefined) return null;
+  if (from === '4' && to !== '5') return '4xx 5xx';
+  return `${from}xx`;
+}
+
+const HUB_OPTIONS: Readonly<Record<string, string>> = {
+  cors_allowed_origins: 'cors_origins',
+  publish_allowed_origins: 'publish_origins',
+  topic_selector_cache: 'topic_matcher_cache',
+  ui: 'debugger',
+};
+/** Keys without an issuer are those of the protocol before 1.0. */
+const KEYS = /^(?:publisher|subscriber)_(?:jwt|jwks_url)$/;
+const COMPATIBLE = 'protocol_version_compatibility 8 {\nstrings\ntopics\ntemplates\n}\n';
+
+/** `mercure { … }` as `hub { profile mercure; … }`. */
+function asHub(line: WrittenLine): TextEdit[] {
+  const names = line.inner.map(nameOf);
+  const needsCompatibility =
+    names.some((name) => KEYS.test(name)) &&
+    !names.includes('issuer') &&
+    !names.includes('protocol_version_compatibility');
+  const own = `profile mercure\n${needsCompatibility ? COMPATIBLE : ''}`;
+  const at = line.blockStart ?? line.end;
+  const text = line.blockStart === null ? ` {\n${own}}` : `\n${own}`;
+  return [
+    ...replaced(line, 0, { mercure: 'hub' }),
+    { start: at, end: at, text },
+    ...line.inner.flatMap(hubOption),
+  ];
+}
+
+function hubOption(option: WrittenLine): TextEdit[] {
+  const name = nameOf(option);
+  if (name === 'transport') return transport(option);
+  // A size below 0 was none; here the cache has a size of its own.
+  const isNoCache = name === 'topic_selector_cache' && option.words[1]?.text.startsWith('-');
+  return isNoCache === true ? [removed(option)] : replaced(option, 0, HUB_OPTIONS);
+}
+
+function transport(option: WrittenLine): TextEdit[] {
+  if (option.words[1]?.text === 'local') return replaced(option, 1, { local: 'memory' });
+  if (option.words[1]?.text !== 'bolt') return [];
+  const gone = option.inner.filter((line) => nameOf(line) !== 'size');
+  return [...replaced(option, 1, { bolt: 'lmdb' }), ...gone.map(removed)];
+}
+
+function removed({ start, end }: WrittenLine): TextEdit {
+  return { start, end, text: '' };
+}
+
+/** `default_bind`, which hubgate has in each site. */
+function boundEverywhere(lines: readonly WrittenLine[]): TextEdit[] {
+  const bind = optionsOf(lines)?.inner.find((line) => nameOf(line) === 'default_bind');
+  if (bind === undefined) return [];
+  const own = `\nbind ${bind.words
+    .slice(1)
+    .map(({ text }) => text)
+    .join(' ')}\n`;
+  const sites = lines.filter((line, index) => {
+    const isBraced = line.blockStart !== null || index === 1;
+    return isBraced && isSite(line) && !line.inner.some((inner) => nameOf(inner) === 'bind');
+  });
+  return [
+    removed(bind),
+    ...sites.map(({ blockStart, end }) => ({
+      start: blockStart ?? end,
+      end: blockStart ?? end,
+      text: own,
+    })),
+  ];
+}
+
+function isSite({ words: [first] }: WrittenLine): boolean {
+  return first !== undefined && first.text !== 'import' && !/^&?\(.*\)$/.test(first.text);
+}
+
+function isWithin(line: WrittenLine, name: string): boolean {
+  for (let { outer } = line; outer !== null; { outer } = outer) {
+    if (nameOf(outer) === name) return true;
+  }
+  return false;
+}

@@ -1,0 +1,233 @@
+import {
+  ConfigError,
+  type Place,
+  placeText,
+  type Problem,
+  UNSET_VARIABLE,
+} from '../config/problem.ts';
+import { commentsOf } from './caddyfile-comments.ts';
+import { type Translation, translations } from './caddyfile-words.ts';
+import { formatHubfile } from './format.ts';
+import { locate, placeOf } from './place.ts';
+import { makeSource, type Source } from './source.ts';
+import { type EditedText, editText } from './text-edit.ts';
+import { lineAt, nameOf, type WrittenLine, writtenLines } from './written-lines.ts';
+
+/** A Caddyfile as a Hubfile. */
+export interface AdaptedCaddyfile {
+  /** A Hubfile in its canonical layout, with the comments of the Caddyfile. */
+  readonly text: string;
+  /** What could not be carried over; its lines are comments of the Hubfile. */
+  readonly leftOut: readonly Problem[];
+  /** What is carried over as something that differs, and what this machine still lacks. */
+  readonly notes: readonly Problem[];
+}
+
+/** What reading a text as a Hubfile tells, warnings too. */
+export type ProblemsOf = (text: string) => readonly Problem[];
+
+/** More rounds are never needed: a line that is left out may cost those that depend on it. */
+const MAX_ROUNDS = 100;
+
+/** Codes of what this machine lacks: the one that the file will run on may have it. */
+export const OF_THE_MACHINE: ReadonlySet<string> = new Set([
+  'certificate-unusable',
+  'history-left-behind',
+  'invalid-jwks',
+  'invalid-key',
+  'local-certificate',
+  'missing-key',
+  'not-utf8',
+  'pem-with-hmac',
+  'pem-without-algorithm',
+  'private-key',
+  'storage-unusable',
+  'unreadable-file',
+  'unusable-log-file',
+]);
+/** The text is broken, so that it cannot be told what belongs to what. */
+const BROKEN: ReadonlySet<string> = new Set([
+  'bad-character',
+  'bad-heredoc',
+  'import-cycle',
+  'misplaced-brace',
+  'too-deep',
+  'too-large',
+  'unclosed-block',
+  'unclosed-heredoc',
+  'unclosed-quote',
+  'unexpected-brace',
+]);
+/** Told of the Caddyfile, and true of the Hubfile no more; a variable that is unset may be meant to be. */
+const OF_NO_CONCERN: ReadonlySet<string> = new Set(['old-name', UNSET_VARIABLE]);
+/** A text that stays, and has lost its meaning. */
+const WITHOUT_MEANING: ReadonlySet<string> = new Set(['not-carried-over', 'unknown-placeholder']);
+/** Less of one of these would hold for more requests, or let in more of them. */
+const WHOLE: ReadonlySet<string> = new Set([
+  'basic_auth',
+  'basicauth',
+  'client_auth',
+  'forward_auth',
+  'match',
+  'zone',
+]);
+
+/**
+ * Turns a Caddyfile into a Hubfile. Both languages are nearly one: words that differ are replaced,
+ * lines that hubgate does not know become comments, everything else stays as it is written. A block
+ * that has lost a line which keeps somebody out answers `503` until something else does it.
+ *
+ * @param text UTF-8, lines ended by LF
+ * @throws {ConfigError} `invalid-config` where it is no Caddyfile, or a variable is missing
+ */
+export function adaptCaddyfile(
+  text: string,
+  file: string,
+  problemsOf: ProblemsOf,
+): AdaptedCaddyfile {
+  const source = makeSource({ file, path: file }, text, {});
+  const asWritten = problemsOf(text);
+  if (asWritten.some(({ code }) => BROKEN.has(code))) throw new ConfigError(asWritten);
+  const lines = writtenLines(text);
+  const translated = translations(lines);
+  const leftOut = new Map<WrittenLine, Problem[]>();
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    const edited = editText(text, [...translated, ...commentsOf(lines, leftOut, text)]);
+    const problems = problemsOf(edited.text).map((each) => placedIn(source, each, edited));
+    const errors = problems.filter(isToLeaveOut);
+    if (errors.length === 0) {
+      const notes = asWritten.filter(({ code }) => code === 'reference-hub');
+      const lost = translated.flatMap((each) => lostBy(each, source));
+      return result(formatHubfile(edited.text, file), leftOut, [...lost, ...notes, ...problems]);
+    }
+    const before = leftOut.size;
+    for (const problem of errors) {
+      const at = offsetIn(source, problem);
+      const line = at === null ? undefined : removable(lineAt(lines, at));
+      if (line === undefined || hasUnset(line, problems, source)) throw hindered(problems);
+      leftOut.set(line, [...(leftOut.get(line) ?? []), problem]);
+    }
+    if (leftOut.size === before) throw hindered(problems);
+  }
+  throw hindered(asWritten);
+}
+
+function lostBy({ start, end, loses }: Translation, source: Source): readonly Problem[] {
+  if (loses === undefined) return [];
+  const span = { source, start, end: Math.min(end, wordAt(source.raw, start).end), via: null };
+  return [locate({ severity: 'error', code: 'not-carried-over', ...loses }, span)];
+}
+
+function isToLeaveOut({ severity, code }: Problem): boolean {
+  return severity === 'error' && !OF_THE_MACHINE.has(code);
+}
+
+function result(
+  text: string,
+  leftOut: ReadonlyMap<WrittenLine, readonly Problem[]>,
+  rest: readonly Problem[],
+): AdaptedCaddyfile {
+  const reasons = [...leftOut.values()].flat();
+  const lost = rest.filter(({ code }) => WITHOUT_MEANING.has(code));
+  const notes = rest.filter((each) => !lost.includes(each) && !OF_NO_CONCERN.has(each.code));
+  return {
+    text,
+    leftOut: [...reasons.filter((each) => !isNeedless(each)), ...lost].sort(byPlace),
+    notes: [...reasons.filter(isNeedless), ...notes].map(asWarning).sort(byPlace),
+  };
+}
+
+/** hubgate does without it what it was for. */
+function isNeedless({ hint = '' }: Problem): boolean {
+  return hint.startsWith('leave it out');
+}
+
+function asWarning(problem: Problem): Problem {
+  return { ...problem, severity: 'warning' };
+}
+
+function byPlace({ place: a }: Problem, { place: b }: Problem): number {
+  return (a?.line ?? 0) - (b?.line ?? 0) || (a?.column ?? 0) - (b?.column ?? 0);
+}
+
+/** Everything that is wrong, where no line can be left out to mend it. */
+function hindered(problems: readonly Problem[]): ConfigError {
+  return new ConfigError(
+    problems.filter((each) => isToLeaveOut(each) || each.code === UNSET_VARIABLE),
+  );
+}
+
+/** The line that has to go for a problem in it to go: of some all has to. */
+function removable(line: WrittenLine | undefined): WrittenLine | undefined {
+  let found = line;
+  for (let outer = line; outer !== undefined && outer.outer !== null; outer = outer.outer) {
+    if (nameOf(outer).startsWith('@') || WHOLE.has(nameOf(outer))) found = outer;
+  }
+  return found;
+}
+
+/** Whether it, or a block that it is in, is what it is by a variable that is not set. */
+function hasUnset(line: WrittenLine, problems: readonly Problem[], source: Source): boolean {
+  const unset = problems.flatMap((problem) => {
+    const at = problem.code === UNSET_VARIABLE ? offsetIn(source, problem) : null;
+    return at === null ? [] : [at];
+  });
+  for (let each: WrittenLine | null = line; each !== null; each = each.outer) {
+    const { start, end, blockStart } = each;
+    if (unset.some((at) => start <= at && at < (blockStart ?? end))) return true;
+  }
+  return false;
+}
+
+/** A problem of the changed text, at its place in the Caddyfile. */
+function placedIn(source: Source, problem: Problem, edited: EditedText): Problem {
+  const { place } = problem;
+  if (place === undefined) return problem;
+  const before = <Spot extends Omit<Place, 'importedFrom'>>(spot: Spot): Spot => {
+    if (spot.file !== source.file) return spot;
+    return { ...spot, ...spotOf(source, edited.before(offsetOf(edited.text, spot))) };
+  };
+  const message = problem.message.replaceAll(OTHER_PLACE, (text, file: string, line, column) => {
+    if (file !== source.file) return text;
+    return placeText(before({ file, line: Number(line), column: Number(column) }));
+  });
+  const chain = place.importedFrom?.map(before);
+  const placed = {
+    ...problem,
+    message,
+    place: { ...before(place), ...(chain === undefined ? {} : { importedFrom: chain }) },
+  };
+  const at = offsetIn(source, placed);
+  if (at === null || place.file !== source.file) return placed;
+  const { end } = wordAt(source.raw, at);
+  // The line as it was written, not as it was changed.
+  return {
+    ...placed,
+    excerpt: locate(problem, { source, start: at, end, via: null }).excerpt ?? '',
+  };
+}
+
+const OTHER_PLACE = /(?<=; the (?:first|other) is at )(\S+):(\d+):(\d+)/g;
+
+function spotOf(source: Source, at: number): Omit<Place, 'importedFrom' | 'file'> {
+  const { line, column } = placeOf({ source, start: at, end: at, via: null });
+  return { line, column };
+}
+
+/** Where a problem is in the Caddyfile itself, or the import that led to it. */
+function offsetIn({ file, raw }: Source, { place }: Problem): number | null {
+  const here = [place, ...(place?.importedFrom ?? [])].find((each) => each?.file === file);
+  return here === undefined ? null : offsetOf(raw, here);
+}
+
+function offsetOf(text: string, { line, column }: Omit<Place, 'importedFrom' | 'file'>): number {
+  let start = 0;
+  for (let passed = 1; passed < line; passed++) start = text.indexOf('\n', start) + 1;
+  const before = Array.from(text.slice(start, start + 2 * column)).slice(0, column - 1);
+  return start + before.join('').length;
+}
+
+function wordAt(text: string, at: number): { readonly end: number } {
+  const length = text.slice(at).search(/\s|$/);
+  return { end: at + Math.max(1, length) };
+}

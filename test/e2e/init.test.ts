@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it, type TestContext } from 'node:test';
+import { formatHubfile } from '../../src/hubfile/format.ts';
+import { freePort } from '../support/free-port.ts';
+import { cli, runCommand, startProcess } from '../support/process.ts';
+import { programPath } from '../support/program.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'hubgate-init-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+let count = 0;
+
+/** Where nothing has been written yet. */
+function fresh(): { readonly hubfile: string; readonly envFile: string } {
+  const folder = mkdtempSync(join(directory, `${count++}-`));
+  return { hubfile: join(folder, 'Hubfile'), envFile: join(folder, 'hubgate.env') };
+}
+
+const validate = (hubfile: string, envFile: string) =>
+  runCommand(['validate', '--config', hubfile, '--envfile', envFile]);
+
+describe('hubgate init', () => {
+  for (const flags of [
+    ['--yes'],
+    ['--site', 'example.com', '--upstream', 'app:8080', '--keys'],
+    ['--site', 'http://localhost:8080', '--upstream', 'unix//run/app.sock', '--anonymous'],
+    ['--site', ':8080', '--upstream', '127.0.0.1:3000', '--keys'],
+    ['--site', 'https://[::1]:8443', '--upstream', 'https://app.internal', '--keys'],
+  ]) {
+    it(`${flags.join(' ')} writes what validate accepts without a word`, async () => {
+      const { hubfile, envFile } = fresh();
+      const { code, stdout, stderr } = await runCommand(['init', ...flags, '--output', hubfile]);
+      assert.equal(code, 0, stderr);
+      assert.equal(stdout, `hubgate run --config ${hubfile} --envfile ${envFile}\n`);
+      const text = readFileSync(hubfile, 'utf8');
+      assert.equal(formatHubfile(text), text);
+      assert.equal(/^\t\tanonymous$/m.test(text), !flags.includes('--keys'));
+      const valid = await validate(hubfile, envFile);
+      assert.deepEqual([valid.code, valid.stderr], [0, '']);
+    });
+  }
+
+  it('serves at once: its hub takes an update that is signed with its key', async (test) => {
+    const { hubfile, envFile } = fresh();
+    const origin = `http://localhost:${await freePort()}`;
+    await runCommand(['init', '--yes', '--site', origin, '--output', hubfile]);
+    // The test must not meet another gateway of this machine.
+    const own = `{\n\tadmin off\n\tstorage ${hubfile}.storage\n}\n\n`;
+    writeFileSync(hubfile, own + readFileSync(hubfile, 'utf8'));
+    const args = [cli, 'run', '--config', hubfile, '--envfile', envFile];
+    await startProcess(test, args).says('Listening on');
+    const hub = `${origin}/.well-known/hub`;
+    const [, key = ''] = /^HUB_PUBLISHER_JWT_KEY=(.*)$/m.exec(readFileSync(envFile, 'utf8')) ?? [];
+    const grant = ['--iss', origin, '--aud', hub, '--key', key, '--publish', '*'];
+    const token = (await runCommand(['token', ...grant])).stdout.trim();
+    const update = ['--hub', hub, '--token', token, '--topic', 'news', '--data', 'hello'];
+    const { code, stdout } = await runCommand(['publish', ...update]);
+    assert.equal(code, 0);
+    assert.match(stdout, /^urn:uuid:/);
+  });
+
+  it('makes keys of 256 bits, other ones each time, in a file for its owner alone', async () => {
+    const keys: string[] = [];
+    for (let run = 0; run < 2; run++) {
+      const { hubfile, envFile } = fresh();
+      await runCommand(['init', '--yes', '--output', hubfile]);
+      assert.equal(statSync(envFile).mode & 0o777, 0o600);
+      const text = readFileSync(envFile, 'utf8');
+      keys.push(
+        ...[...text.matchAll(/^HUB_(?:PUBLISHER|SUBSCRIBER)_JWT_KEY=([\w-]{43})$/gm)].map(
+          ([, key]) => key ?? '',
+        ),
+      );
+      assert.ok(!keys.some((key) => readFileSync(hubfile, 'utf8').includes(key)));
+    }
+    assert.equal(new Set(keys).size, 4);
+  });
+
+  it('overwrites neither file, and leaves none behind where the other is there', async () => {
+    const first = fresh();
+    writeFileSync(first.hubfile, 'mine');
+    const refused = await runCommand(['init', '--yes', '--output', first.hubfile]);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /Hubfile is there already/);
+    assert.equal(readFileSync(first.hubfile, 'utf8'), 'mine');
+    assert.ok(!existsSync(first.envFile));
+    const second = fresh();
+    writeFileSync(second.envFile, 'mine');
+    assert.equal((await runCommand(['init', '--yes', '--output', second.hubfile])).code, 1);
+    assert.equal(readFileSync(second.envFile, 'utf8'), 'mine');
+    assert.ok(!existsSync(second.hubfile));
+  });
+
+  it('asks nothing without a terminal, and says which flags are missing', async () => {
+    const { hubfile } = fresh();
+    const args = ['init', '--site', 'example.com', '--output', hubfile];
+    const { code, stderr } = await runCommand(args);
+    assert.equal(code, 64);
+    assert.match(
+      stderr,
+      /Without a terminal nothing can be asked: give --upstream, --anonymous or --keys, or --yes/,
+    );
+    assert.ok(!existsSync(hubfile));
+  });
+
+  it('writes nothing for an address that is none, nor lets one be more than a word', async () => {
+    for (const flags of [
+      ['--site', 'a b'],
+      ['--site', 'example.com {\n\tabort\n}'],
+      ['--site', 'ftp://example.com'],
+      ['--upstream', 'http://app/{path'],
+      ['--upstream', 'app:notaport'],
+    ]) {
+      const { hubfile, envFile } = fresh();
+      const { code } = await runCommand(['init', '--yes', ...flags, '--output', hubfile]);
+      assert.equal(code, 64, flags.join(' '));
+      assert.ok(!existsSync(hubfile) && !existsSync(envFile));
+    }
+  });
+
+  it('asks three questions on a terminal, and takes the usual answer for none', async (test) => {
+    const { hubfile, envFile } = fresh();
+    const port = await freePort();
+    const shown = await onTerminal(
+      test,
+      ['init', '--output', hubfile],
+      [
+        ['Address of the site [localhost]: ', `http://localhost:${port}`],
+        ['Where the app listens [localhost:3000]: ', ''],
+        ['May everybody subscribe to public updates (yes, no) [yes]: ', 'perhaps'],
+        ['May everybody subscribe to public updates (yes, no) [yes]: ', 'no'],
+      ],
+    );
+    if (shown === null) return;
+    assert.match(shown, /Next:/);
+    const text = readFileSync(hubfile, 'utf8');
+    assert.ok(text.includes(`http://localhost:${port} {`));
+    assert.ok(text.includes('reverse_proxy localhost:3000'));
+    assert.ok(!/^\t\tanonymous$/m.test(text));
+    assert.equal((await validate(hubfile, envFile)).code, 0);
+  });
+
+  it('asks only for what no flag says, and writes nothing where the terminal is left', async (test) => {
+    const { hubfile } = fresh();
+    const args = ['init', '--site', 'example.com', '--keys', '--output', hubfile];
+    const shown = await onTerminal(test, args, [
+      ['Where the app listens [localhost:3000]: ', '\x04'],
+    ]);
+    if (shown === null) return;
+    assert.match(shown, /Nothing was answered, and nothing is written/);
+    assert.ok(!existsSync(hubfile));
+  });
+});
+
+/** Runs a command on a terminal, and types each answer once its question is shown. */
+async function onTerminal(
+  test: TestContext,
+  args: readonly string[],
+  answers: readonly (readonly [question: string, answer: string])[],
+): Promise<string | null> {
+  const script = programPath(test, 'script', 'bsdutils');
+  if (script === null) return null;
+  const command = [process.execPath, cli, ...args].map((each) => `'${each}'`).join(' ');
+  const child = spawn(script, ['--quiet', '--return', '--command', command, '/dev/null']);
+  test.after(() => child.kill('SIGKILL'));
+  let shown = '';
+  let seen = 0;
+  let next = 0;
+  child.stdout.on('data', (chunk: Buffer) => {
+    shown += String(chunk);
+    const [question, answer] = answers[next] ?? [];
+    if (question === undefined || answer === undefined) return;
+    const at = shown.indexOf(question, seen);
+    if (at === -1) return;
+    seen = at + question.length;
+    next += 1;
+    child.stdin.write(answer === '\x04' ? answer : `${answer}\r`);
+  });
+  await once(child, 'close');
+  assert.equal(next, answers.length, shown);
+  return shown;
+}

@@ -1,0 +1,252 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ConfigError, type Problem } from '../../../src/config/problem.ts';
+import { type AdaptedCaddyfile, adaptCaddyfile } from '../../../src/hubfile/caddyfile.ts';
+import { read } from '../../../src/hubfile/load.ts';
+
+type Files = Readonly<Record<string, string>>;
+
+function adapted(text: string, env: Files = {}, files: Files = {}): AdaptedCaddyfile {
+  return adaptCaddyfile(text, 'Caddyfile', (changed) => problemsIn(changed, env, files));
+}
+
+function problemsIn(text: string, env: Files = {}, files: Files = {}): readonly Problem[] {
+  const content = (path: string): string => {
+    if (path.endsWith('/Caddyfile')) return text;
+    const found = Object.entries(files).find(([name]) => path.endsWith(`/${name}`))?.[1];
+    if (found === undefined) throw Object.assign(new Error('ENOENT'), { code: 'ENOENT' });
+    return found;
+  };
+  const io = { read: (path: string) => Buffer.from(content(path)), glob: () => [], env };
+  return read('Caddyfile', io, 'hubfile').problems;
+}
+
+/** What would run, without comments. */
+function lines({ text }: AdaptedCaddyfile): string[] {
+  return text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '' && !line.startsWith('#'));
+}
+
+const CLOSING = ['{', 'order error first', '}'];
+
+describe('adapting a Caddyfile', () => {
+  it('keeps what both languages say alike as it is written, comments too', () => {
+    const text = '# Ours.\nexample.com {\n\trespond ok # fine\n}\n';
+    assert.deepEqual(adapted(text), { text, leftOut: [], notes: [] });
+  });
+
+  it('tells what is left out by its place', () => {
+    const { leftOut } = adapted('a.example {\n\tpush\n\ttemplates\n}\n');
+    assert.deepEqual(
+      leftOut.map(({ place }) => `${place?.line}:${place?.column}`),
+      ['2:2', '3:2'],
+    );
+  });
+
+  it('tells the places of the Caddyfile, whatever was put in or out above them', () => {
+    const text =
+      '{\n\tdefault_bind 127.0.0.1\n}\na.example {\n\tpush\n\tmercure {\n\t\tpublisher_jwt k\n\t\tnonsense\n\t}\n\troot a\n}\nb.example {\n\ttls {\n\t\tload x\n\t}\n\ttls internal\n\ttls internal\n}\n';
+    const { leftOut } = adapted(text);
+    const told = leftOut.map(({ place, message }) => `${place?.line}:${place?.column} ${message}`);
+    assert.deepEqual(told, [
+      '5:2 the directive push is not supported by hubgate',
+      '8:3 unknown option "nonsense" in hub',
+      ...told.slice(2),
+    ]);
+    assert.match(
+      told.join('\n'),
+      /16:2 tls is given twice in this site; the first is at Caddyfile:13:2/,
+    );
+  });
+
+  describe('what kept somebody out', () => {
+    it('answers 503 before all else where it is lost', () => {
+      const result = adapted(
+        'a.example {\n\tforward_auth auth:9 {\n\t\turi /\n\t\tnonsense\n\t}\n\trespond in\n}\n',
+      );
+      assert.deepEqual(lines(result), [...CLOSING, 'a.example {', 'error 503', 'respond in', '}']);
+    });
+
+    it('answers 503 only to requests of its matcher, where that is still there', () => {
+      const text =
+        'a.example {\n\t@in path /in/*\n\tbasic_auth @in {\n\t\tbob\n\t}\n\tbasic_auth /x/* md5 {\n\t}\n\trespond in\n}\n';
+      assert.deepEqual(lines(adapted(text)).slice(3), [
+        'a.example {',
+        '@in path /in/*',
+        'error @in 503',
+        'error /x/* 503',
+        'respond in',
+        '}',
+      ]);
+    });
+
+    it('answers 503 to all where its matcher is lost', () => {
+      const text = 'a.example {\n\t@no expression `true`\n\tabort @no\n\trespond in\n}\n';
+      assert.deepEqual(lines(adapted(text)).slice(3), [
+        'a.example {',
+        'error 503',
+        'respond in',
+        '}',
+      ]);
+    });
+
+    it('is no guard alone where it is part of what is lost', () => {
+      const text =
+        'a.example {\n\thandle {\n\t\t@no expression `true`\n\t\thandle @no {\n\t\t\trespond 403\n\t\t}\n\t\trespond in\n\t}\n}\n';
+      assert.deepEqual(lines(adapted(text)).slice(3), [
+        'a.example {',
+        'handle {',
+        'error 503',
+        'respond in',
+        '}',
+        '}',
+      ]);
+    });
+
+    it('closes the site that asked for client certificates', () => {
+      const text =
+        'a.example {\n\ttls internal {\n\t\tclient_auth {\n\t\t\tmode require\n\t\t\tnonsense\n\t\t}\n\t}\n\trespond in\n}\n';
+      assert.deepEqual(lines(adapted(text)).slice(3), [
+        'a.example {',
+        'tls internal {',
+        '}',
+        'error 503',
+        'respond in',
+        '}',
+      ]);
+    });
+
+    it('keeps the options that are there', () => {
+      const text = '{\n\temail a@b.example\n}\na.example {\n\tauthorize with x\n}\n';
+      const [brace, order, email] = lines(adapted(text));
+      assert.deepEqual([brace, order, email], ['{', 'order error first', 'email a@b.example']);
+    });
+
+    it('keeps nobody out of an error page', () => {
+      const text =
+        'a.example {\n\thandle_errors {\n\t\t@x expression `true`\n\t\trespond @x gone 410\n\t}\n}\n';
+      assert.deepEqual(lines(adapted(text)), ['a.example {', 'handle_errors {', '}', '}']);
+    });
+
+    it('keeps the admin API where only its socket was', () => {
+      assert.deepEqual(lines(adapted('{\n\tadmin unix//run/admin\n}\n')), ['{', 'admin off', '}']);
+    });
+  });
+
+  it('leaves out a matcher as a whole: less of it would hold for more', () => {
+    const text =
+      'a.example {\n\t@a {\n\t\tpath /a\n\t\texpression `x`\n\t}\n\theader @a X-A 1\n}\n';
+    assert.deepEqual(lines(adapted(text)), ['a.example {', '}']);
+  });
+
+  it('needs no mention of what hubgate does anyway', () => {
+    const { leftOut, notes } = adapted('{\n\tservers {\n\t\tstrict_sni_host\n\t}\n}\n');
+    assert.deepEqual([leftOut.length, notes.length], [0, 1]);
+  });
+
+  it('translates the statuses of handle_errors', () => {
+    const expression = (text: string): string => {
+      const file = `a.example {\n\thandle_errors {\n\t\t@e expression ${text}\n\t\trespond @e x\n\t}\n}\n`;
+      return lines(adapted(file))[2] ?? '';
+    };
+    assert.equal(expression('{http.error.status_code} == 404'), '@e error_status 404');
+    assert.equal(expression('`{err.status_code} in [404, 410]`'), '@e error_status 404 410');
+    assert.equal(expression('`{err.status_code} >= 500`'), '@e error_status 5xx');
+    assert.equal(expression('`{err.status_code} >= 400`'), '@e error_status 4xx 5xx');
+    assert.equal(
+      expression('`{err.status_code} >= 400 && {err.status_code} < 500`'),
+      '@e error_status 4xx',
+    );
+    assert.equal(expression('`{err.status_code} != 404`'), '}');
+  });
+
+  it('refuses what is no Caddyfile, with its place', () => {
+    assert.throws(
+      () => adapted('a.example {\n\trespond "x\n}\n'),
+      (error: unknown) => error instanceof ConfigError && error.problems[0]?.place?.line === 2,
+    );
+  });
+
+  it('asks for a variable that a line needs, and leaves nothing out for it', () => {
+    const text = '{$SITE} {\n\treverse_proxy {$APP}\n}\n';
+    assert.throws(
+      () => adapted(text, { SITE: 'a.example' }),
+      (error: unknown) =>
+        error instanceof ConfigError &&
+        /the environment variable APP is not set/.test(error.message),
+    );
+    assert.equal(adapted(text, { SITE: 'a.example', APP: 'app:1' }).text, text);
+  });
+
+  it('asks for the variable that is the address of a site', () => {
+    assert.throws(() => adapted('{$SITE} {\n\treverse_proxy app:1\n}\n'), /SITE is not set/);
+  });
+
+  it('takes what a variable may bring in, or not, for nothing', () => {
+    const text = '{\n\t{$OPTIONS}\n}\n\n{$SITES}\n\na.example {\n\t{$MORE}\n\trespond ok\n}\n';
+    assert.deepEqual(adapted(text), { text, leftOut: [], notes: [] });
+  });
+
+  it('closes the sites that have lost a guard also where the first site is left out', () => {
+    const text = 'ftp://a.example {\n\trespond x\n}\nb.example {\n\tauthorize with x\n}\n';
+    const result = adapted(text);
+    assert.deepEqual(lines(result).slice(0, 3), CLOSING);
+  });
+
+  it('leaves no value of a variable in what it writes', () => {
+    const { text } = adapted('a.example {\n\tmercure {\n\t\tpublisher_jwt {$KEY}\n\t}\n}\n', {
+      KEY: 'a-secret-of-the-environment',
+    });
+    assert.ok(!text.includes('a-secret'));
+    assert.ok(text.includes('publisher_jwt {$KEY}'));
+  });
+
+  it('leaves out the import of a file that has what cannot be carried over, and names the place in it', () => {
+    const files = { 'auth.conf': 'authorize with x\n', 'fine.conf': 'encode gzip\n' };
+    const result = adapted(
+      'a.example {\n\timport fine.conf\n\timport auth.conf\n\trespond in\n}\n',
+      {},
+      files,
+    );
+    assert.match(result.leftOut[0]?.place?.file ?? '', /auth\.conf$/);
+    assert.deepEqual(lines(result).slice(3), [
+      'a.example {',
+      'import fine.conf',
+      'error 503',
+      'respond in',
+      '}',
+    ]);
+  });
+
+  it('binds every site to default_bind that has no address of its own', () => {
+    const text =
+      '{\n\tdefault_bind 127.0.0.1\n}\n(s) {\n\trespond s\n}\na.example {\n\timport s\n}\nb.example {\n\tbind ::1\n}\n';
+    assert.deepEqual(
+      lines(adapted(text)).filter((line) => line.includes('bind')),
+      ['bind 127.0.0.1', 'bind ::1'],
+    );
+  });
+
+  it('binds the one site without braces as well', () => {
+    const text = '{\n\tdefault_bind 127.0.0.1\n}\na.example\nrespond in\n';
+    assert.deepEqual(lines(adapted(text)), ['{', '}', 'a.example', 'bind 127.0.0.1', 'respond in']);
+  });
+
+  it('makes a hub of mercure, whose keys without an issuer are of 0.x', () => {
+    const text = 'a.example {\n\tmercure {\n\t\tpublisher_jwt k\n\t}\n}\n';
+    assert.match(
+      adapted(text).text,
+      /hub \{\n\t\tprofile mercure\n\t\tprotocol_version_compatibility 8/,
+    );
+    const own = text.replace(
+      'publisher_jwt k',
+      'publisher_jwt k\n\t\tprotocol_version_compatibility 7',
+    );
+    assert.equal(adapted(own).text.split('protocol_version_compatibility').length, 2);
+    const issuer = 'issuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt k\n\t\t\t}\n\t\t}';
+    const beside = adapted(text.replace('publisher_jwt k', `publisher_jwt k\n\t\t${issuer}`));
+    assert.ok(!lines(beside).some((line) => line.startsWith('protocol_version_compatibility')));
+  });
+});
