@@ -1,5 +1,6 @@
 import {
   ConfigError,
+  EMPTY_KEY,
   type Place,
   placeText,
   type Problem,
@@ -30,7 +31,7 @@ export type ProblemsOf = (text: string) => readonly Problem[];
 const MAX_ROUNDS = 100;
 
 /** Codes of what this machine lacks: the one that the file will run on may have it. */
-export const OF_THE_MACHINE: ReadonlySet<string> = new Set([
+const OF_THE_MACHINE: ReadonlySet<string> = new Set([
   'certificate-unusable',
   'history-left-behind',
   'invalid-jwks',
@@ -45,6 +46,8 @@ export const OF_THE_MACHINE: ReadonlySet<string> = new Set([
   'unreadable-file',
   'unusable-log-file',
 ]);
+/** Told where a key comes from a variable that this machine has not set. */
+const OF_EMPTY_KEYS: ReadonlySet<string> = new Set(['no-publisher-key', 'no-subscriber-key']);
 /** The text is broken, so that it cannot be told what belongs to what. */
 const BROKEN: ReadonlySet<string> = new Set([
   'bad-character',
@@ -94,7 +97,7 @@ export function adaptCaddyfile(
   for (let round = 0; round < MAX_ROUNDS; round++) {
     const edited = editText(text, [...translated, ...commentsOf(lines, leftOut, text)]);
     const problems = problemsOf(edited.text).map((each) => placedIn(source, each, edited));
-    const errors = problems.filter(isToLeaveOut);
+    const errors = toLeaveOut(problems);
     if (errors.length === 0) {
       const notes = asWritten.filter(({ code }) => code === 'reference-hub');
       const lost = translated.flatMap((each) => lostBy(each, source));
@@ -118,8 +121,15 @@ function lostBy({ start, end, loses }: Translation, source: Source): readonly Pr
   return [locate({ severity: 'error', code: 'not-carried-over', ...loses }, span)];
 }
 
-function isToLeaveOut({ severity, code }: Problem): boolean {
-  return severity === 'error' && !OF_THE_MACHINE.has(code);
+/** The errors that a line has, wherever it is read. */
+export function toLeaveOut(problems: readonly Problem[]): readonly Problem[] {
+  const mayLackKeys = problems.some(({ code }) => code === EMPTY_KEY);
+  return problems.filter(
+    ({ severity, code }) =>
+      severity === 'error' &&
+      !OF_THE_MACHINE.has(code) &&
+      !(mayLackKeys && OF_EMPTY_KEYS.has(code)),
+  );
 }
 
 function result(
@@ -152,9 +162,8 @@ function byPlace({ place: a }: Problem, { place: b }: Problem): number {
 
 /** Everything that is wrong, where no line can be left out to mend it. */
 function hindered(problems: readonly Problem[]): ConfigError {
-  return new ConfigError(
-    problems.filter((each) => isToLeaveOut(each) || each.code === UNSET_VARIABLE),
-  );
+  const unset = problems.filter(({ code }) => code === UNSET_VARIABLE);
+  return new ConfigError([...unset, ...toLeaveOut(problems)]);
 }
 
 /** The line that has to go for a problem in it to go: of some all has to. */

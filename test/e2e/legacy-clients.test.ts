@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { join } from 'node:path';
@@ -14,7 +14,8 @@ import { freePort } from '../support/free-port.ts';
 import { isMissed, programPath } from '../support/program.ts';
 import { cli, root, TestProcess } from '../support/process.ts';
 
-const HUBFILE = join(root, 'examples/from-mercure/Hubfile');
+const EXAMPLE = join(root, 'examples/from-mercure/Hubfile');
+const CADDYFILE = join(root, 'test/caddyfile/reference-hub.caddyfile');
 const PUBLISHER_KEY = 'a-key-of-this-test-only-0123456789abcdef';
 const SUBSCRIBER_KEY = 'another-key-of-this-test-0123456789abcdef';
 
@@ -24,102 +25,126 @@ interface Place {
   readonly gateway: TestProcess;
 }
 
-describe('the example for clients of 0.x, run as it is', { timeout: 60_000 }, async () => {
-  const place = await start();
+interface File {
+  readonly hubfileIn: (directory: string) => string;
+  /** MERCURE_EXTRA_DIRECTIVES */
+  readonly more: string;
+}
 
-  it('says at the start what it takes from them', () => {
-    assert.match(place.gateway.output, /Clients of 0\.x are understood/);
-    assert.match(place.gateway.output, /"deprecated_claim":"on"/);
-    assert.match(place.gateway.output, /cookie mercureAuthorization, strings, topics, templates/);
-  });
+const files: Readonly<Record<string, File>> = {
+  'the example for clients of 0.x, run as it is': {
+    hubfileIn: () => EXAMPLE,
+    more: 'anonymous\ncors_origins http://localhost:8000',
+  },
+  'a Caddyfile of the shape of the reference’s image, adapted': {
+    more: 'cors_origins http://localhost:8000',
+    hubfileIn(directory) {
+      const hubfile = join(directory, 'Hubfile');
+      const args = ['adapt', '--adapter', 'caddyfile', '--config', CADDYFILE, '--output', hubfile];
+      execFileSync(process.execPath, [cli, ...args], { stdio: 'ignore' });
+      return hubfile;
+    },
+  },
+};
 
-  it('serves what the file of the container image serves beside the hub', async () => {
-    const { origin } = new URL(place.url);
-    for (const [path, status] of [
-      ['/healthz', 200],
-      ['/robots.txt', 200],
-      ['/nothing', 404],
-    ] as const) {
-      assert.equal((await fetch(origin + path)).status, status, path);
-    }
-  });
+for (const [name, file] of Object.entries(files)) {
+  describe(name, { timeout: 60_000 }, async () => {
+    const place = await start(file);
 
-  it('EventSource with topics and a cookie gets what was posted as a form', async (test) => {
-    const token = await sign(SUBSCRIBER_KEY, { subscribe: ['https://example.com/users/{id}'] });
-    const url = new URL(place.url);
-    url.searchParams.append('topic', 'https://example.com/books/{id}');
-    url.searchParams.append('topic', 'https://example.com/users/dunglas');
-    const received = collect(test, url, { cookie: `mercureAuthorization=${token}` });
-    await received.opened;
-    const post = async (fields: Record<string, string>): Promise<void> => {
-      const publisher = await sign(PUBLISHER_KEY, { publish: ['*'] });
-      assert.equal(await postForm(place.url, publisher, fields), 200);
-    };
-    await post({ topic: 'https://example.com/books/1', data: JSON.stringify({ book: 1 }) });
-    await post({ topic: 'https://example.com/films/1', data: 'not asked for' });
-    await post({ topic: 'https://example.com/users/dunglas', private: 'on', data: 'private' });
-    assert.deepEqual(await received.first(2), ['{"book":1}', 'private']);
-  });
+    it('says at the start what it takes from them', () => {
+      assert.match(place.gateway.output, /Clients of 0\.x are understood/);
+      assert.match(place.gateway.output, /"deprecated_claim":"on"/);
+      assert.match(place.gateway.output, /cookie mercureAuthorization, strings, topics, templates/);
+    });
 
-  it('a token in the query reads as well, and what it may not stays hidden', async (test) => {
-    const token = await sign(SUBSCRIBER_KEY, { subscribe: ['urn:mine:{id}'] });
-    const url = new URL(place.url);
-    url.searchParams.set('topic', '*');
-    url.searchParams.set('authorization', token);
-    const received = collect(test, url, {});
-    await received.opened;
-    const publisher = await sign(PUBLISHER_KEY, { publish: ['urn:{kind}:{id}'] });
-    for (const topic of ['urn:theirs:1', 'urn:mine:1']) {
-      const fields = { topic, private: 'on', data: topic };
-      assert.equal(await postForm(place.url, publisher, fields), 200);
-    }
-    assert.deepEqual(await received.first(1), ['urn:mine:1']);
-    const elsewhere = { topic: 'https://example.com/', data: '' };
-    assert.equal(await postForm(place.url, publisher, elsewhere), 403);
-  });
+    it('serves what the file of the container image serves beside the hub', async () => {
+      const { origin } = new URL(place.url);
+      for (const [path, status] of [
+        ['/healthz', 200],
+        ['/robots.txt', 200],
+        ['/nothing', 404],
+      ] as const) {
+        assert.equal((await fetch(origin + path)).status, status, path);
+      }
+    });
 
-  it('counts in hub_legacy_tokens_total, and says so in the log', async () => {
-    const text = await (await fetch(`${place.admin}/metrics`)).text();
-    const count = Number(/^hub_legacy_tokens_total\{hub="default"\} (\d+)$/m.exec(text)?.[1]);
-    assert.ok(count >= 6, text);
-    assert.match(place.gateway.output, /A token of a 0\.x client was accepted/);
-  });
+    it('EventSource with topics and a cookie gets what was posted as a form', async (test) => {
+      const token = await sign(SUBSCRIBER_KEY, { subscribe: ['https://example.com/users/{id}'] });
+      const url = new URL(place.url);
+      url.searchParams.append('topic', 'https://example.com/books/{id}');
+      url.searchParams.append('topic', 'https://example.com/users/dunglas');
+      const received = collect(test, url, { cookie: `mercureAuthorization=${token}` });
+      await received.opened;
+      const post = async (fields: Record<string, string>): Promise<void> => {
+        const publisher = await sign(PUBLISHER_KEY, { publish: ['*'] });
+        assert.equal(await postForm(place.url, publisher, fields), 200);
+      };
+      await post({ topic: 'https://example.com/books/1', data: JSON.stringify({ book: 1 }) });
+      await post({ topic: 'https://example.com/films/1', data: 'not asked for' });
+      await post({ topic: 'https://example.com/users/dunglas', private: 'on', data: 'private' });
+      assert.deepEqual(await received.first(2), ['{"book":1}', 'private']);
+    });
 
-  it('symfony/mercure publishes, and its update is the one that arrives', async (test) => {
-    const php = programPath(test, 'php', 'php-cli');
-    if (php === null) return;
-    if (!existsSync('/usr/share/php/Symfony/Component/Mercure/autoload.php')) {
-      return isMissed(
-        test,
-        'symfony/mercure is not installed (apt-get install php-symfony-mercure)',
-      );
-    }
-    const cookie = `mercureAuthorization=${await sign(SUBSCRIBER_KEY, { subscribe: ['urn:{a}'] })}`;
-    const received = collect(test, new URL(`${place.url}?topic=urn:php`), { cookie });
-    await received.opened;
-    const token = await sign(PUBLISHER_KEY, { publish: ['*'] });
-    const directory = await mkdtemp(join(tmpdir(), 'hubgate-symfony-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
-    const script = join(directory, 'publish.php');
-    await writeFile(script, SYMFONY);
-    const { stdout } = await promisify(execFile)(php, [script, place.url, token]);
-    assert.equal(stdout, 'urn:id:php');
-    assert.deepEqual(await received.first(1, 'news'), ['from PHP']);
-  });
+    it('a token in the query reads as well, and what it may not stays hidden', async (test) => {
+      const token = await sign(SUBSCRIBER_KEY, { subscribe: ['urn:mine:{id}'] });
+      const url = new URL(place.url);
+      url.searchParams.set('topic', '*');
+      url.searchParams.set('authorization', token);
+      const received = collect(test, url, {});
+      await received.opened;
+      const publisher = await sign(PUBLISHER_KEY, { publish: ['urn:{kind}:{id}'] });
+      for (const topic of ['urn:theirs:1', 'urn:mine:1']) {
+        const fields = { topic, private: 'on', data: topic };
+        assert.equal(await postForm(place.url, publisher, fields), 200);
+      }
+      assert.deepEqual(await received.first(1), ['urn:mine:1']);
+      const elsewhere = { topic: 'https://example.com/', data: '' };
+      assert.equal(await postForm(place.url, publisher, elsewhere), 403);
+    });
 
-  it('pymercure publishes', async (test) => {
-    const python = process.env['HUBGATE_TEST_PYTHON'];
-    if (python === undefined) {
-      test.skip('HUBGATE_TEST_PYTHON names no Python with pymercure');
-      return;
-    }
-    const received = collect(test, new URL(`${place.url}?topic=urn:python`), {});
-    await received.opened;
-    const token = await sign(PUBLISHER_KEY, { publish: ['*'] });
-    await promisify(execFile)(python, ['-c', PYMERCURE, place.url, token]);
-    assert.deepEqual(await received.first(1), ['from Python']);
+    it('counts in hub_legacy_tokens_total, and says so in the log', async () => {
+      const text = await (await fetch(`${place.admin}/metrics`)).text();
+      const count = Number(/^hub_legacy_tokens_total\{hub="default"\} (\d+)$/m.exec(text)?.[1]);
+      assert.ok(count >= 6, text);
+      assert.match(place.gateway.output, /A token of a 0\.x client was accepted/);
+    });
+
+    it('symfony/mercure publishes, and its update is the one that arrives', async (test) => {
+      const php = programPath(test, 'php', 'php-cli');
+      if (php === null) return;
+      if (!existsSync('/usr/share/php/Symfony/Component/Mercure/autoload.php')) {
+        return isMissed(
+          test,
+          'symfony/mercure is not installed (apt-get install php-symfony-mercure)',
+        );
+      }
+      const cookie = `mercureAuthorization=${await sign(SUBSCRIBER_KEY, { subscribe: ['urn:{a}'] })}`;
+      const received = collect(test, new URL(`${place.url}?topic=urn:php`), { cookie });
+      await received.opened;
+      const token = await sign(PUBLISHER_KEY, { publish: ['*'] });
+      const directory = await mkdtemp(join(tmpdir(), 'hubgate-symfony-'));
+      test.after(() => rm(directory, { recursive: true, force: true }));
+      const script = join(directory, 'publish.php');
+      await writeFile(script, SYMFONY);
+      const { stdout } = await promisify(execFile)(php, [script, place.url, token]);
+      assert.equal(stdout, 'urn:id:php');
+      assert.deepEqual(await received.first(1, 'news'), ['from PHP']);
+    });
+
+    it('pymercure publishes', async (test) => {
+      const python = process.env['HUBGATE_TEST_PYTHON'];
+      if (python === undefined) {
+        test.skip('HUBGATE_TEST_PYTHON names no Python with pymercure');
+        return;
+      }
+      const received = collect(test, new URL(`${place.url}?topic=urn:python`), {});
+      await received.opened;
+      const token = await sign(PUBLISHER_KEY, { publish: ['*'] });
+      await promisify(execFile)(python, ['-c', PYMERCURE, place.url, token]);
+      assert.deepEqual(await received.first(1), ['from Python']);
+    });
   });
-});
+}
 
 const SYMFONY = `<?php
 require '/usr/share/php/Symfony/Component/Mercure/autoload.php';
@@ -136,7 +161,7 @@ from pymercure.publisher.sync import SyncPublisher
 SyncPublisher(sys.argv[1], sys.argv[2]).publish(Message(['urn:python'], 'from Python'))
 `;
 
-async function start(): Promise<Place> {
+async function start({ hubfileIn, more }: File): Promise<Place> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-legacy-'));
   const [port, adminPort] = [await freePort(), await freePort()];
   const envFile = join(directory, 'mercure.env');
@@ -148,10 +173,10 @@ async function start(): Promise<Place> {
       `SERVER_NAME=http://localhost:${port}`,
     ].join('\n'),
   );
-  const args = ['run', '--config', HUBFILE, '--envfile', envFile];
+  const args = ['run', '--config', hubfileIn(directory), '--envfile', envFile];
   const gateway = new TestProcess(['--conditions=deprecated_claim', cli, ...args], {
     GLOBAL_OPTIONS: `admin localhost:${adminPort}\nstorage ${directory}`,
-    MERCURE_EXTRA_DIRECTIVES: 'anonymous\ncors_origins http://localhost:8000',
+    MERCURE_EXTRA_DIRECTIVES: more,
   });
   after(async () => {
     await gateway.end();
