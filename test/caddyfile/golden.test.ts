@@ -111,6 +111,20 @@ describe('a Caddyfile becomes a Hubfile', () => {
   }
 });
 
+describe('a hub whose keys this machine has not set', () => {
+  it('is kept, and it is said', () => {
+    const hub = 'mercure {\n\t\tpublisher_jwt {env.NOT_SET_HERE}\n\t\tanonymous\n\t}';
+    const { text, leftOut, notes } = adaptCaddyfile(
+      `a.localhost {\n\t${hub}\n}\n`,
+      'Caddyfile',
+      (changed) => problemsOf(changed, 'Caddyfile'),
+    );
+    assert.match(text, /^\t\tpublisher_jwt \{env\.NOT_SET_HERE\}$/m);
+    assert.deepEqual(leftOut, []);
+    assert.ok(notes.some(({ message }) => /NOT_SET_HERE is not set/.test(message)));
+  });
+});
+
 describe('whatever the golden Hubfiles have wrong', () => {
   const folder = join(here, '../hubfile');
   const wrong = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(

@@ -180,15 +180,6 @@ describe('adapting a Caddyfile', () => {
     assert.equal(adapted(text, { SITE: 'a.example', APP: 'app:1' }).text, text);
   });
 
-  it('keeps a hub whose keys this machine has not set, and says so', () => {
-    const { text, leftOut, notes } = adapted(
-      'a.example {\n\tmercure {\n\t\tpublisher_jwt {env.KEY}\n\t\tanonymous\n\t}\n}\n',
-    );
-    assert.match(text, /^\t\tpublisher_jwt \{env\.KEY\}$/m);
-    assert.deepEqual(leftOut, []);
-    assert.ok(notes.some(({ message }) => /KEY is not set/.test(message)));
-  });
-
   it('asks for the variable that is the address of a site', () => {
     assert.throws(() => adapted('{$SITE} {\n\treverse_proxy app:1\n}\n'), /SITE is not set/);
   });
