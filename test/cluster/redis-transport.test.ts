@@ -55,6 +55,30 @@ describe('a log in Redis whose answers are lost', () => {
 });
 
 describe('a log in Redis that goes away', () => {
+  it('refuses at once, although what it has stored last was never read back', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const transport = await open(test, { urls: urlsOf(relay.port), clock: quickClock() });
+    const seen = collect(transport);
+    // The third connection of a session is the one that reads.
+    relay.loseAnswersOf(2);
+    const refused = assert.rejects(transport.append(update('a')), { code: 'transport-uncertain' });
+    await until(() => redis.command('XLEN', '{test}:log') === '1');
+    relay.cut();
+    await refused;
+    for (const id of ['b', 'c']) {
+      await assert.rejects(transport.append(update(id)), {
+        code: 'transport-failed',
+        message: 'Redis is away',
+      });
+    }
+    relay.heal();
+    await until(() => seen.length === 1);
+    assert.deepEqual(ids(seen), ['a']);
+  });
+
   it('hands out what was acknowledged meanwhile, once and in order', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;

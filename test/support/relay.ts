@@ -6,6 +6,8 @@ export interface Relay {
   readonly port: number;
   /** From now on nothing comes back from the target; what is sent to it still arrives. */
   loseAnswers(): void;
+  /** The same for one connection alone, counted from 0 in the order in which they came. */
+  loseAnswersOf(connection: number): void;
   /** Breaks off every connection; new ones are refused until it is healed. */
   cut(): void;
   heal(): void;
@@ -14,12 +16,16 @@ export interface Relay {
 export async function startRelay(owner: Owner, targetPort: number): Promise<Relay> {
   const sockets = new Set<Socket>();
   let answers = true;
+  let silent = -1;
+  let connections = 0;
   let open = true;
   const server = createServer((client) => {
     if (!open) {
       client.resetAndDestroy();
       return;
     }
+    const connection = connections;
+    connections += 1;
     const target = connect(targetPort, '127.0.0.1');
     for (const socket of [client, target]) {
       sockets.add(socket);
@@ -32,7 +38,7 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
       });
     }
     client.on('data', (chunk) => target.write(chunk));
-    target.on('data', (chunk) => answers && client.write(chunk));
+    target.on('data', (chunk) => answers && connection !== silent && client.write(chunk));
   });
   const cut = (): void => {
     open = false;
@@ -50,9 +56,13 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
     loseAnswers() {
       answers = false;
     },
+    loseAnswersOf(connection) {
+      silent = connection;
+    },
     cut,
     heal() {
       answers = true;
+      silent = -1;
       open = true;
     },
   };

@@ -225,9 +225,13 @@ class RedisTransport implements Transport {
         const reason = await this.#follow(session);
         session.close();
         this.#session = null;
-        if (this.#closing) break;
-        this.#options.log.warn('Redis is away; publishes are refused until it is back', { reason });
+        if (!this.#closing) {
+          const message = 'Redis is away; publishes are refused until it is back';
+          this.#options.log.warn(message, { reason });
+        }
       }
+      // It may have been closed while it was opened anew.
+      if (this.#closing) break;
       await this.#backOff(failures);
       if (this.#closing) break;
       failures += 1;
@@ -450,7 +454,7 @@ class RedisTransport implements Transport {
         const [place, count] = await session.append(APPEND, keys, args, replicas, WAIT_MS);
         if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have it`);
         const position = Number.parseInt(String(place), 10);
-        await this.#handedOut(position, `${name}:${group.length}`);
+        await this.#handedOut(position, `${name}:${group.length}`, end);
         return;
       } catch (error) {
         if (error instanceof HubgateError) throw error;
@@ -487,14 +491,35 @@ class RedisTransport implements Transport {
 
   /** @throws HubgateError `transport-failed` when the reader does not get there in time */
   async #reached(stored: number): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      const stop = this.#options.clock.after(CATCH_UP_MS, () => {
+    const behind = new HubgateError('transport-failed', 'This node is behind the log in Redis');
+    await this.#readBack(stored, null, CATCH_UP_MS, behind);
+  }
+
+  /**
+   * Resolves when the reader has handed out what was appended.
+   *
+   * @throws HubgateError `transport-uncertain` when it does not in time: others wait for their turn
+   */
+  async #handedOut(position: number, key: string, end: number): Promise<void> {
+    if (this.#stored >= position && this.#recent.keyAt(position) === key) return;
+    const left = Math.max(0, end - this.#options.clock.monotonic());
+    await this.#readBack(position, key, left, uncertain('it was not read back in time'));
+  }
+
+  #readBack(
+    position: number,
+    key: string | null,
+    limitMs: number,
+    tooLate: HubgateError,
+  ): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const stop = this.#options.clock.after(limitMs, () => {
         this.#awaited.splice(this.#awaited.indexOf(awaited), 1);
-        reject(new HubgateError('transport-failed', 'This node is behind the log in Redis'));
+        reject(tooLate);
       });
       const awaited: Awaited = {
-        position: stored,
-        key: null,
+        position,
+        key,
         resolve() {
           stop();
           resolve();
@@ -505,14 +530,6 @@ class RedisTransport implements Transport {
         },
       };
       this.#awaited.push(awaited);
-    });
-  }
-
-  /** Resolves when the reader has handed out what was appended. */
-  async #handedOut(position: number, key: string): Promise<void> {
-    if (this.#stored >= position && this.#recent.keyAt(position) === key) return;
-    await new Promise<void>((resolve, reject) => {
-      this.#awaited.push({ position, key, resolve, reject });
     });
   }
 
