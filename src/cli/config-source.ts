@@ -13,8 +13,11 @@ export interface ConfigSource {
 }
 
 /** The variables for `{$VAR}` and `{env.VAR}` of a command. */
-export function environmentOf({ envfile }: Pick<ConfigSource, 'envfile'>): NodeJS.ProcessEnv {
-  return { ...process.env, ...readEnvFile(envfile) };
+export function environmentOf(
+  { envfile }: Pick<ConfigSource, 'envfile'>,
+  read?: (content: Buffer | null) => void,
+): NodeJS.ProcessEnv {
+  return { ...process.env, ...readEnvFile(envfile, read) };
 }
 
 /** Adds the options that every command has that reads a configuration. */

@@ -5,12 +5,16 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
  * Variables from a file of `NAME=value` lines; `#` begins a comment line, quotes around a value
  * are dropped. Nothing is expanded. Empty without a file.
  *
+ * @param read told what was read, null for what cannot be
  * @throws HubgateError `unreadable-file` or `invalid-envfile`, with the line
  */
-export function readEnvFile(file: string | undefined): Record<string, string> {
+export function readEnvFile(
+  file: string | undefined,
+  read: (content: Buffer | null) => void = () => {},
+): Record<string, string> {
   if (file === undefined) return {};
   const variables: Record<string, string> = {};
-  for (const [index, line] of readLines(file).entries()) {
+  for (const [index, line] of readLines(file, read).entries()) {
     const text = line.trim();
     if (text === '' || text.startsWith('#')) continue;
     const [, name, value = ''] = /^(?:export\s+)?([A-Za-z_]\w*)=(.*)$/.exec(text) ?? [];
@@ -22,12 +26,16 @@ export function readEnvFile(file: string | undefined): Record<string, string> {
   return variables;
 }
 
-function readLines(file: string): string[] {
+function readLines(file: string, read: (content: Buffer | null) => void): string[] {
+  let content: Buffer | null = null;
   try {
-    return readFileSync(file, 'utf8').split(/\r?\n/);
+    content = readFileSync(file);
+    return content.toString('utf8').split(/\r?\n/);
   } catch (cause) {
     throw new HubgateError('unreadable-file', `Cannot read ${file}: ${messageOf(cause)}`, {
       cause,
     });
+  } finally {
+    read(content);
   }
 }

@@ -17,7 +17,8 @@ export interface RunOptions {
   readonly read: ReadConfig;
   /** The file that `read` begins with, absolute; null when it is none. */
   readonly source: string | null;
-  readonly environment: Environment;
+  /** As it is at the moment. */
+  readonly environment: () => Environment;
   readonly watch: boolean;
   readonly pidfile?: string | undefined;
 }
@@ -57,7 +58,7 @@ export async function runGateway({
     source,
     seen,
     readPosted: ({ text, file, language }) =>
-      readText(text, file ?? '(posted)', language, environment),
+      readText(text, file ?? '(posted)', language, environment()),
     watch,
     onLoad: (phase) => (phase === 'begins' ? manager.reloading() : manager.ready(SERVING)),
     onStop: () => stop('admin API'),

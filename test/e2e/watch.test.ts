@@ -21,6 +21,7 @@ interface Watched {
 async function run(
   test: TestContext,
   files: (port: number, directory: string) => Readonly<Record<string, string | Promise<string>>>,
+  more: (directory: string) => readonly string[] = () => [],
 ): Promise<Watched> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-follow-'));
   test.after(() => rm(directory, { recursive: true, force: true }));
@@ -28,7 +29,8 @@ async function run(
   for (const [name, text] of Object.entries(files(port, directory))) {
     await writeFile(join(directory, name), await text);
   }
-  const gateway = startProcess(test, [cli, 'run', '--config', join(directory, 'Hubfile')]);
+  const hubfile = join(directory, 'Hubfile');
+  const gateway = startProcess(test, [cli, 'run', '--config', hubfile, ...more(directory)]);
   await gateway.says('Listening on');
   const edit = async (name: string, text: string, says = 'Configuration reloaded') => {
     const said = gateway.output.length;
@@ -42,6 +44,25 @@ const options = (directory: string): string =>
   `{\n\tadmin off\n\tauto_https off\n\tstorage ${directory}/storage\n}\n`;
 
 describe('hubgate run follows what it has read (hubfile.md §4)', () => {
+  it('the file of --envfile, in which keys are rotated', async (test) => {
+    const { port, edit } = await run(
+      test,
+      (port, directory) => ({
+        Hubfile: `${options(directory)}http://localhost:${port} {\n\trespond "{env.SAID} {$WRITTEN}"\n}\n`,
+        'hubgate.env': 'SAID=first\nWRITTEN=one\n',
+      }),
+      (directory) => ['--envfile', join(directory, 'hubgate.env')],
+    );
+    const body = async (): Promise<string> => (await send(`http://localhost:${port}/`)).body;
+    assert.equal(await body(), 'first one');
+    await edit('hubgate.env', 'SAID=second\nWRITTEN=two\n');
+    assert.equal(await body(), 'second two');
+    await edit('hubgate.env', 'no variable\n', 'the old one keeps serving');
+    assert.equal(await body(), 'second two');
+    await edit('hubgate.env', 'SAID=third\nWRITTEN=three\n');
+    assert.equal(await body(), 'third three');
+  });
+
   it('imported files, new files of a glob, and files that were missing', async (test) => {
     const { port, edit } = await run(test, (port, directory) => ({
       Hubfile: `${options(directory)}http://localhost:${port} {\n\timport *.part\n\trespond /end end\n}\n`,

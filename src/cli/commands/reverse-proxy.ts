@@ -37,7 +37,7 @@ export function reverseProxyCommand(output: Output): Command {
       await runGateway({
         read: () => readText(text, '(command line)', 'hubfile', environment),
         source: null,
-        environment,
+        environment: () => environment,
         watch: false,
       });
     });

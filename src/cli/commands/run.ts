@@ -5,6 +5,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { adapterOf, readConfig, readText } from '../read-config.ts';
 import type { ReadConfig } from '../supervisor.ts';
+import { digestOf } from '../watch/watched-path.ts';
 
 interface RunFlags extends ConfigSource {
   readonly watch: boolean;
@@ -21,22 +22,30 @@ export function runCommand(): Command {
 }
 
 async function run(flags: RunFlags): Promise<void> {
-  const environment = environmentOf(flags);
   const { watch, pidfile } = flags;
-  const read = readerOf(flags, environment);
+  const read = readerOf(flags);
+  const environment = (): NodeJS.ProcessEnv => environmentOf(flags);
   const source = flags.config === '-' ? null : resolve(flags.config);
   const { runGateway } = await import('../run-gateway.ts');
   await runGateway({ read, source, environment, watch, pidfile });
 }
 
-/** Reads the configuration each time anew; standard input can be read only once. */
-function readerOf(flags: RunFlags, environment: NodeJS.ProcessEnv): ReadConfig {
-  if (flags.config === '-') {
-    const text = readFileSync(0);
-    return () => readText(text, '(standard input)', adapterOf(flags), environment);
-  }
-  if (!existsSync(flags.config)) {
+/** Reads the configuration and its variables each time anew; standard input can be read only once. */
+function readerOf(flags: RunFlags): ReadConfig {
+  const { envfile } = flags;
+  const envPath = envfile === undefined ? null : resolve(envfile);
+  const text = flags.config === '-' ? readFileSync(0) : null;
+  if (text === null && !existsSync(flags.config)) {
     throw new HubgateError('no-config', `There is no ${flags.config}; name one with --config`);
   }
-  return (seen) => readConfig(flags, environment, seen);
+  return (seen) => {
+    const environment = environmentOf(flags, (content) => {
+      if (envPath !== null) seen(envPath, digestOf(content));
+    });
+    const ready =
+      text === null
+        ? readConfig(flags, environment, seen)
+        : readText(text, '(standard input)', adapterOf(flags), environment);
+    return envPath === null ? ready : { ...ready, files: [...ready.files, envPath] };
+  };
 }
