@@ -73,13 +73,23 @@ async function start(
   return {
     port,
     url: `redis://127.0.0.1:${port}`,
-    command: (...args) =>
-      execFileSync(cli, ['-p', String(port), ...args], { encoding: 'utf8' }).trim(),
+    command: (...args) => ask(cli, port, args),
     kill: (signal = 'SIGKILL') => end(child, signal),
     async restart() {
       child = await run(program, file);
     },
   };
+}
+
+/** Who is promoted by a sentinel ends all connections: a question is asked once more then. */
+function ask(cli: string, port: number, args: readonly string[]): string {
+  try {
+    return execFileSync(cli, ['-p', String(port), ...args], { encoding: 'utf8' }).trim();
+  } catch (error) {
+    const isQuestion = args[0] === 'ROLE' || args[0] === 'INFO';
+    if (!isQuestion || !String(error).includes('Server closed the connection')) throw error;
+    return ask(cli, port, args);
+  }
 }
 
 async function run(program: string, file: string): Promise<ChildProcess> {
