@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { BenchContext } from './context.ts';
 import { cli } from './hubs.ts';
-import { freePort, installed, type RunningProgram, startServer } from './processes.ts';
+import { freePort } from '../test/support/free-port.ts';
+import { installed, type RunningProgram, startServer } from './processes.ts';
 
 /** A server in front of the app, as the bench speaks to it. */
 export interface BenchGateway {

@@ -3,7 +3,8 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { BenchContext } from './context.ts';
-import { freePort, installed, listenerOf, startServer } from './processes.ts';
+import { freePort } from '../test/support/free-port.ts';
+import { installed, listenerOf, startServer } from './processes.ts';
 
 export const cli = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url));
 

@@ -1,5 +1,6 @@
 import type { BenchContext } from './context.ts';
-import { freePort, installed, startServer } from './processes.ts';
+import { freePort } from '../test/support/free-port.ts';
+import { installed, startServer } from './processes.ts';
 
 /** Runs `work` beside a Redis of its own; not at all where none is installed. */
 export async function withRedis(

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
 import { type BenchContext, percentile } from './context.ts';
 import { cli } from './hubs.ts';
-import { cpuOf, freePort, residentOf, startServer } from './processes.ts';
+import { freePort } from '../test/support/free-port.ts';
+import { cpuOf, residentOf, startServer } from './processes.ts';
 
 /** `start`: commands, and `run` until its first answer. */
 export async function start(context: BenchContext): Promise<void> {

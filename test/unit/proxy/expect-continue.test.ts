@@ -6,15 +6,8 @@ import net from 'node:net';
 import { describe, it } from 'node:test';
 import { TestClock } from '../../support/test-clock.ts';
 import { ask1 } from '../http/exchange-server.ts';
-import {
-  closedPort,
-  origin,
-  type Overrides,
-  proxyTo,
-  rawOrigin,
-  type TestGateway,
-  until,
-} from './gateway.ts';
+import { freePort } from '../../support/free-port.ts';
+import { origin, type Overrides, proxyTo, rawOrigin, type TestGateway, until } from './gateway.ts';
 
 /** A client that sends `Expect: 100-continue` and, but for `early`, its body only when told to. */
 interface Client {
@@ -180,7 +173,7 @@ for (const { name, connect } of [
         if (text.endsWith(HEAD_END)) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
         if (text.endsWith('hello')) socket.write(OK);
       });
-      const gone = `http://127.0.0.1:${await closedPort()}`;
+      const gone = `http://127.0.0.1:${await freePort()}`;
       await using gateway = await proxyTo([gone, upstream.url], {}, { clock: new TestClock() });
       const client = connect(gateway);
       await until(() => client.statuses.length === 1, 'the client is told');
@@ -218,7 +211,7 @@ for (const { name, connect } of [
     });
 
     it('is 502 at once, without asking for the body, when no upstream can be reached', async () => {
-      await using gateway = await proxyTo([`http://127.0.0.1:${await closedPort()}`]);
+      await using gateway = await proxyTo([`http://127.0.0.1:${await freePort()}`]);
       const client = connect(gateway);
       assert.equal((await client.answered).broken, false);
       assert.deepEqual(client.statuses, [502]);

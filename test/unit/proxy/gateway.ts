@@ -194,16 +194,6 @@ export async function rawOrigin(
   };
 }
 
-/** A loopback port on which nothing listens. */
-export async function closedPort(): Promise<number> {
-  const server = net.createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const port = portOf(server);
-  await new Promise((done) => server.close(done));
-  return port;
-}
-
 /** Waits until `condition` holds, asked again with each turn of the event loop. */
 export async function until(
   condition: () => boolean,

@@ -5,15 +5,8 @@ import { ReverseProxy } from '../../../src/proxy/reverse-proxy.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { ask1 } from '../http/exchange-server.ts';
-import {
-  closedPort,
-  origin,
-  proxyConfig,
-  proxyOptions,
-  proxyTo,
-  rawOrigin,
-  until,
-} from './gateway.ts';
+import { freePort } from '../../support/free-port.ts';
+import { origin, proxyConfig, proxyOptions, proxyTo, rawOrigin, until } from './gateway.ts';
 
 const CHECK = {
   ...defaultActiveHealth,
@@ -28,7 +21,7 @@ const CHECK = {
 describe('passive health', () => {
   it('leaves an upstream out for fail_duration after max_fails failures, then 503', async () => {
     const clock = new TestClock();
-    const gone = `http://127.0.0.1:${await closedPort()}`;
+    const gone = `http://127.0.0.1:${await freePort()}`;
     await using gateway = await proxyTo(
       [gone],
       { passiveHealth: { failDurationMs: 10_000, maxFails: 2 } },
@@ -98,7 +91,7 @@ describe('passive health', () => {
 
   it('outlives a reload, by address', async () => {
     const registry = new UpstreamRegistry();
-    const gone = `http://127.0.0.1:${await closedPort()}`;
+    const gone = `http://127.0.0.1:${await freePort()}`;
     const config = proxyConfig([gone], { passiveHealth: { failDurationMs: 60_000 } });
     const before = new ReverseProxy(config, proxyOptions(registry));
     registry.upstreams()[0]?.recordFailure(performance.now());

@@ -12,15 +12,8 @@ import type { TLSSocket } from 'node:tls';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { LocalAuthority } from '../../../src/tls/local-authority.ts';
 import { portOf } from '../http/exchange-server.ts';
-import {
-  closedPort,
-  origin,
-  type Overrides,
-  proxyTo,
-  rawOrigin,
-  type TestGateway,
-  until,
-} from './gateway.ts';
+import { freePort } from '../../support/free-port.ts';
+import { origin, type Overrides, proxyTo, rawOrigin, type TestGateway, until } from './gateway.ts';
 
 const MIB = 1024 * 1024;
 const directory = mkdtempSync(join(tmpdir(), 'hubgate-trailers-'));
@@ -210,7 +203,7 @@ for (const { name, send } of [
 
     it('go to the next upstream with the body when the first cannot be reached', async () => {
       await using upstream = await rawOrigin(answering);
-      const gone = `http://127.0.0.1:${await closedPort()}`;
+      const gone = `http://127.0.0.1:${await freePort()}`;
       await using gateway = await proxyTo([gone, upstream.url]);
       const request = send(gateway, { Trailer: 'X-Sum' });
       request.write('hello');

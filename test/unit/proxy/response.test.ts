@@ -6,7 +6,8 @@ import net from 'node:net';
 import { describe, it } from 'node:test';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { type Answer, ask1, PROTOCOLS } from '../http/exchange-server.ts';
-import { closedPort, origin, proxyTo, rawOrigin, until } from './gateway.ts';
+import { freePort } from '../../support/free-port.ts';
+import { origin, proxyTo, rawOrigin, until } from './gateway.ts';
 
 const reply =
   (text: string) =>
@@ -119,7 +120,7 @@ for (const { name, ask, port } of PROTOCOLS) {
     });
 
     it('is 502 with the request id and no detail when the upstream cannot be reached', async () => {
-      const closed = await closedPort();
+      const closed = await freePort();
       await using gateway = await proxyTo([`http://127.0.0.1:${closed}`]);
       const answer = await ask(port(gateway));
       assert.equal(answer.status, 502);

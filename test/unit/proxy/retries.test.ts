@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
-import { closedPort, origin, proxyTo, rawOrigin } from './gateway.ts';
+import { freePort } from '../../support/free-port.ts';
+import { origin, proxyTo, rawOrigin } from './gateway.ts';
 
 describe('trying other upstreams', () => {
   for (const { name, ask, port } of PROTOCOLS) {
     it(`goes on to the next when one cannot be reached, a body included, over ${name}`, async () => {
       await using upstream = await origin((request, response) => request.pipe(response));
-      const gone = `http://127.0.0.1:${await closedPort()}`;
+      const gone = `http://127.0.0.1:${await freePort()}`;
       await using gateway = await proxyTo([gone, upstream.url]);
       const answer = await ask(port(gateway), { method: 'POST', body: 'hello' });
       assert.equal(answer.status, 200);
@@ -92,7 +93,7 @@ describe('trying other upstreams', () => {
   });
 
   it('goes on for lb_try_duration until an upstream comes up', async () => {
-    const port = await closedPort();
+    const port = await freePort();
     let tries = 0;
     await using gateway = await proxyTo(
       [`http://127.0.0.1:${port}`],
@@ -118,7 +119,7 @@ describe('trying other upstreams', () => {
   });
 
   it('gives up when lb_try_duration is over', async () => {
-    await using gateway = await proxyTo([`http://127.0.0.1:${await closedPort()}`], {
+    await using gateway = await proxyTo([`http://127.0.0.1:${await freePort()}`], {
       loadBalancing: {
         policy: { kind: 'first' },
         tryDurationMs: 30,
@@ -136,7 +137,7 @@ describe('trying other upstreams', () => {
       [1, 502],
       [2, 200],
     ] as const) {
-      const gone = await Promise.all([closedPort(), closedPort()]);
+      const gone = await Promise.all([freePort(), freePort()]);
       await using upstream = await origin((_, response) => response.end('ok'));
       await using gateway = await proxyTo(
         [...gone.map((port) => `http://127.0.0.1:${port}`), upstream.url],
@@ -147,7 +148,7 @@ describe('trying other upstreams', () => {
   });
 
   it('does not wait for an upstream beyond lb_retries', async () => {
-    const gone = `http://127.0.0.1:${await closedPort()}`;
+    const gone = `http://127.0.0.1:${await freePort()}`;
     await using gateway = await proxyTo([gone], {
       loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 1, retries: 3 },
       passiveHealth: { failDurationMs: 60_000 },

@@ -7,15 +7,8 @@ import type { Duplex } from 'node:stream';
 import { describe, it } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
 import { portOf } from '../http/exchange-server.ts';
-import {
-  closedPort,
-  origin,
-  type Origin,
-  proxyTo,
-  rawOrigin,
-  type TestGateway,
-  until,
-} from './gateway.ts';
+import { freePort } from '../../support/free-port.ts';
+import { origin, type Origin, proxyTo, rawOrigin, type TestGateway, until } from './gateway.ts';
 
 const MIB = 1024 * 1024;
 
@@ -161,7 +154,7 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
     });
 
     it('is 502 when the upstream cannot be reached', async () => {
-      await using gateway = await proxyTo([`http://127.0.0.1:${await closedPort()}`]);
+      await using gateway = await proxyTo([`http://127.0.0.1:${await freePort()}`]);
       const client = await connect(gateway, protocol);
       const [error] = await once(client, 'error');
       assert.match(String(error), /502/);
@@ -169,7 +162,7 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
 
     it('goes to the next upstream when the first cannot be reached', async () => {
       await using upstream = await echoOrigin();
-      await using gateway = await proxyTo([`http://127.0.0.1:${await closedPort()}`, upstream.url]);
+      await using gateway = await proxyTo([`http://127.0.0.1:${await freePort()}`, upstream.url]);
       const client = await connect(gateway, protocol);
       await once(client, 'open');
       client.send('hello');

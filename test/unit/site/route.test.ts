@@ -7,7 +7,8 @@ import { HeaderList } from '../../../src/http/header-list.ts';
 import { defaultRequestBody } from '../../../src/directives/request-body/data.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
-import { closedPort, origin, proxyConfig } from '../proxy/gateway.ts';
+import { freePort } from '../../support/free-port.ts';
+import { origin, proxyConfig } from '../proxy/gateway.ts';
 import { on, path, respond, serveSite } from './site-server.ts';
 
 describe('routes', () => {
@@ -256,7 +257,7 @@ describe('what handlers throw', () => {
     await using upstream = await origin((request, response) => {
       response.end(`page ${request.url} ${request.method} ${request.headers['content-length']}`);
     });
-    const gone = `http://127.0.0.1:${await closedPort()}`;
+    const gone = `http://127.0.0.1:${await freePort()}`;
     await using site = await serveSite([on(proxyConfig([gone]))], {
       errorRoutes: [
         on({ kind: 'rewrite', to: '/{err.status_code}.html' }),
@@ -378,7 +379,7 @@ describe('forward_auth', () => {
       response.end();
     });
     await using site = await serveSite([
-      on(auth(`http://127.0.0.1:${await closedPort()}`)),
+      on(auth(`http://127.0.0.1:${await freePort()}`)),
       on(proxyConfig([app.url])),
     ]);
     assert.equal((await ask1(site.http1)).status, 502);
