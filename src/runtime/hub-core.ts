@@ -87,7 +87,7 @@ export async function openHubCore(
 ): Promise<HubCore> {
   const core = hubCoreName(key);
   const appended = (): void => signals.send({ core, kind: 'appended' });
-  const transport = await openTransport(key.transport, { appended, clock, log });
+  const transport = await openTransport(key.transport, { appended, slices, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
   const hub = new Hub({ transport, names, clock, wheel, slices, log });
   const obey = (signal: StreamSignal): number =>

@@ -4,12 +4,14 @@ import type { Transport } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { Slices } from '../kernel/slices.ts';
 import type { History } from './history.ts';
 
 /** What a transport is given beside its settings. */
 export interface TransportSurroundings {
   /** To be called when an update was added, so that workers who share the log can be woken. */
   readonly appended: () => void;
+  readonly slices: Slices;
   readonly clock: Clock;
   readonly log: Logger;
 }

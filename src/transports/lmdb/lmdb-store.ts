@@ -1,16 +1,14 @@
-import { chmod, mkdir, open as openFile } from 'node:fs/promises';
+import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
-import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { Slices } from '../../kernel/slices.ts';
+import { checkPages } from './page-check.ts';
 
 /** The log, its ids, its tail; who is subscribed, in lists too, and the processes that say so. */
 const MAX_DATABASES = 7;
 /** Of what is stored. A store of a later version is left alone. */
 const FORMAT = 1;
-/** Where LMDB signs its first page. */
-const MAGIC_AT = 24;
-const MAGIC = 0xbeefc0de;
-const META_PAGE_BYTES = 4096;
 const TAIL = 'tail';
 const FORMAT_KEY = 'format';
 const PROBE_KEY = 'probe';
@@ -40,15 +38,16 @@ export interface LmdbStore {
 }
 
 /**
- * Opens the history in a directory; made with mode 0700 when it is missing, its files with 0600.
+ * Opens the history in a directory; made with mode 0700 when it is missing, its files with 0600. Every
+ * page of the file that is in use is checked first.
  *
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new`
  */
-export async function openLmdbStore(path: string): Promise<LmdbStore> {
+export async function openLmdbStore(path: string, slices?: Slices): Promise<LmdbStore> {
   const file = join(path, 'history.mdb');
   try {
     await mkdir(path, { recursive: true, mode: 0o700 });
-    await refuseForeign(file);
+    await checkPages(file, slices);
     const root = open({ path: file, maxDbs: MAX_DATABASES });
     await chmod(file, 0o600);
     await chmod(`${file}-lock`, 0o600);
@@ -87,29 +86,6 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
     // What is as before might not be written.
     probe: (now, bytes) => meta.putSync(PROBE_KEY, { now, room: Buffer.alloc(bytes) }),
   };
-}
-
-/** lmdb-js ends the process when it is given a file that LMDB has not written. */
-async function refuseForeign(file: string): Promise<void> {
-  const head = Buffer.alloc(META_PAGE_BYTES);
-  try {
-    const handle = await openFile(file, 'r');
-    try {
-      const { bytesRead } = await handle.read(head, 0, head.length, 0);
-      // A file that was only just made.
-      if (bytesRead === 0) return;
-    } finally {
-      await handle.close();
-    }
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return;
-    throw error;
-  }
-  if (head.readUInt32LE(MAGIC_AT) === MAGIC) return;
-  throw new HubgateError(
-    'history-damaged',
-    'history.mdb is not a history; move it away, then import a backup: hubgate history import',
-  );
 }
 
 function openingError(path: string, cause: unknown): HubgateError {
