@@ -5,6 +5,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Slices } from '../kernel/slices.ts';
+import { openDespiteDamage } from './damaged-log.ts';
 import type { History } from './history.ts';
 
 /** What a transport is given beside its settings. */
@@ -54,7 +55,8 @@ const openers: TransportOpeners = {
     }),
     async open({ path, ...settings }, around) {
       const { openLmdbTransport } = await import('./lmdb/lmdb-transport.ts');
-      return openLmdbTransport({ ...settings, ...around, path: path ?? '.' });
+      const options = { ...settings, ...around, path: path ?? '.' };
+      return openDespiteDamage(() => openLmdbTransport(options), around);
     },
     async openHistory({ path }) {
       const { openLmdbHistory } = await import('./lmdb/lmdb-history.ts');

@@ -60,7 +60,6 @@ async function findFault(fd: number, slices: Slices): Promise<PageFault | 'unkno
   }
   let fault: PageFault | null = null;
   for (const snapshot of before.candidates) {
-    // oxlint-disable-next-line no-await-in-loop
     fault = await slices.compute((meter) => walk(fd, snapshot, meter));
     if (fault === null) return null;
   }

@@ -2,7 +2,6 @@ import type { Meter } from '../../kernel/slices.ts';
 import { PageFault } from './page-fault.ts';
 import {
   ID_BYTES,
-  LARGE_VALUE_BYTES,
   maxKeyBytes,
   META_PAGES,
   NO_PAGE,
@@ -67,8 +66,12 @@ export class TreeCheck {
   readonly #levels: Level[] = [];
   readonly #header = new DataView(new ArrayBuffer(PAGE_HEADER_BYTES));
   readonly #headerBytes = Buffer.from(this.#header.buffer);
+  /** Pages that the file has, of those in the snapshot. */
+  readonly #pages: number;
   /** Entries of the tree that is walked over, so far. */
   #entries = 0;
+  /** Whether a key of the database that is walked over may have several values. */
+  #hasSortedValues = false;
 
   constructor(reader: PageReader, snapshot: Snapshot) {
     this.#reader = reader;
@@ -84,8 +87,6 @@ export class TreeCheck {
     this.#taken = new Uint8Array((pages >> 3) + 1);
     this.#pages = pages;
   }
-
-  readonly #pages: number;
 
   *run(meter: Meter): Generator<void, void, void> {
     const { page, main, free } = this.#snapshot;
@@ -303,8 +304,6 @@ export class TreeCheck {
     }
     this.#fail(page, 'the kind of a value is impossible');
   }
-
-  #hasSortedValues = false;
 
   /** A small page inside a value: the values of one key, as keys. */
   #innerPage(view: DataView, bytes: Buffer, at: number, size: number, page: number): number {
