@@ -3,8 +3,8 @@ import { PageFault } from './page-fault.ts';
 
 /** Bytes that are read at once, at most, where pages that are wanted lie side by side. */
 const RUN_BYTES = 256 * 1024;
-/** What a call of the system costs, and a page that is copied, in steps. */
-const CALL_STEPS = 150;
+/** What a call of the system costs where it has to wait for a drive, and a page that is copied, in steps. */
+const CALL_STEPS = 1_500;
 const PAGE_STEPS = 60;
 
 /** Some pages of the file, one after the other. */
