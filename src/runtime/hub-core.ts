@@ -80,7 +80,7 @@ export function createHubCores(
   });
 }
 
-/** @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new` */
+/** @throws HubgateError `transport-failed`, `history-too-new`; a damaged history is a log that refuses */
 export async function openHubCore(
   key: HubCoreKey,
   { signals, clock, wheel, slices, log }: HubCoreDependencies,

@@ -85,7 +85,7 @@ export function placeTransport(settings: TransportConfig, place: TransportPlace)
   return openerOf(settings).place(settings, place);
 }
 
-/** @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new` */
+/** @throws HubgateError `transport-failed`, `history-too-new`; a damaged history is a log that refuses */
 export function openTransport(
   settings: TransportConfig,
   around: TransportSurroundings,

@@ -102,7 +102,7 @@ function damaged({ page, message }: PageFault): HubgateError {
   }
   return new HubgateError(
     'history-damaged',
-    `page ${page} of history.mdb is damaged: ${message}. Put a copy of the file in its place, or move it ` +
-      'and history.mdb-lock away and import a backup: hubgate history import',
+    `page ${page} of history.mdb is damaged: ${message}. Move it and history.mdb-lock away, then import a ` +
+      'backup: hubgate history import',
   );
 }
