@@ -93,7 +93,7 @@ export function openTransport(
   return openerOf(settings).open(settings, around);
 }
 
-/** @throws HubgateError `not-supported` for a transport that keeps nothing, and as {@link openTransport} */
+/** @throws HubgateError `not-supported` for a transport that keeps nothing, `transport-failed`, `history-damaged`, `history-too-new` */
 export async function openHistory(settings: TransportConfig, clock: Clock): Promise<History> {
   const history = await openerOf(settings).openHistory?.(settings, clock);
   if (history !== undefined) return history;

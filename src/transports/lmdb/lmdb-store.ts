@@ -51,7 +51,12 @@ export async function openLmdbStore(path: string, slices?: Slices): Promise<Lmdb
     const root = open({ path: file, maxDbs: MAX_DATABASES });
     await chmod(file, 0o600);
     await chmod(`${file}-lock`, 0o600);
-    return databasesOf(root, file);
+    try {
+      return databasesOf(root, file);
+    } catch (error) {
+      await root.close();
+      throw error;
+    }
   } catch (cause) {
     throw openingError(path, cause);
   }
@@ -59,7 +64,7 @@ export async function openLmdbStore(path: string, slices?: Slices): Promise<Lmdb
 
 function databasesOf(root: RootDatabase, file: string): LmdbStore {
   const meta = root.openDB<Tail | Probe | number, string>({ name: 'meta', encoding: 'msgpack' });
-  const format = meta.get(FORMAT_KEY);
+  const format = readable(() => meta.get(FORMAT_KEY));
   if (format === undefined) {
     if (meta.get(TAIL) !== undefined) {
       const message = 'it was written before hubgate 0.1.0 was released; move it away';
@@ -71,14 +76,21 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
       'it was written by a later version of hubgate; run that one, or export it there';
     throw new HubgateError('history-too-new', message);
   }
+  const log = root.openDB<Buffer, number>({ name: 'log', encoding: 'binary' });
+  const end = readable(() => meta.get(TAIL));
+  const position = typeof end === 'object' && 'position' in end ? end.position : 0;
+  for (const newest of log.getKeys({ limit: 1, reverse: true })) {
+    // What came next would be stored in the place of what there is.
+    if (newest > position) throw damagedEnd('there are updates behind it');
+  }
   return {
     root,
     file,
-    log: root.openDB({ name: 'log', encoding: 'binary' }),
+    log,
     ids: root.openDB({ name: 'ids', dupSort: true, encoding: 'ordered-binary' }),
     tail: {
       get() {
-        const tail = meta.get(TAIL);
+        const tail = readable(() => meta.get(TAIL));
         return typeof tail === 'object' && 'position' in tail ? tail : undefined;
       },
       put: (tail) => meta.putSync(TAIL, tail),
@@ -86,6 +98,22 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
     // What is as before might not be written.
     probe: (now, bytes) => meta.putSync(PROBE_KEY, { now, room: Buffer.alloc(bytes) }),
   };
+}
+
+function readable<Value>(read: () => Value): Value {
+  try {
+    return read();
+  } catch (error) {
+    throw damagedEnd(messageOf(error));
+  }
+}
+
+function damagedEnd(said: string): HubgateError {
+  return new HubgateError(
+    'history-damaged',
+    `what history.mdb says of its own end is damaged (${said}). Move it and history.mdb-lock away, then import a ` +
+      'backup: hubgate history import',
+  );
 }
 
 function openingError(path: string, cause: unknown): HubgateError {

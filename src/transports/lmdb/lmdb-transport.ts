@@ -102,7 +102,12 @@ class LmdbTransport implements Transport {
   }
 
   wake(): void {
-    if (this.#closed === undefined) this.#advance();
+    if (this.#closed !== undefined) return;
+    try {
+      this.#advance();
+    } catch (error) {
+      this.#options.log.error('What others have added cannot be read', { error: messageOf(error) });
+    }
   }
 
   async check(): Promise<void> {
@@ -204,7 +209,7 @@ class LmdbTransport implements Transport {
     this.#advancing = true;
     setImmediate(() => {
       this.#advancing = false;
-      if (this.#closed === undefined) this.#advance();
+      this.wake();
     });
   }
 
