@@ -1,5 +1,13 @@
 import assert from 'node:assert/strict';
-import { copyFile, mkdir, stat, truncate, writeFile } from 'node:fs/promises';
+import {
+  copyFile,
+  mkdir,
+  open as openFile,
+  readFile,
+  stat,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, it, type TestContext } from 'node:test';
 import { open } from 'lmdb';
@@ -9,7 +17,7 @@ import { checkPages } from '../../../src/transports/lmdb/page-check.ts';
 import {
   fill,
   historyFile,
-  type LmdbFile,
+  LmdbFile,
   openHistory,
   patchHistory,
   update,
@@ -412,6 +420,23 @@ describe('the pages of a history in LMDB', () => {
         });
       });
     }
+
+    it('is not opened again where it was damaged while somebody has it open, who goes on', async (test) => {
+      const path = await copyOf(test, base);
+      const transport = await openHistory(path);
+      test.after(() => transport.close());
+      const file = new LmdbFile(await readFile(historyFile(path)));
+      const handle = await openFile(historyFile(path), 'r+');
+      await handle.write(Buffer.from([1, 2, 3]), 0, 3, file.firstLeaf('log'));
+      await handle.close();
+      await assert.rejects(openHistory(path), {
+        code: 'history-damaged',
+        message: /number of another page/,
+      });
+      assert.equal((await transport.read(0, 5)).length, 5);
+      await transport.append(update('more'));
+      await assert.rejects(openHistory(path), { code: 'history-damaged' });
+    });
 
     it('is not opened: its end is missing', async (test) => {
       const path = await copyOf(test, base);
