@@ -36,37 +36,74 @@ import {
   size,
 } from './values.ts';
 
-/**
- *     {
- *         admin <address>|off
- *         admin [<address>] { origins <host…> }
- *         metrics <address>|off
- *         http_port <port>
- *         https_port <port>
- *         email <address>
- *         acme_ca <url…>
- *         acme_staging [<url>]
- *         acme_challenges <tls-alpn-01|http-01…>
- *         acme_dns <provider> [<argument…>] { … }
- *         acme_ca_root <pem file>
- *         acme_eab { key_id <id>; mac_key <key> }
- *         on_demand_tls { ask <url>; interval <duration>; burst <number> }
- *         local_certs
- *         skip_install_trust
- *         auto_https off|disable_redirects
- *         storage <directory>
- *         grace_period <duration>
- *         workers <number>|auto
- *         log { level <level>; format console|json; output stderr|stdout|file <path> }
- *         log <name> { include http.log.access[.NAME]…; exclude …; … }
- *         trace off
- *         otlp <url>
- *         servers [<address>] { … }
- *         order <directive> first|last|before|after [<directive>]
- *         persist_config off
- *         debug
- *     }
- */
+/** All that the block takes, as the documents and the editor show it. */
+export const globalUsage = `
+{
+    admin off
+    admin [<address>] { origins <host…> }
+    metrics <address>|off
+    http_port <port>
+    https_port <port>
+    email <address>
+    acme_ca <url…>
+    acme_staging [<url>]
+    acme_challenges tls-alpn-01|http-01…
+    acme_dns rfc2136|acme-dns|exec <argument…> { <options of tls dns…> }
+    acme_ca_root <pem file>
+    acme_eab {
+        key_id <id>
+        mac_key <key>
+    }
+    on_demand_tls {
+        ask <url>
+        interval <duration>
+        burst <n>
+    }
+    local_certs
+    skip_install_trust
+    auto_https off|disable_redirects
+    storage <directory>
+    grace_period <duration>
+    workers <n>|auto
+    log [<name>] {
+        level debug|info|warn|error
+        format console|json
+        output stderr|stdout
+        output file <path> {
+            roll_size <size>
+            roll_keep <count>
+            roll_keep_for <duration>
+            roll_interval <duration>
+            roll_disabled
+        }
+        include <logger…>
+        exclude <logger…>
+    }
+    trace off
+    otlp <url>
+    servers [<address>] {
+        trusted_proxies static <ranges…>|private_ranges
+        client_ip_headers <field…>
+        protocols h1|h2…
+        max_header_size <size>
+        timeouts {
+            read_header <duration>
+            read_body <duration>
+            idle <duration>
+        }
+        proxy_protocol <ranges…>
+        log_credentials
+        max_connections <n>
+        max_connections_per_client <n>
+    }
+    order <directive> first|last
+    order <directive> before|after <directive>
+    persist_config off
+    debug
+}
+`;
+
+/** Reads the first block of a file, the one without an address. */
 export function readGlobalOptions(
   line: Line,
   problems: Problems,
@@ -368,19 +405,6 @@ function listener(
   return cursor.origins.of(cursor.span, { ...address, servers: servers(cursor) });
 }
 
-/**
- *     servers {
- *         trusted_proxies static <ranges…>|private_ranges
- *         client_ip_headers <field…>
- *         protocols h1 h2
- *         max_header_size <size>
- *         timeouts { read_header <duration>; read_body <duration>; idle <duration> }
- *         proxy_protocol <ranges…>
- *         log_credentials
- *         max_connections <number>
- *         max_connections_per_client <number>
- *     }
- */
 function servers(cursor: Cursor): ServerOptions {
   cursor.block();
   return cursor.options(defaultOptions.servers, {
