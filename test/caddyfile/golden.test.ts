@@ -52,6 +52,7 @@ const NOT_OF_CADDY_2_6: Readonly<Record<string, string>> = {
   'franken-like': 'needs FrankenPHP',
   'heredocs-and-quotes': 'heredocs came with 2.7',
   'named-routes': 'invoke came with 2.7',
+  'named-by-dns': 'persist_config came with 2.7',
   'rate-limit-plugin': 'needs a plug-in',
   'reference-hub': 'needs the reference hub',
   'single-sign-on-plugin': 'needs a plug-in',
