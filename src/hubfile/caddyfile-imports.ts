@@ -58,11 +58,7 @@ export function withImports(
 }
 
 function textOf(raw: string, where: { file: string; path: string }, from: Imported | null): Text {
-  const lines = writtenLines(raw);
-  // A backslash at the end of a file joins nothing to it.
-  const last = lines.at(-1)?.end ?? 0;
-  const end = /^[^\S\n]*\\\s*$/.test(raw.slice(last)) ? last : raw.length;
-  return { source: makeSource(where, raw.slice(0, end), {}), lines, from };
+  return { source: makeSource(where, raw, {}), lines: writtenLines(raw), from };
 }
 
 class Inliner {

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { dirname, isAbsolute, join } from 'node:path';
+import { basename, dirname, isAbsolute, join } from 'node:path';
 import * as vscode from 'vscode';
 
 const TIMEOUT_MS = 20_000;
@@ -26,29 +26,35 @@ export function checkOnSave(): vscode.Disposable {
   const shown = vscode.languages.createDiagnosticCollection('hubgate');
   /** The files that the last check of a document was about. */
   const about = new Map<string, readonly vscode.Uri[]>();
+  /** The check of each that counts: an earlier one may answer later. */
+  const latest = new Map<string, object>();
   const clear = (document: vscode.TextDocument): void => {
-    for (const uri of about.get(document.uri.toString()) ?? []) shown.delete(uri);
-    about.delete(document.uri.toString());
+    const key = document.uri.toString();
+    for (const uri of about.get(key) ?? []) shown.delete(uri);
+    about.delete(key);
+    latest.delete(key);
   };
   const check = (document: vscode.TextDocument): void => {
     const command = commandFor(document);
     if (command === null) return clear(document);
     const { fsPath } = document.uri;
-    const options = { cwd: dirname(fsPath), timeout: TIMEOUT_MS, maxBuffer: MAX_OUTPUT_BYTES };
-    execFile(command, ['validate', '--json', '--config', fsPath], options, (_failed, output) => {
+    const file = hubfileOf(document);
+    const run = {};
+    latest.set(document.uri.toString(), run);
+    const options = { cwd: dirname(file), timeout: TIMEOUT_MS, maxBuffer: MAX_OUTPUT_BYTES };
+    execFile(command, ['validate', '--json', '--config', file], options, (_failed, output) => {
+      if (latest.get(document.uri.toString()) !== run) return;
       const problems = problemsOf(output);
       // What is not JSON is no answer: the last one stays.
       if (problems === null) return;
       clear(document);
-      const byFile = byFileOf(problems, fsPath);
-      about.set(
-        document.uri.toString(),
-        [...byFile.keys()].map((file) => vscode.Uri.file(file)),
-      );
-      for (const [file, each] of byFile) {
+      const byFile = byFileOf(problems, file);
+      const uris = [...byFile.keys()].map((each) => vscode.Uri.file(each));
+      about.set(document.uri.toString(), uris);
+      for (const [each, found] of byFile) {
         shown.set(
-          vscode.Uri.file(file),
-          each.map((problem) => diagnostic(problem, file === fsPath ? document : null)),
+          vscode.Uri.file(each),
+          found.map((problem) => diagnostic(problem, each === fsPath ? document : null)),
         );
       }
     });
@@ -71,6 +77,17 @@ function commandFor({ languageId, uri }: vscode.TextDocument): string | null {
   if (folder === undefined) return null;
   const command = join(folder, 'node_modules', '.bin', 'hubgate');
   return existsSync(command) ? command : null;
+}
+
+/** What is checked: a part of a configuration, `sites/a.hubfile`, with the Hubfile above it. */
+function hubfileOf({ uri }: vscode.TextDocument): string {
+  const folder = vscode.workspace.getWorkspaceFolder(uri)?.uri.fsPath;
+  if (folder === undefined || basename(uri.fsPath) === 'Hubfile') return uri.fsPath;
+  for (let directory = dirname(uri.fsPath); ; directory = dirname(directory)) {
+    const file = join(directory, 'Hubfile');
+    if (existsSync(file)) return file;
+    if (directory === folder || directory === dirname(directory)) return uri.fsPath;
+  }
 }
 
 function problemsOf(output: string): readonly Told[] | null {

@@ -213,7 +213,7 @@ describe('the editor extension, running', () => {
     before(() => {
       mkdirSync(join(folder, 'node_modules/.bin'), { recursive: true });
       const command = join(folder, 'node_modules/.bin/hubgate');
-      const script = `#!/bin/sh\necho "$@" > '${ran}'\necho '${JSON.stringify([problem])}'\nexit 1\n`;
+      const script = `#!/bin/sh\necho "$@" >> '${ran}'\necho '${JSON.stringify([problem])}'\nexit 1\n`;
       writeFileSync(command, script);
       chmodSync(command, 0o755);
       editor.folder = folder;
@@ -244,6 +244,22 @@ describe('the editor extension, running', () => {
       assert.equal(JSON.stringify(found?.range.end), '{"line":1,"character":9}');
       editor.close(document);
       assert.equal(editor.diagnostics.has(file), false);
+    });
+
+    it('checks a part with the Hubfile above it, and forgets an answer that comes too late', async () => {
+      mkdirSync(join(folder, 'sites'));
+      writeFileSync(file, '');
+      const part = new Document('nonsense\n', join(folder, 'sites/a.hubfile'));
+      editor.save(document);
+      editor.close(document);
+      const shown = editor.shown();
+      editor.save(part);
+      await shown;
+      const [, ...later] = readFileSync(ran, 'utf8').trim().split('\n');
+      assert.deepEqual(new Set(later), new Set([`validate --json --config ${file}`]));
+      assert.equal(editor.diagnostics.size, 1);
+      editor.close(part);
+      assert.equal(editor.diagnostics.size, 0);
     });
   });
 

@@ -244,7 +244,7 @@ describe('adapting a Caddyfile', () => {
         'conf/all.caddy': 'import sites/*\nimport gone.caddy\nimport {$MORE:gone.caddy}\n',
         'conf/sites/a': 'a.example {\n\timport ../common\n\tpush\n}',
         'conf/sites/b': 'b.example {\n\timport ../common\n}\n',
-        'conf/common': 'respond in \\\n',
+        'conf/common': 'respond in \\',
       },
     );
     assert.deepEqual(lines(result), [
@@ -263,7 +263,7 @@ describe('adapting a Caddyfile', () => {
 
   it('makes snippets of files that are given arguments, or a block', () => {
     const result = adapted(
-      '{\n\temail a@b.example\n}\na.example {\n\timport (a).conf ok 200\n\timport wrap {\n\t\trespond in\n\t}\n}\nb.example {\n\timport (a).conf no 404\n}\n',
+      '{\n\temail a@b.example\n}\na.example {\n\ttemplates\n\timport (a).conf ok 200\n\timport wrap {\n\t\trespond in\n\t}\n}\nb.example {\n\timport (a).conf no 404\n}\n',
       {},
       { '(a).conf': 'push\nrespond /x {args[0]} {args[1]}\n', wrap: 'handle {\n\t{block}\n}\n' },
     );
@@ -272,7 +272,10 @@ describe('adapting a Caddyfile', () => {
       ...['(wrap) {', 'handle {', '{block}', '}', '}', 'a.example {', 'import _a_.conf ok 200'],
       ...['import wrap {', 'respond in', '}', '}', 'b.example {', 'import _a_.conf no 404', '}'],
     ]);
-    assert.equal(result.leftOut[0]?.place?.file, '(a).conf');
+    assert.deepEqual(
+      result.leftOut.map(({ place }) => `${place?.file}:${place?.line}:${place?.column}`),
+      ['(a).conf:1:1', '(a).conf:1:1', 'Caddyfile:5:2'],
+    );
   });
 
   it('has the snippets of a file once that is imported twice, and in a site without braces', () => {
@@ -282,6 +285,7 @@ describe('adapting a Caddyfile', () => {
       {},
       files,
     );
+    assert.deepEqual(twice.leftOut, []);
     assert.deepEqual(lines(twice), ['(s) {', 'respond in', '}', 'a.example {', 'import s', '}']);
     const braceless = adapted('a.example\nimport args y\nrespond in\n', {}, files);
     assert.deepEqual(lines(braceless), [
