@@ -352,16 +352,16 @@ function isCleartext({ upstreams, dynamic: named }: ReverseProxyConfig): boolean
 function checkDynamic(proxy: ReverseProxyConfig, report: Report): void {
   const { dynamic: about, activeHealth, fastcgi } = proxy;
   if (about === null) return;
-  const code = 'not-dynamic';
   if (activeHealth !== null) {
     const message = 'upstreams that the DNS names are not checked by health_uri';
     const hint = 'use fail_duration and max_fails, or have the DNS name only those that are well';
-    report(proxy, { severity: 'error', code, message, hint }, { field: 'activeHealth' });
+    const problem = { severity: 'error', code: 'not-dynamic', message, hint } as const;
+    report(proxy, problem, { field: 'activeHealth' });
   }
   if (fastcgi !== null && about.scheme !== 'http') {
     const message = `FastCGI is not spoken by ${about.scheme}`;
     const hint = 'drop the options of the transport';
-    report(about, { severity: 'error', code, message, hint });
+    report(about, { severity: 'error', code: 'not-dynamic', message, hint });
   }
 }
 
