@@ -94,7 +94,7 @@ function namedMatchers(text: string, start: number): Suggestion[] {
   return [...found].map(([label, detail]) => ({
     ...{ label, detail, start },
     kind: 'matcher',
-    about: `the matcher \`${label}\` of this file`,
+    about: 'a matcher of this file',
   }));
 }
 

@@ -13,6 +13,8 @@ export interface Explanation {
   readonly end: number;
 }
 
+/** Longer ones are none. */
+const LONGEST = 200;
 const PLACEHOLDER = /\{\$?\??[A-Za-z_][^\s{}]*\}/g;
 
 /** What there is to tell of the word at an offset; null where there is nothing. */
@@ -27,6 +29,7 @@ export function explanationAt(text: string, offset: number): Explanation | null 
       index <= offset - lineStart && offset - lineStart < index + found.length,
   );
   if (placeholder !== undefined) {
+    if (placeholder[0].length > LONGEST) return null;
     return ofPlaceholder(placeholder[0], lineStart + placeholder.index);
   }
   const { blocks, words, word, start } = position;
