@@ -80,14 +80,14 @@ export function createHubCores(
   });
 }
 
-/** @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new` */
+/** @throws HubgateError `transport-failed`, `history-too-new`; a damaged history is a log that refuses */
 export async function openHubCore(
   key: HubCoreKey,
   { signals, clock, wheel, slices, log }: HubCoreDependencies,
 ): Promise<HubCore> {
   const core = hubCoreName(key);
   const appended = (): void => signals.send({ core, kind: 'appended' });
-  const transport = await openTransport(key.transport, { appended, clock, log });
+  const transport = await openTransport(key.transport, { appended, slices, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
   const hub = new Hub({ transport, names, clock, wheel, slices, log });
   const obey = (signal: StreamSignal): number =>

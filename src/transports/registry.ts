@@ -4,12 +4,15 @@ import type { Transport } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { Slices } from '../kernel/slices.ts';
+import { openDespiteDamage } from './damaged-log.ts';
 import type { History } from './history.ts';
 
 /** What a transport is given beside its settings. */
 export interface TransportSurroundings {
   /** To be called when an update was added, so that workers who share the log can be woken. */
   readonly appended: () => void;
+  readonly slices: Slices;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -52,7 +55,8 @@ const openers: TransportOpeners = {
     }),
     async open({ path, ...settings }, around) {
       const { openLmdbTransport } = await import('./lmdb/lmdb-transport.ts');
-      return openLmdbTransport({ ...settings, ...around, path: path ?? '.' });
+      const options = { ...settings, ...around, path: path ?? '.' };
+      return openDespiteDamage(() => openLmdbTransport(options), around);
     },
     async openHistory({ path }) {
       const { openLmdbHistory } = await import('./lmdb/lmdb-history.ts');
@@ -81,7 +85,7 @@ export function placeTransport(settings: TransportConfig, place: TransportPlace)
   return openerOf(settings).place(settings, place);
 }
 
-/** @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new` */
+/** @throws HubgateError `transport-failed`, `history-too-new`; a damaged history is a log that refuses */
 export function openTransport(
   settings: TransportConfig,
   around: TransportSurroundings,
@@ -89,7 +93,7 @@ export function openTransport(
   return openerOf(settings).open(settings, around);
 }
 
-/** @throws HubgateError `not-supported` for a transport that keeps nothing, and as {@link openTransport} */
+/** @throws HubgateError `not-supported` for a transport that keeps nothing, `transport-failed`, `history-damaged`, `history-too-new` */
 export async function openHistory(settings: TransportConfig, clock: Clock): Promise<History> {
   const history = await openerOf(settings).openHistory?.(settings, clock);
   if (history !== undefined) return history;

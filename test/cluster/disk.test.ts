@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { rm, writeFile } from 'node:fs/promises';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,8 @@ import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { openStream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
-import { cli, startProcess, type TestProcess } from '../support/process.ts';
+import { patchHistory } from '../support/lmdb-files.ts';
+import { cli, runCommand, startProcess, type TestProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const KEY = 'a publisher key of more than 32 bytes, for tests';
@@ -16,6 +17,9 @@ const ISSUER = 'https://a.example';
 
 interface Running {
   readonly url: string;
+  readonly hubfile: string;
+  /** Of the site beside the one with the hub. */
+  readonly other: string;
   readonly process: TestProcess;
   ready(): Promise<number>;
   publish(id: string): Promise<number>;
@@ -23,7 +27,7 @@ interface Running {
 
 async function start(test: TestContext, history: string): Promise<Running> {
   const directory = await temporaryDirectory(test);
-  const [port, metrics] = [await freePort(), await freePort()];
+  const [port, other, metrics] = [await freePort(), await freePort(), await freePort()];
   const file = join(directory, 'Hubfile');
   await writeFile(
     file,
@@ -32,6 +36,9 @@ async function start(test: TestContext, history: string): Promise<Running> {
 	metrics localhost:${metrics}
 	storage ${directory}
 	grace_period 1s
+}
+http://localhost:${other} {
+	respond "the other site"
 }
 http://localhost:${port} {
 	hub {
@@ -61,6 +68,8 @@ http://localhost:${port} {
   });
   return {
     url,
+    hubfile: file,
+    other: `http://localhost:${other}/`,
     process,
     ready: async () => (await fetch(`http://localhost:${metrics}/hub/health/ready`)).status,
     publish: async (id) => {
@@ -117,5 +126,40 @@ describe('the disk of a history', { timeout: 120_000 }, () => {
     assert.deepEqual(stream.ids, acknowledged, 'an open stream has got exactly these');
     const replay = await openStream(test, `${hub.url}?match=a&last_event_id=earliest`);
     assert.deepEqual(await replay.untilId('last'), acknowledged);
+  });
+
+  it('has changed a byte: the hub answers 503 and says why, other sites are served, and it goes on with a copy', async (test) => {
+    const history = join(await temporaryDirectory(test), 'history');
+    const first = await start(test, history);
+    assert.equal(await first.publish('a'), 200);
+    await first.process.end();
+    const file = join(history, 'history.mdb');
+    const copy = await readFile(file);
+    await patchHistory(history, (pages) => pages.u32(pages.root('log'), 7));
+
+    const hub = await start(test, history);
+    assert.match(
+      hub.process.output,
+      /page \d+ of history\.mdb is damaged: it has the number of another page\. .*hubgate history import/,
+    );
+    assert.equal(await hub.publish('b'), 503);
+    assert.equal(await hub.ready(), 503);
+    assert.equal(await (await fetch(hub.other)).text(), 'the other site');
+    const stream = await openStream(test, `${hub.url}?match=a`);
+    const told = hub.process.output.match(/is damaged/g)?.length;
+    const verified = await runCommand(['history', 'verify', '--config', hub.hubfile]);
+    assert.notEqual(verified.code, 0);
+    assert.match(verified.stderr, /page \d+ of history\.mdb is damaged/);
+
+    await writeFile(`${file}.copy`, copy);
+    await rename(`${file}.copy`, file);
+    await hub.process.says('The history is used again');
+    assert.equal(hub.process.output.match(/is damaged/g)?.length, told, 'told once');
+    assert.equal(await hub.publish('c'), 200);
+    assert.equal(await hub.ready(), 200);
+    assert.deepEqual(await stream.untilId('c'), ['c'], 'the stream was open all the while');
+    const replay = await openStream(test, `${hub.url}?match=a&last_event_id=earliest`);
+    assert.deepEqual(await replay.untilId('c'), ['a', 'c']);
+    assert.equal(await hub.process.end(), 0);
   });
 });

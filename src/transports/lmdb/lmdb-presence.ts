@@ -111,7 +111,30 @@ export class LmdbPresence implements PresenceBoard {
     limit: number,
     matcher?: PresenceMatcher,
   ): Promise<PresencePage> {
-    this.#refuseClosed();
+    return this.#read(() => this.#page(after, limit, matcher));
+  }
+
+  async of(subscriber: string): Promise<readonly SubscriptionRecord[]> {
+    return this.#read(() =>
+      Array.from(this.#leases.getKeys())
+        .filter((process) => this.#lives(process))
+        .flatMap((process) => this.#recordsOf([process, subscriber])),
+    );
+  }
+
+  watch(listener: (change: PresenceChange) => Promise<void>): void {
+    this.#changed = listener;
+  }
+
+  /** Takes this process off the board. */
+  async close(): Promise<void> {
+    this.#stopHeartbeat();
+    this.#closed = true;
+    const removeSome = (): number => this.#remove(this.#process, AT_ONCE).length;
+    while ((await write(this.#root, removeSome)) === AT_ONCE);
+  }
+
+  #page(after: string | null, limit: number, matcher?: PresenceMatcher): PresencePage {
     const list = matcher === undefined ? '' : listOf(matcherName(matcher));
     // One more than a page: it is where the next one begins.
     const places = this.#lists.getKeys({
@@ -127,25 +150,6 @@ export class LmdbPresence implements PresenceBoard {
       }),
       next: following === undefined ? null : JSON.stringify(following),
     };
-  }
-
-  async of(subscriber: string): Promise<readonly SubscriptionRecord[]> {
-    this.#refuseClosed();
-    return Array.from(this.#leases.getKeys())
-      .filter((process) => this.#lives(process))
-      .flatMap((process) => this.#recordsOf([process, subscriber]));
-  }
-
-  watch(listener: (change: PresenceChange) => Promise<void>): void {
-    this.#changed = listener;
-  }
-
-  /** Takes this process off the board. */
-  async close(): Promise<void> {
-    this.#stopHeartbeat();
-    this.#closed = true;
-    const removeSome = (): number => this.#remove(this.#process, AT_ONCE).length;
-    while ((await write(this.#root, removeSome)) === AT_ONCE);
   }
 
   #armHeartbeat(): void {
@@ -269,6 +273,16 @@ export class LmdbPresence implements PresenceBoard {
       await write(this.#root, change);
     } catch (cause) {
       throw new HubgateError('transport-failed', 'The presence could not be stored', { cause });
+    }
+  }
+
+  /** What has no checksum may be impossible to read. */
+  #read<Value>(read: () => Value): Value {
+    this.#refuseClosed();
+    try {
+      return read();
+    } catch (cause) {
+      throw new HubgateError('transport-failed', 'The presence could not be read', { cause });
     }
   }
 

@@ -1,16 +1,14 @@
-import { chmod, mkdir, open as openFile } from 'node:fs/promises';
+import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
-import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { Slices } from '../../kernel/slices.ts';
+import { checkPages } from './page-check.ts';
 
 /** The log, its ids, its tail; who is subscribed, in lists too, and the processes that say so. */
 const MAX_DATABASES = 7;
 /** Of what is stored. A store of a later version is left alone. */
 const FORMAT = 1;
-/** Where LMDB signs its first page. */
-const MAGIC_AT = 24;
-const MAGIC = 0xbeefc0de;
-const META_PAGE_BYTES = 4096;
 const TAIL = 'tail';
 const FORMAT_KEY = 'format';
 const PROBE_KEY = 'probe';
@@ -40,19 +38,25 @@ export interface LmdbStore {
 }
 
 /**
- * Opens the history in a directory; made with mode 0700 when it is missing, its files with 0600.
+ * Opens the history in a directory; made with mode 0700 when it is missing, its files with 0600. Every
+ * page of the file that is in use is checked first.
  *
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new`
  */
-export async function openLmdbStore(path: string): Promise<LmdbStore> {
+export async function openLmdbStore(path: string, slices?: Slices): Promise<LmdbStore> {
   const file = join(path, 'history.mdb');
   try {
     await mkdir(path, { recursive: true, mode: 0o700 });
-    await refuseForeign(file);
+    await checkPages(file, slices);
     const root = open({ path: file, maxDbs: MAX_DATABASES });
     await chmod(file, 0o600);
     await chmod(`${file}-lock`, 0o600);
-    return databasesOf(root, file);
+    try {
+      return databasesOf(root, file);
+    } catch (error) {
+      await root.close();
+      throw error;
+    }
   } catch (cause) {
     throw openingError(path, cause);
   }
@@ -60,7 +64,7 @@ export async function openLmdbStore(path: string): Promise<LmdbStore> {
 
 function databasesOf(root: RootDatabase, file: string): LmdbStore {
   const meta = root.openDB<Tail | Probe | number, string>({ name: 'meta', encoding: 'msgpack' });
-  const format = meta.get(FORMAT_KEY);
+  const format = readable(() => meta.get(FORMAT_KEY));
   if (format === undefined) {
     if (meta.get(TAIL) !== undefined) {
       const message = 'it was written before hubgate 0.1.0 was released; move it away';
@@ -72,14 +76,21 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
       'it was written by a later version of hubgate; run that one, or export it there';
     throw new HubgateError('history-too-new', message);
   }
+  const log = root.openDB<Buffer, number>({ name: 'log', encoding: 'binary' });
+  const end = readable(() => meta.get(TAIL));
+  const position = typeof end === 'object' && 'position' in end ? end.position : 0;
+  for (const newest of log.getKeys({ limit: 1, reverse: true })) {
+    // What came next would be stored in the place of what there is.
+    if (newest > position) throw damagedEnd('there are updates behind it');
+  }
   return {
     root,
     file,
-    log: root.openDB({ name: 'log', encoding: 'binary' }),
+    log,
     ids: root.openDB({ name: 'ids', dupSort: true, encoding: 'ordered-binary' }),
     tail: {
       get() {
-        const tail = meta.get(TAIL);
+        const tail = readable(() => meta.get(TAIL));
         return typeof tail === 'object' && 'position' in tail ? tail : undefined;
       },
       put: (tail) => meta.putSync(TAIL, tail),
@@ -89,26 +100,19 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
   };
 }
 
-/** lmdb-js ends the process when it is given a file that LMDB has not written. */
-async function refuseForeign(file: string): Promise<void> {
-  const head = Buffer.alloc(META_PAGE_BYTES);
+function readable<Value>(read: () => Value): Value {
   try {
-    const handle = await openFile(file, 'r');
-    try {
-      const { bytesRead } = await handle.read(head, 0, head.length, 0);
-      // A file that was only just made.
-      if (bytesRead === 0) return;
-    } finally {
-      await handle.close();
-    }
+    return read();
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return;
-    throw error;
+    throw damagedEnd(messageOf(error));
   }
-  if (head.readUInt32LE(MAGIC_AT) === MAGIC) return;
-  throw new HubgateError(
+}
+
+function damagedEnd(said: string): HubgateError {
+  return new HubgateError(
     'history-damaged',
-    'history.mdb is not a history; move it away, then import a backup: hubgate history import',
+    `what history.mdb says of its own end is damaged (${said}). Move it and history.mdb-lock away, then import a ` +
+      'backup: hubgate history import',
   );
 }
 

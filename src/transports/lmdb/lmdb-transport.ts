@@ -5,6 +5,7 @@ import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
+import type { Slices } from '../../kernel/slices.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { evict, type EvictableLog, type Oldest, type Retention } from './eviction.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
@@ -19,6 +20,8 @@ export interface LmdbTransportOptions extends Retention {
   readonly durability: 'commit' | 'async';
   /** Told when an update was added, so that others who share the history can be woken. */
   readonly appended?: () => void;
+  /** Those of the process; the store is checked in them when it is opened. */
+  readonly slices?: Slices;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -36,7 +39,7 @@ const ENTRIES_AT_ONCE = 256;
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new`
  */
 export async function openLmdbTransport(options: LmdbTransportOptions): Promise<Transport> {
-  return new LmdbTransport(await openLmdbStore(options.path), options);
+  return new LmdbTransport(await openLmdbStore(options.path, options.slices), options);
 }
 
 class LmdbTransport implements Transport {
@@ -99,7 +102,12 @@ class LmdbTransport implements Transport {
   }
 
   wake(): void {
-    if (this.#closed === undefined) this.#advance();
+    if (this.#closed !== undefined) return;
+    try {
+      this.#advance();
+    } catch (error) {
+      this.#options.log.error('What others have added cannot be read', { error: messageOf(error) });
+    }
   }
 
   async check(): Promise<void> {
@@ -201,7 +209,7 @@ class LmdbTransport implements Transport {
     this.#advancing = true;
     setImmediate(() => {
       this.#advancing = false;
-      if (this.#closed === undefined) this.#advance();
+      this.wake();
     });
   }
 

@@ -35,7 +35,7 @@ describe('a history in LMDB on disk', () => {
     await writeFile(join(path, 'history.mdb'), 'x'.repeat(100_000));
     await assert.rejects(openHistory(path), {
       code: 'history-damaged',
-      message: /is not a history; .* hubgate history import/,
+      message: /is not a history, or .* hubgate history import/,
     });
   });
 
@@ -79,6 +79,34 @@ describe('a history in LMDB on disk', () => {
     );
     await transport.append(update('d'));
     assert.equal(transport.position, 4);
+  });
+
+  it('is not opened where what it says of its own end is impossible, or lies before its updates', async (test) => {
+    const path = await directory(test);
+    const first = await openHistory(path);
+    for (const id of ['a', 'b', 'c']) await first.append(update(id));
+    await first.close();
+    const sound = await readFile(join(path, 'history.mdb'));
+    const put = async (tail: unknown): Promise<void> => {
+      await writeFile(join(path, 'history.mdb'), sound);
+      const root = open({ path: join(path, 'history.mdb'), maxDbs: 7 });
+      const binary = Buffer.isBuffer(tail);
+      await root
+        .openDB({ name: 'meta', encoding: binary ? 'binary' : 'msgpack' })
+        .put('tail', tail);
+      await root.close();
+    };
+    await put({ position: 2, eventId: 'b' });
+    await assert.rejects(openHistory(path), {
+      code: 'history-damaged',
+      message: /of its own end is damaged \(there are updates behind it\).*hubgate history import/,
+    });
+    await put(Buffer.from([0xda, 0xff, 0xff, 1]));
+    await assert.rejects(openHistory(path), { code: 'history-damaged', message: /own end/ });
+    await put({ position: 3, eventId: 'c' });
+    const again = await openHistory(path);
+    assert.equal(again.position, 3);
+    await again.close();
   });
 
   it('updates that LMDB cannot find any more are told, and taken neither for evicted nor for unwritten', async (test) => {

@@ -1,0 +1,142 @@
+import type { PresenceBoard, PresenceChange } from '../hub/presence-board.ts';
+import type { LogEntry, Transport } from '../hub/transport.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+
+/** How often a damaged history is looked at again. */
+const LOOK_AGAIN_MS = 5_000;
+
+export interface DamagedLogOptions {
+  /** Opens what is there now. */
+  readonly open: () => Promise<Transport>;
+  /** Why it could not be opened. */
+  readonly cause: HubgateError;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/**
+ * Opens a log. Where its history is damaged the hub runs without: what needs the log is refused, its
+ * streams stay open, and it goes on as soon as there is a sound history in its place.
+ *
+ * @throws as `open`, but for `history-damaged`
+ */
+export async function openDespiteDamage(
+  open: () => Promise<Transport>,
+  { clock, log }: Pick<DamagedLogOptions, 'clock' | 'log'>,
+): Promise<Transport> {
+  try {
+    return await open();
+  } catch (error) {
+    if (!(error instanceof HubgateError) || error.code !== 'history-damaged') throw error;
+    return new DamagedLog({ open, cause: error, clock, log });
+  }
+}
+
+/** Stands for a log until it can be opened; then hands everything on to it. */
+class DamagedLog implements Transport {
+  readonly presence: PresenceBoard;
+  readonly #open: () => Promise<Transport>;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  #cause: HubgateError;
+  #opened: Transport | null = null;
+  #closed = false;
+  #looking: Promise<void> = Promise.resolve();
+  #stopLooking: () => void = () => {};
+  #deliver: (entries: readonly LogEntry[]) => void = () => {};
+  #changed: (change: PresenceChange) => Promise<void> = async () => {};
+
+  constructor({ open, cause, clock, log }: DamagedLogOptions) {
+    this.#open = open;
+    this.#cause = cause;
+    this.#clock = clock;
+    this.#log = log;
+    this.presence = {
+      // Who comes while there is no board is not on it.
+      enter: async (subscriber, records) => this.#opened?.presence.enter(subscriber, records),
+      leave: async (subscriber) => this.#opened?.presence.leave(subscriber),
+      page: async (after, limit, matcher) => this.#now().presence.page(after, limit, matcher),
+      of: async (subscriber) => this.#now().presence.of(subscriber),
+      watch: (listener) => {
+        this.#changed = listener;
+      },
+    };
+    this.#tellCause();
+    this.#lookLater();
+  }
+
+  get position(): number {
+    return this.#opened?.position ?? 0;
+  }
+
+  get lastEventId(): string | null {
+    return this.#opened?.lastEventId ?? null;
+  }
+
+  tail(listener: (entries: readonly LogEntry[]) => void): void {
+    this.#deliver = listener;
+  }
+
+  async append(...given: Parameters<Transport['append']>): Promise<void> {
+    await this.#now().append(...given);
+  }
+
+  async find(eventId: string): Promise<number | null> {
+    return this.#now().find(eventId);
+  }
+
+  async read(...given: Parameters<Transport['read']>): Promise<readonly LogEntry[]> {
+    return this.#now().read(...given);
+  }
+
+  wake(): void {
+    this.#opened?.wake();
+  }
+
+  async check(): Promise<void> {
+    await this.#now().check();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#stopLooking();
+    await this.#looking;
+    await this.#opened?.close();
+  }
+
+  /** @throws HubgateError `transport-failed`, `transport-closed` */
+  #now(): Transport {
+    if (this.#opened !== null) return this.#opened;
+    if (this.#closed) throw new HubgateError('transport-closed', 'The history is closed');
+    throw new HubgateError('transport-failed', this.#cause.message, { cause: this.#cause });
+  }
+
+  #lookLater(): void {
+    this.#stopLooking = this.#clock.after(LOOK_AGAIN_MS, () => {
+      this.#looking = this.#look();
+    });
+  }
+
+  async #look(): Promise<void> {
+    try {
+      const opened = await this.#open();
+      opened.presence.watch(async (change) => this.#changed(change));
+      opened.tail((entries) => this.#deliver(entries));
+      this.#opened = opened;
+      this.#log.info('The history is used again');
+    } catch (error) {
+      const before = this.#cause.message;
+      if (error instanceof HubgateError) this.#cause = error;
+      else this.#cause = new HubgateError(codeOf(error) ?? 'transport-failed', messageOf(error));
+      if (this.#cause.message !== before) this.#tellCause();
+      if (!this.#closed) this.#lookLater();
+    }
+  }
+
+  #tellCause(): void {
+    const { code, message } = this.#cause;
+    this.#log.error(message, { code });
+  }
+}

@@ -1,0 +1,108 @@
+import { closeSync, openSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+import { codeOf, HubgateError } from '../../kernel/error.ts';
+import { type Meter, Slices } from '../../kernel/slices.ts';
+import { PageFault } from './page-fault.ts';
+import { PageReader } from './page-reader.ts';
+import { NOT_LMDB, readSnapshots, type Snapshot, type Snapshots } from './snapshot.ts';
+import { TreeCheck } from './tree-check.ts';
+
+/** How often a file is read again that others write to, before it is left alone. */
+const ATTEMPTS = 6;
+/** Between two looks at meta pages of which one is wrong: it may just be being written. */
+const LOOK_AGAIN_MS = 10;
+/**
+ * Commits during a check with which everything that was read is still the one snapshot: pages that
+ * a commit gives up are written to by the second one after it.
+ */
+const HARMLESS_COMMITS = 1;
+
+/**
+ * Checks the pages of a file before LMDB maps it. LMDB has no checksums and trusts what it reads: a
+ * byte that has changed in its pages may end the process. Values are not looked at. Others may write
+ * to the file meanwhile; what cannot be told from their work is not told.
+ *
+ * @param slices shares the turns of the event loop; reading waits for the disk
+ * @throws HubgateError `history-damaged` that names the page; what the system says about the file
+ */
+export async function checkPages(file: string, slices = new Slices()): Promise<void> {
+  const fd = openExisting(file);
+  if (fd === null) return;
+  try {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+      const fault = await findFault(fd, slices);
+      if (fault === null) return;
+      if (fault !== 'unknown') throw damaged(fault);
+    }
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function openExisting(file: string): number | null {
+  try {
+    return openSync(file, 'r');
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+/** `unknown`: there is one, or others have written meanwhile. */
+async function findFault(fd: number, slices: Slices): Promise<PageFault | 'unknown' | null> {
+  const before = look(fd);
+  if (before === null) return null;
+  if (before instanceof PageFault) {
+    await wait(LOOK_AGAIN_MS);
+    const after = look(fd);
+    const isSame = after instanceof PageFault && after.message === before.message;
+    return isSame && after.page === before.page ? after : 'unknown';
+  }
+  let fault: PageFault | null = null;
+  for (const snapshot of before.candidates) {
+    fault = await slices.compute((meter) => walk(fd, snapshot, meter));
+    if (fault === null) return null;
+  }
+  const after = look(fd);
+  if (after === null || after instanceof PageFault) return 'unknown';
+  const commits = after.newest.transaction - before.newest.transaction;
+  return commits >= 0 && commits <= HARMLESS_COMMITS ? fault : 'unknown';
+}
+
+function look(fd: number): Snapshots | PageFault | null {
+  try {
+    return readSnapshots(fd);
+  } catch (error) {
+    if (error instanceof PageFault) return error;
+    throw error;
+  }
+}
+
+function* walk(
+  fd: number,
+  snapshot: Snapshot,
+  meter: Meter,
+): Generator<void, PageFault | null, void> {
+  try {
+    const reader = new PageReader(fd, snapshot.pageBytes, snapshot.lastPage);
+    yield* new TreeCheck(reader, snapshot).run(meter);
+    return null;
+  } catch (error) {
+    if (error instanceof PageFault) return error;
+    throw error;
+  }
+}
+
+function damaged({ page, message }: PageFault): HubgateError {
+  if (page === 0 && message === NOT_LMDB) {
+    return new HubgateError(
+      'history-damaged',
+      'history.mdb is not a history, or its page 0 is damaged; move it away, then import a backup: hubgate history import',
+    );
+  }
+  return new HubgateError(
+    'history-damaged',
+    `page ${page} of history.mdb is damaged: ${message}. Move it and history.mdb-lock away, then import a ` +
+      'backup: hubgate history import',
+  );
+}

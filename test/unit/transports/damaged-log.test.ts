@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { after, describe, it } from 'node:test';
+import type { LogEntry, Transport } from '../../../src/hub/transport.ts';
+import { HubgateError } from '../../../src/kernel/error.ts';
+import { openDespiteDamage } from '../../../src/transports/damaged-log.ts';
+import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
+import { update } from '../../support/lmdb-files.ts';
+import { RecordedLog } from '../../support/recorded-log.ts';
+import { TurnedClock } from '../../support/turned-clock.ts';
+
+const refused = { code: 'transport-failed', message: 'page 7 is damaged' };
+
+/** A history that is what `next` has. */
+function setUp(first: HubgateError | Transport) {
+  const state = { next: first as Error | Transport, opened: 0 };
+  const [clock, log] = [new TurnedClock(), new RecordedLog()];
+  const open = async (): Promise<Transport> => {
+    state.opened += 1;
+    if (state.next instanceof Error) throw state.next;
+    return state.next;
+  };
+  return { state, clock, log, opening: () => openDespiteDamage(open, { clock, log }) };
+}
+
+const damaged = new HubgateError('history-damaged', 'page 7 is damaged');
+
+describe('a log whose history is damaged', () => {
+  // The timers of a clock that is turned keep no process alive.
+  const alive = setInterval(() => {}, 1_000);
+  after(() => clearInterval(alive));
+
+  it('is the log itself where nothing is damaged, and fails to open for every other reason', async () => {
+    const memory = createMemoryTransport({ size: 10 });
+    assert.equal(await setUp(memory).opening(), memory);
+    const tooNew = new HubgateError('history-too-new', 'later');
+    await assert.rejects(setUp(tooNew).opening(), { code: 'history-too-new' });
+  });
+
+  it('refuses what needs it with the reason, says that once, and bears the rest', async () => {
+    const { opening, log, clock, state } = setUp(damaged);
+    const transport = await opening();
+    transport.tail(() => assert.fail());
+    await assert.rejects(transport.append(update('a')), refused);
+    await assert.rejects(transport.find('a'), refused);
+    await assert.rejects(transport.read(0, 1), refused);
+    await assert.rejects(transport.check(), refused);
+    await assert.rejects(transport.presence.page(null, 1), refused);
+    await assert.rejects(transport.presence.of('s'), refused);
+    await transport.presence.enter('s', []);
+    await transport.presence.leave('s');
+    transport.wake();
+    assert.deepEqual([transport.position, transport.lastEventId], [0, null]);
+    clock.turn(5_000);
+    while (state.opened < 2) await new Promise((resolve) => setImmediate(resolve));
+    state.next = new HubgateError('transport-failed', 'no such directory');
+    clock.turn(5_000);
+    await log.says('no such directory');
+    assert.equal(log.of('page 7 is damaged').length, 1);
+    await assert.rejects(transport.append(update('a')), { message: 'no such directory' });
+    await transport.close();
+    await assert.rejects(transport.append(update('a')), { code: 'transport-closed' });
+    clock.turn(60_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(state.opened, 3, 'nobody looks any more');
+  });
+
+  it('is the log again when it can be opened', async () => {
+    const { opening, log, clock, state } = setUp(damaged);
+    const transport = await opening();
+    const seen: string[] = [];
+    transport.tail((entries: readonly LogEntry[]) => {
+      seen.push(...entries.map(({ update: { id } }) => id));
+    });
+    const memory = createMemoryTransport({ size: 10 });
+    await memory.append(update('before'));
+    state.next = memory;
+    clock.turn(5_000);
+    await log.says('The history is used again');
+    await transport.append(update('after'));
+    assert.deepEqual(seen, ['after']);
+    assert.deepEqual([transport.position, transport.lastEventId], [2, 'after']);
+    assert.equal(await transport.find('before'), 1);
+    assert.equal((await transport.read(0, 10)).length, 2);
+    await transport.check();
+    await transport.close();
+    await assert.rejects(memory.append(update('b')), { code: 'transport-closed' });
+  });
+});
