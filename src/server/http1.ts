@@ -13,11 +13,12 @@ import { codeOf } from '../kernel/error.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
-import { Http1Exchange, type LeaveConnection, leaveServer } from './http1-exchange.ts';
+import { Http1Wire, type LeaveConnection, leaveServer } from './http1-wire.ts';
 import { closeIdle, giveConnection, releaseParser, watchLimits } from './node-internals.ts';
 import { peerOf } from './peers.ts';
 import { mendedQuery, packetOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
+import { ServerExchange } from './server-exchange.ts';
 import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
@@ -145,7 +146,8 @@ export class Http1 {
     // The socket of an HTTP/1.1 server is a net.Socket, which the type of the event does not say.
     response.assignSocket(socket as Socket);
     response.once('finish', () => socket.end());
-    this.#deliver(request, response, { kind: 'http1', request, socket, head });
+    const release = (): void => response.detachSocket(request.socket);
+    this.#deliver(request, response, { kind: 'http1', request, socket, head, release });
   }
 
   #deliver(
@@ -165,11 +167,8 @@ export class Http1 {
       peer: peerOf(socket),
       upgrade,
     };
-    const leave = upgrade === null ? this.#leave : null;
-    this.#reception.take(
-      new Http1Exchange(request, response, settings, connection, leave),
-      policyOf(socket),
-    );
+    const wire = new Http1Wire(request, response, upgrade === null ? this.#leave : null);
+    this.#reception.take(new ServerExchange(wire, settings, connection), policyOf(socket));
   }
 
   /** Lets the newest response have its connection, of which no other request is taken then. */
