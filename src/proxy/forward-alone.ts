@@ -8,7 +8,7 @@ import {
   type ForwardRequest,
   type ForwardSink,
   MAX_HEAD_BYTES,
-} from './forward.ts';
+} from './forwarding.ts';
 import { ForwardError } from './forward-error.ts';
 import { permittedTrailers } from './trailers.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';

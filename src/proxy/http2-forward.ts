@@ -4,7 +4,7 @@ import { HeaderList } from '../http/header-list.ts';
 import { http2Fields } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { broken, clientLeft, ExchangeCourse } from './exchange-course.ts';
-import { CONTINUE_WAIT_MS, type ForwardRequest, type ForwardSink } from './forward.ts';
+import { CONTINUE_WAIT_MS, type ForwardRequest, type ForwardSink } from './forwarding.ts';
 import { ForwardError } from './forward-error.ts';
 import type { Http2Session } from './http2-session.ts';
 import { permittedTrailers } from './trailers.ts';

@@ -5,7 +5,7 @@ import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
-import { type ForwardSink, type TransportSettings } from './forward.ts';
+import type { ForwardSink, TransportSettings } from './forwarding.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
 import type { RequestingClient } from './requesting-client.ts';
 

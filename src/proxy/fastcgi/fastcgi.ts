@@ -6,7 +6,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { UpstreamAddress } from '../address.ts';
 import { broken, clientLeft, ExchangeCourse } from '../exchange-course.ts';
-import { exchangeFailure, type ForwardSink, type TransportSettings } from '../forward.ts';
+import { exchangeFailure } from '../forward-error.ts';
+import type { ForwardSink, TransportSettings } from '../forwarding.ts';
 import type { RequestingClient } from '../requesting-client.ts';
 import {
   beginRequest,
