@@ -182,13 +182,13 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
     this.#guard(controller, () => {
       const headers = rawFields(controller.rawHeaders);
       if (status < 200) {
-        this.#sink.onInformation(status, headers);
+        this.#sink.onInformation(status, headers, '1.1');
         return;
       }
       this.#phase = 'responding';
       if (status === 204 || status === 304) this.#framing = 'none';
       else if (headers.has('transfer-encoding')) this.#framing = 'chunks';
-      this.#body = this.#sink.onHead(status, headers);
+      this.#body = this.#sink.onHead(status, headers, '1.1');
       this.#body?.on('error', this.#onBodyError);
     });
   }

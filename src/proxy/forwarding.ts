@@ -38,12 +38,15 @@ export interface ForwardRequest {
   readonly clock: Clock;
 }
 
+/** How a response was received; of HTTP/1.0 the HTTP client does not tell. */
+export type ReceivedProtocol = '1.1' | '2.0';
+
 /** Takes the response. */
 export interface ForwardSink {
   /** A 1xx response. */
-  onInformation(status: number, headers: HeaderList): void;
+  onInformation(status: number, headers: HeaderList, received: ReceivedProtocol): void;
   /** The head; returns where the body goes, or null when it is not wanted. */
-  onHead(status: number, headers: HeaderList): Writable | null;
+  onHead(status: number, headers: HeaderList, received: ReceivedProtocol): Writable | null;
   /** The complete body has been written to `body`, which is to be ended. */
   onEnd(body: Writable, trailers: HeaderList): void;
 }

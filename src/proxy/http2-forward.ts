@@ -127,7 +127,7 @@ class Http2Exchange {
       stream.on(event, (...all: unknown[]) => this.#course.guard(() => listener(...all)));
     };
     on('continue', () => this.#wantBody(stream));
-    on('headers', (head, _, raw) => this.#sink.onInformation(statusOf(head), fieldsOf(raw)));
+    on('headers', (head, _, raw) => this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0'));
     on('response', (head, _, raw) => this.#receive(stream, statusOf(head), fieldsOf(raw)));
     on('trailers', (_head, _, raw) => {
       this.#trailers = fieldsOf(raw);
@@ -185,7 +185,7 @@ class Http2Exchange {
     // RFC 9110 §10.1.1: answered so, the request needs no body.
     this.#stopWaiting();
     if (this.#isComplete) this.#takeEnding(headers);
-    const body = this.#sink.onHead(status, headers);
+    const body = this.#sink.onHead(status, headers, '2.0');
     if (body === null) {
       this.#course.finish();
       return;

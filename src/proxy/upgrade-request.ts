@@ -89,7 +89,7 @@ export function awaitSwitch(
   request.once('upgrade', answered);
   request.on('information', ({ statusCode, rawHeaders }) => {
     try {
-      sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+      sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
     } catch (error) {
       answered();
       reject(error);
@@ -121,7 +121,8 @@ function passRefusal(
   sink: ForwardSink,
   done: (error: Error | null) => void,
 ): void {
-  const body = sink.onHead(response.statusCode ?? 502, HeaderList.fromRaw(response.rawHeaders));
+  const headers = HeaderList.fromRaw(response.rawHeaders);
+  const body = sink.onHead(response.statusCode ?? 502, headers, '1.1');
   response.on('error', done);
   if (body === null) {
     response.destroy();

@@ -195,7 +195,7 @@ class FastcgiExchange {
     const length = headers.get('content-length');
     if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('A length that is none');
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
-    this.#body = this.#sink.onHead(status, headers);
+    this.#body = this.#sink.onHead(status, headers, '1.1');
     if (this.#body === null) {
       this.#course.finish();
       return;
