@@ -118,7 +118,7 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
   });
 
   it('does not count again among the orders of the interval', async (test) => {
-    const { open, authority } = await setUpReloads(test, { intervalMs: DAY_MS, burst: 1 });
+    const { open, authority, log } = await setUpReloads(test, { intervalMs: DAY_MS, burst: 1 });
     const before = await open('https:// may');
     const waiting = before.source.certificateFor(NAME);
     await authority.asked();
@@ -129,6 +129,7 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
     await Promise.all([closed, waiting]);
     await after.source.certificateFor(NAME);
     assert.equal(authority.orders, 1);
+    assert.deepEqual(log.of('The order of a certificate on demand is broken off'), []);
   });
 });
 
