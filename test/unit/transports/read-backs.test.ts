@@ -57,6 +57,7 @@ describe('what has been handed out of the log in Redis', () => {
     handedOut.goBackTo(1);
     assert.equal(handedOut.stored, 1);
     assert.equal(handedOut.lastEventId, 'id of a');
+    assert.equal(handedOut.recent.keyAt(3), undefined);
     assert.ok(handedOut.isFollowedBy(entry(2, 'x', 'a')));
     assert.ok(!handedOut.isFollowedBy(entry(3, 'y', 'x')));
     assert.ok(!handedOut.isFollowedBy(entry(2, 'x', 'b')), 'it follows another');
