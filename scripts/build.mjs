@@ -90,10 +90,27 @@ async function bundle() {
     legalComments: 'none',
     metafile: true,
   });
+  await esbuild.build(editorBundle('editors/vscode/dist/extension.js'));
   const inputs = [metafile, live.metafile, debug.metafile].flatMap(({ inputs }) =>
     Object.keys(inputs),
   );
   writeFileSync(join(root, 'dist', 'LICENSES.txt'), licencesOf(inputs));
+}
+
+/** The extension for VS Code, which loads CommonJS; it has no library in it. */
+export function editorBundle(outfile) {
+  return {
+    absWorkingDir: root,
+    entryPoints: ['editors/vscode/src/extension.ts'],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'cjs',
+    // That of the oldest editor it is for.
+    target: 'node16',
+    external: ['vscode'],
+    logLevel: 'warning',
+  };
 }
 
 /** The licences of the libraries whose files went into the bundle: they ask for it. */
@@ -114,13 +131,16 @@ function licencesOf(inputs) {
 }
 
 function newestSource() {
-  const files = readdirSync(join(root, 'src'), { recursive: true }).map((name) =>
-    join(root, 'src', name),
+  const files = ['src', 'editors/vscode/src'].flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true }).map((name) => join(root, folder, name)),
   );
   files.push(
-    ...['package-lock.json', 'tsconfig.build.json', 'scripts/build.mjs'].map((name) =>
-      join(root, name),
-    ),
+    ...[
+      'package-lock.json',
+      'tsconfig.build.json',
+      'scripts/build.mjs',
+      'editors/vscode/tables.json',
+    ].map((name) => join(root, name)),
   );
   return Math.max(...files.map((file) => statSync(file).mtimeMs));
 }

@@ -7,8 +7,8 @@ export const notes = {
     storage: "a directory; Caddy's file_system with its root too",
     admin:
       'localhost:2029 unless it is set (Caddy: 2019), never a Unix socket; the API is another, without a configuration in it',
-    persist_config: 'off alone; nothing is kept beside the file',
-    log: 'the same, without filters of fields; format is console or json',
+    persist_config: 'off alone, as there; nothing is kept beside the file, so there is no --resume',
+    log: 'the same, without filters of fields; format is console or json; include and exclude take http.log.access and http.log.access.NAME',
     grace_period: '30s unless it is set (Caddy: none)',
     metrics: 'an address on which metrics are served; they are always counted',
     auto_https: 'off and disable_redirects',
@@ -61,7 +61,8 @@ export const notes = {
     format: 'console or json',
   },
   reverse_proxy: {
-    dynamic: 'a and srv; no multi',
+    dynamic:
+      'a and srv; no multi; health_uri and weights beside it are refused (Caddy makes no active checks of such upstreams, and gives its weights to whichever come first)',
     flush_interval: 'accepted; everything is flushed as it comes',
     transport: 'http and fastcgi',
   },

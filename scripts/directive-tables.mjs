@@ -1,12 +1,14 @@
 // What the directives and matchers say of themselves, where it is needed outside of the program: the
-// tables and sections of docs/hubfile.md, the differences in docs/from-caddy.md, and the editor's grammar and completion. `--check` fails
+// tables and sections of docs/hubfile.md, the differences in docs/from-caddy.md, and the editor's grammar, completion and hover. `--check` fails
 // when one of them is not up to date. Run with: node --conditions=hubgate-source --import tsx
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { configSchema } from '../src/config/json-schema.ts';
 import { directives } from '../src/directives/syntaxes.ts';
 import { conditions } from '../src/matchers/syntaxes.ts';
+import { globalUsage } from '../src/hubfile/global-options.ts';
 import { directiveOrder } from '../src/hubfile/running-order.ts';
+import { editorTables } from './editor-tables.mjs';
 import { fromCaddy } from './from-caddy.mjs';
 import { root } from './install.mjs';
 
@@ -16,6 +18,8 @@ const written = {
   'docs/from-caddy.md': fromCaddy,
   'editors/vscode/syntaxes/hubfile.tmLanguage.json': grammar,
   'editors/vscode/snippets/hubfile.json': snippets,
+  // After the page, of which it has the tables.
+  'editors/vscode/tables.json': tables,
   // Of the package, and of the extension, which holds what it names.
   'schema/config.schema.json': schema,
   'editors/vscode/schemas/config.schema.json': schema,
@@ -101,6 +105,14 @@ function grammar(text) {
   const known = [...Object.keys(conditions), 'status'].join('|');
   data.repository['matcher-definition'].match = `^\\s*(@[^\\s{}]+)(?:\\s+(${known})\\b)?`;
   return `${JSON.stringify(data, null, 2)}\n`;
+}
+
+function tables() {
+  const data = editorTables(readFileSync(join(root, 'docs/hubfile.md'), 'utf8'), {
+    ...{ globalUsage, directives, conditions },
+    order: directiveOrder(directives).flat(),
+  });
+  return `${JSON.stringify(data, null, 1)}\n`;
 }
 
 function schema() {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type AdaptedCaddyfile, adaptCaddyfile } from '../hubfile/caddyfile.ts';
 import { hubfileText } from '../hubfile/format.ts';
+import { diskIo } from '../hubfile/disk.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { problemsIn } from './read-config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
@@ -13,7 +14,9 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 export function adaptedCaddyfile(config: string, environment: Environment): AdaptedCaddyfile {
   const file = config === '-' ? '(standard input)' : config;
   const text = hubfileText(read(config), file);
-  return adaptCaddyfile(text, file, (changed) => problemsIn(changed, file, environment));
+  return adaptCaddyfile(text, file, diskIo(environment), (changed) =>
+    problemsIn(changed, file, environment),
+  );
 }
 
 function read(config: string): Uint8Array {

@@ -63,7 +63,8 @@ function commented(line: WrittenLine, reasons: readonly Problem[], text: string)
   const said = reasons.map(({ message, hint }) =>
     hint === undefined ? `left out: ${message}` : `left out: ${message}: ${hint}`,
   );
-  return { start, end, text: [...said, ...written].map((each) => `# ${each}`).join('\n') };
+  // A snippet that is used often has them as often.
+  return { start, end, text: [...new Set(said), ...written].map((each) => `# ${each}`).join('\n') };
 }
 
 function closings(leftOut: readonly WrittenLine[]): TextEdit[] {

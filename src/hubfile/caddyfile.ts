@@ -6,6 +6,8 @@ import {
   type Problem,
   UNSET_VARIABLE,
 } from '../config/problem.ts';
+import { resolve } from 'node:path';
+import { type ImportIo, type WholeCaddyfile, withImports } from './caddyfile-imports.ts';
 import { commentsOf } from './caddyfile-comments.ts';
 import { type Translation, translations } from './caddyfile-words.ts';
 import { formatHubfile } from './format.ts';
@@ -78,16 +80,52 @@ const WHOLE: ReadonlySet<string> = new Set([
 /**
  * Turns a Caddyfile into a Hubfile. Both languages are nearly one: words that differ are replaced,
  * lines that hubgate does not know become comments, everything else stays as it is written. A block
- * that has lost a line which keeps somebody out answers `503` until something else does it.
+ * that has lost a line which keeps somebody out answers `503` until something else does it. What is
+ * imported is put in its place and treated alike.
  *
  * @param text UTF-8, lines ended by LF
  * @throws {ConfigError} `invalid-config` where it is no Caddyfile, or a variable is missing
+ * @throws {HubgateError} `too-large` with what it imports
  */
 export function adaptCaddyfile(
   text: string,
   file: string,
+  io: ImportIo,
   problemsOf: ProblemsOf,
 ): AdaptedCaddyfile {
+  const written = problemsOf(text);
+  if (written.some(({ code }) => BROKEN.has(code))) throw new ConfigError(written);
+  const whole = withImports(text, file, resolve(file), io);
+  const placed = (problem: Problem): Problem => placedInFile(problem, file, whole);
+  try {
+    const { leftOut, notes, ...adapted } = adaptWhole(whole.text, file, problemsOf);
+    return { ...adapted, leftOut: leftOut.map(placed), notes: notes.map(placed) };
+  } catch (thrown) {
+    if (!(thrown instanceof ConfigError)) throw thrown;
+    throw new ConfigError(thrown.problems.map(placed));
+  }
+}
+
+/** A problem of the text with its imports, at its place in the file that it is in. */
+function placedInFile(problem: Problem, file: string, whole: WholeCaddyfile): Problem {
+  const { place } = problem;
+  const message = problem.message.replaceAll(OTHER_PLACE, (found, other: string, line, column) => {
+    if (other !== file) return found;
+    const at = offsetOf(whole.text, { line: Number(line), column: Number(column) });
+    return placeText(whole.placeAt(at));
+  });
+  if (place === undefined) return { ...problem, message };
+  const { importedFrom = [], ...innermost } = place;
+  const chain = [innermost, ...importedFrom].flatMap((spot) => {
+    if (spot.file !== file) return [spot];
+    const { importedFrom: outer = [], ...at } = whole.placeAt(offsetOf(whole.text, spot));
+    return [at, ...outer];
+  });
+  const [spot = innermost, ...outer] = chain;
+  return { ...problem, message, place: outer.length > 0 ? { ...spot, importedFrom: outer } : spot };
+}
+
+function adaptWhole(text: string, file: string, problemsOf: ProblemsOf): AdaptedCaddyfile {
   const source = makeSource({ file, path: file }, text, {});
   const asWritten = problemsOf(text);
   if (asWritten.some(({ code }) => BROKEN.has(code))) throw new ConfigError(asWritten);

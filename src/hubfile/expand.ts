@@ -1,9 +1,10 @@
 import { placeText } from '../config/problem.ts';
-import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { nearestName } from '../config/nearest.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { Arguments } from './arguments.ts';
+import { importTarget, MAX_IMPORT_DEPTH, MAX_IMPORTS, shownPath } from './import-target.ts';
 import { type Content, type Line, type Parsed, type Word, parse } from './parser.ts';
 import { type ImportStep, type Span, placeOf } from './place.ts';
 import { Fault, type Problems, finding } from './problems.ts';
@@ -37,8 +38,6 @@ export interface Expanded {
   readonly unsound: ReadonlySet<Line>;
 }
 
-const MAX_IMPORTS = 10_000;
-const MAX_IMPORT_DEPTH = 100;
 const MAX_LINES = 200_000;
 
 interface FileName {
@@ -305,26 +304,18 @@ class Expander {
   /** The files that an import names, each as the operator would name it. */
   #filesOf(target: Word): FileName[] {
     const { source } = target.span;
-    const base = dirname(source.path);
-    // A pattern that ends with ** means every file.
-    const pattern = resolve(base, target.text.replace(/(?<=^|\/)\*\*$/, '**/*'));
-    const shown = (path: string): string => {
-      if (isAbsolute(target.text) || !path.startsWith(`${base}/`)) return path;
-      return join(dirname(source.file), path.slice(base.length + 1));
-    };
-    if (!/[*?[]/.test(target.text)) return [{ file: shown(pattern), path: pattern }];
-    // `**` stands as a directory of its own; a name may have one star beside it.
-    const rest = target.text.replace(/(?<=^|\/)\*\*(?:\/|$)/, '');
-    if (/\[|\*.*\*|\?.*\?/.test(rest)) {
+    const { path, isPattern, isRefused } = importTarget(target.text, source);
+    if (!isPattern) return [{ file: shownPath(path, target.text, source), path }];
+    if (isRefused) {
       const hint = 'a pattern may hold one **/, one * and one ?, and no [ ]';
       throw faultAt(target.span, 'bad-pattern', `cannot import the pattern ${target.text}`, hint);
     }
-    this.#globs.add(pattern);
-    const found = this.#glob(pattern, target);
+    this.#globs.add(path);
+    const found = this.#glob(path, target);
     if (found.length === 0) {
       this.#problems.warn(target.span, 'empty-import', `no file matches ${target.text}`);
     }
-    return found.map((path) => ({ file: shown(path), path }));
+    return found.map((each) => ({ file: shownPath(each, target.text, source), path: each }));
   }
 }
 

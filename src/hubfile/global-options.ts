@@ -36,37 +36,74 @@ import {
   size,
 } from './values.ts';
 
-/**
- *     {
- *         admin <address>|off
- *         admin [<address>] { origins <host…> }
- *         metrics <address>|off
- *         http_port <port>
- *         https_port <port>
- *         email <address>
- *         acme_ca <url…>
- *         acme_staging [<url>]
- *         acme_challenges <tls-alpn-01|http-01…>
- *         acme_dns <provider> [<argument…>] { … }
- *         acme_ca_root <pem file>
- *         acme_eab { key_id <id>; mac_key <key> }
- *         on_demand_tls { ask <url>; interval <duration>; burst <number> }
- *         local_certs
- *         skip_install_trust
- *         auto_https off|disable_redirects
- *         storage <directory>
- *         grace_period <duration>
- *         workers <number>|auto
- *         log { level <level>; format console|json; output stderr|stdout|file <path> }
- *         log <name> { include http.log.access[.NAME]…; exclude …; … }
- *         trace off
- *         otlp <url>
- *         servers [<address>] { … }
- *         order <directive> first|last|before|after [<directive>]
- *         persist_config off
- *         debug
- *     }
- */
+/** All that the block takes, as the documents and the editor show it. */
+export const globalUsage = `
+{
+    admin off
+    admin [<address>] { origins <host…> }
+    metrics <address>|off
+    http_port <port>
+    https_port <port>
+    email <address>
+    acme_ca <url…>
+    acme_staging [<url>]
+    acme_challenges tls-alpn-01|http-01…
+    acme_dns rfc2136|acme-dns|exec <argument…> { <options of tls dns…> }
+    acme_ca_root <pem file>
+    acme_eab {
+        key_id <id>
+        mac_key <key>
+    }
+    on_demand_tls {
+        ask <url>
+        interval <duration>
+        burst <n>
+    }
+    local_certs
+    skip_install_trust
+    auto_https off|disable_redirects
+    storage <directory>
+    grace_period <duration>
+    workers <n>|auto
+    log [<name>] {
+        level debug|info|warn|error
+        format console|json
+        output stderr|stdout
+        output file <path> {
+            roll_size <size>
+            roll_keep <count>
+            roll_keep_for <duration>
+            roll_interval <duration>
+            roll_disabled
+        }
+        include <logger…>
+        exclude <logger…>
+    }
+    trace off
+    otlp <url>
+    servers [<address>] {
+        trusted_proxies static <ranges…>|private_ranges
+        client_ip_headers <field…>
+        protocols h1|h2…
+        max_header_size <size>
+        timeouts {
+            read_header <duration>
+            read_body <duration>
+            idle <duration>
+        }
+        proxy_protocol <ranges…>
+        log_credentials
+        max_connections <n>
+        max_connections_per_client <n>
+    }
+    order <directive> first|last
+    order <directive> before|after <directive>
+    persist_config off
+    debug
+}
+`;
+
+/** Reads the first block of a file, the one without an address. */
 export function readGlobalOptions(
   line: Line,
   problems: Problems,
@@ -242,12 +279,16 @@ function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount
   return { keyId, macKey };
 }
 
-/** Caddy keeps what its API is given unless this is off; here the file alone is the configuration. */
+/**
+ * Caddy keeps what its API is given unless this is off, and starts with it by `--resume`; its Caddyfile
+ * takes `off` alone. Here the file alone is the configuration.
+ */
 function persistConfig(cursor: Cursor): Record<string, never> {
   const word = cursor.peek();
   if (word?.text === 'on') {
     const message = 'persist_config on is not supported by hubgate';
-    const hint = 'the file is the configuration, and is what a start reads: nothing else is kept';
+    const hint =
+      'the file is the configuration, and is what a start reads: write what is loaded by the API into it';
     cursor.fail(word.span, 'unsupported-option', message, hint);
   }
   oneOf(cursor, ['off']);
@@ -325,21 +366,47 @@ function requestLog(
     ...{ ...defaultOptions.log, name },
     ...{ include: [], exclude: [] },
   };
+  const { errors } = cursor.problems;
   const read = cursor.options(start, {
     ...LOG,
     include: (option) => ({ include: logScopes(option) }),
     exclude: (option) => ({ exclude: logScopes(option) }),
   });
-  if (read.include.length > 0) return read;
+  // What it includes may be what was wrong.
+  if (read.include.length > 0 || cursor.problems.errors > errors) return read;
   const hint =
     'include http.log.access, or http.log.access.NAME; what the gateway says itself is in log { … }';
   return cursor.fail(cursor.span, 'missing-option', `log ${name} needs include`, hint);
 }
 
+/** What other loggers of Caddy say is found here, by how their names begin. */
+const OTHER_LOGGERS: Readonly<Record<string, string>> = {
+  'http.log.error':
+    'a request that fails has its line in http.log.access: include that with level error',
+  'http.handlers':
+    'what becomes of a request is in http.log.access, and why it failed in log { … }',
+  'http.log': 'write http.log.access',
+  http: 'write http.log.access',
+  admin: 'the admin API speaks in the log of the gateway: log { … }',
+  tls: 'what becomes of certificates is in the log of the gateway: log { … }',
+  pki: 'what becomes of certificates is in the log of the gateway: log { … }',
+  events: 'what happens is in the log of the gateway: log { … }',
+};
+
 function logScopes(cursor: Cursor): readonly string[] {
-  return cursor.several('http.log.access').map((word) => {
-    if (isLogScope(word.text)) return word.text;
-    return badValue(cursor, word, 'http.log.access, or http.log.access.NAME');
+  return cursor.several('http.log.access').flatMap((word) => {
+    if (isLogScope(word.text)) return [word.text];
+    const names = Object.keys(OTHER_LOGGERS);
+    const logger = names.find((name) => `${word.text}.`.startsWith(`${name}.`));
+    if (logger === undefined) {
+      return badValue(cursor, word, 'http.log.access, or http.log.access.NAME');
+    }
+    const excludes = cursor.name === 'exclude' && logger !== 'http' && logger !== 'http.log';
+    const hint = excludes
+      ? 'leave it out: a log of requests has no lines but theirs'
+      : OTHER_LOGGERS[logger];
+    const message = `the logger ${word.text.slice(0, 80)} has no name in hubgate`;
+    return cursor.fail(word.span, 'unsupported-option', message, hint);
   });
 }
 
@@ -368,19 +435,6 @@ function listener(
   return cursor.origins.of(cursor.span, { ...address, servers: servers(cursor) });
 }
 
-/**
- *     servers {
- *         trusted_proxies static <ranges…>|private_ranges
- *         client_ip_headers <field…>
- *         protocols h1 h2
- *         max_header_size <size>
- *         timeouts { read_header <duration>; read_body <duration>; idle <duration> }
- *         proxy_protocol <ranges…>
- *         log_credentials
- *         max_connections <number>
- *         max_connections_per_client <number>
- *     }
- */
 function servers(cursor: Cursor): ServerOptions {
   cursor.block();
   return cursor.options(defaultOptions.servers, {

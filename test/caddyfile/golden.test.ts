@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, describe, it } from 'node:test';
@@ -44,6 +52,7 @@ const NOT_OF_CADDY_2_6: Readonly<Record<string, string>> = {
   'franken-like': 'needs FrankenPHP',
   'heredocs-and-quotes': 'heredocs came with 2.7',
   'named-routes': 'invoke came with 2.7',
+  'named-by-dns': 'persist_config came with 2.7',
   'rate-limit-plugin': 'needs a plug-in',
   'reference-hub': 'needs the reference hub',
   'single-sign-on-plugin': 'needs a plug-in',
@@ -80,7 +89,7 @@ describe('a Caddyfile becomes a Hubfile', () => {
 
     it(`${name}: what comes out loads, and what does not is told`, () => {
       const caddyfile = readFileSync(file, 'utf8');
-      const { text, leftOut, notes } = adaptCaddyfile(caddyfile, file, (changed) =>
+      const { text, leftOut, notes } = adaptCaddyfile(caddyfile, file, io, (changed) =>
         problemsOf(changed, file),
       );
       const told = [
@@ -103,6 +112,7 @@ describe('a Caddyfile becomes a Hubfile', () => {
       );
       writeFileSync(join(logs, 'ca.pem'), root);
       writeFileSync(join(logs, 'Caddyfile'), text);
+      cpSync('imported', join(logs, 'imported'), { recursive: true });
       const args = ['adapt', '--adapter', 'caddyfile', '--config', join(logs, 'Caddyfile')];
       const { status, stderr } = spawnSync(caddy, args, { encoding: 'utf8' });
       const reason = NOT_OF_CADDY_2_6[name];
@@ -117,6 +127,7 @@ describe('a hub whose keys this machine has not set', () => {
     const { text, leftOut, notes } = adaptCaddyfile(
       `a.localhost {\n\t${hub}\n}\n`,
       'Caddyfile',
+      io,
       (changed) => problemsOf(changed, 'Caddyfile'),
     );
     assert.match(text, /^\t\tpublisher_jwt \{env\.NOT_SET_HERE\}$/m);
@@ -139,7 +150,7 @@ describe('whatever the golden Hubfiles have wrong', () => {
       const text = hubfileTextOr(join(folder, name));
       if (text === null) continue;
       try {
-        const adapted = adaptCaddyfile(text, 'Caddyfile', (changed) =>
+        const adapted = adaptCaddyfile(text, 'Caddyfile', io, (changed) =>
           problemsOf(changed, 'Caddyfile'),
         );
         const errors = toLeaveOut(problemsOf(adapted.text, 'Caddyfile'));

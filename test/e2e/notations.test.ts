@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
@@ -70,6 +70,21 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.equal(again.code, 1);
     assert.match(again.stderr, /Written is there already/);
     assert.match(readFileSync(output, 'utf8'), /# push/);
+  });
+
+  it('puts imported files in their place, so that what it writes stands alone', async () => {
+    mkdirSync(join(directory, 'sites'));
+    mkdirSync(join(directory, 'elsewhere'));
+    write('sites/a.caddy', 'http://b.example {\n\timport ../answer\n\tpush\n}\n');
+    write('answer', 'respond {$ANSWER:ok}\n');
+    const whole = write('Whole', 'import sites/*.caddy\n');
+    const output = join(directory, 'elsewhere/Hubfile');
+    const { code, stderr } = await adapt('--config', whole, '--output', output);
+    assert.equal(code, 3);
+    assert.match(stderr, /sites\/a\.caddy:3:2: left out: [^]*\n {2}imported at [^\n]*Whole:1:1\n/);
+    assert.match(readFileSync(output, 'utf8'), /# from [^\n]*answer\n\trespond \{\$ANSWER:ok\}/);
+    assert.equal(statSync(output).mode & 0o777, 0o600);
+    assert.equal((await runCommand(['validate', '--config', output])).code, 0);
   });
 
   it('exits with 1 and prints nothing for what is no Caddyfile', async () => {

@@ -19,7 +19,7 @@ const USAGE = `
 discovery off
 discovery [<matcher>] {
     hub <site address>|<url>|<path>
-    link [off]
+    link [on|off]
     self
     content_type <media type>
     type <event type>
@@ -33,9 +33,39 @@ discovery [<matcher>] {
         status <status…>
         path <path…>
     }
-    token mint|exchange { … }
-    publish [off]
-    changes [public|private] { … }
+    token mint {
+        issuer <id>
+        key <key>
+        alg <algorithm>
+        kid <id>
+        ttl <duration>
+        subscribe|publish <topic…>
+        subscribe_urlpattern|publish_urlpattern <pattern…>
+        payload <json>
+        keep_fields
+    }
+    token exchange {
+        endpoint <url>
+        client_id <id>
+        client_secret <secret>
+        subject_token <text>
+        subscribe|publish <topic…>
+        subscribe_urlpattern|publish_urlpattern <pattern…>
+        payload <json>
+        keep_fields
+    }
+    publish [on|off]
+    changes [public|private] {
+        on <method…>
+        topic <topic…>
+        also <topic…>
+        public
+        private
+        data change|none|body
+        window <duration>
+        sync
+        async
+    }
     live [{ window <duration> }]
 }
 `;

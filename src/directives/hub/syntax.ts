@@ -9,7 +9,17 @@ import { transport } from './syntax/transport.ts';
 
 const USAGE = `
 hub [@<matcher>] [<path>] {
-    issuer <id> { authorization_server; publisher { … }; subscriber { … } }
+    issuer <id> {
+        authorization_server
+        publisher {
+            jwt <key> [<algorithm>]
+            jwks_uri <url> [<algorithm…>] [{ refresh <duration>; cooldown <duration>; timeout <duration> }]
+        }
+        subscriber {
+            jwt <key> [<algorithm>]
+            jwks_uri <url> [<algorithm…>] [{ refresh <duration>; cooldown <duration>; timeout <duration> }]
+        }
+    }
     profile hub|mercure
     anonymous
     subscriptions
@@ -30,12 +40,30 @@ hub [@<matcher>] [<path>] {
     max_pattern_size <n>
     topic_matcher_cache <n>
     subscriber_list_cache_size <n>
-    transport memory|lmdb|redis [{ … }]
+    transport memory [{ size <n> }]
+    transport lmdb {
+        path <directory>
+        size <n>
+        max_age <duration>
+        durability commit|async
+        shared
+    }
+    transport redis {
+        url|urls <url…>
+        sentinel <name>
+        cluster
+        stream <name>
+        max_length <n>
+        max_age <duration>
+        durability primary|replicated [<n>]
+        tls_trust_pool <pem file>
+        shared
+    }
     debugger
     playground [insecure]
     protocol_version_compatibility 7|8 [{ strings; topics; templates }]
     publisher_jwt|subscriber_jwt <key> [<algorithm>]
-    publisher_jwks_url|subscriber_jwks_url <url>
+    publisher_jwks_url|subscriber_jwks_url <url> [<algorithm…>] [{ refresh <duration>; cooldown <duration>; timeout <duration> }]
 }
 `;
 

@@ -348,20 +348,20 @@ function isCleartext({ upstreams, dynamic: named }: ReverseProxyConfig): boolean
   return named?.scheme === 'http' || upstreams.some((one) => /^(http|unix):/.test(one));
 }
 
-/** What cannot be, where upstreams come and go. */
-function checkDynamic(
-  { dynamic: about, activeHealth, fastcgi }: ReverseProxyConfig,
-  report: Report,
-): void {
+/** What cannot be, where upstreams come and go; each where it is written, as the rest may stay. */
+function checkDynamic(proxy: ReverseProxyConfig, report: Report): void {
+  const { dynamic: about, activeHealth, fastcgi } = proxy;
   if (about === null) return;
-  const found = (message: string, hint: string): void =>
-    report(about, { severity: 'error', code: 'not-dynamic', message, hint });
   if (activeHealth !== null) {
+    const message = 'upstreams that the DNS names are not checked by health_uri';
     const hint = 'use fail_duration and max_fails, or have the DNS name only those that are well';
-    found('upstreams that the DNS names are not checked by health_uri', hint);
+    const problem = { severity: 'error', code: 'not-dynamic', message, hint } as const;
+    report(proxy, problem, { field: 'activeHealth' });
   }
   if (fastcgi !== null && about.scheme !== 'http') {
-    found(`FastCGI is not spoken by ${about.scheme}`, 'drop the options of the transport');
+    const message = `FastCGI is not spoken by ${about.scheme}`;
+    const hint = 'drop the options of the transport';
+    report(about, { severity: 'error', code: 'not-dynamic', message, hint });
   }
 }
 

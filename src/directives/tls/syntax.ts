@@ -12,10 +12,54 @@ tls internal
 tls <email>
 tls <certificate file> <key file>
 tls [internal|<email>|<certificate file> <key file>] {
-    issuer acme [<directory>] { dir; email; eab; trusted_roots; dns; disable_http_challenge; disable_tlsalpn_challenge }
+    issuer acme [<directory>] {
+        dir <url>
+        email <address>
+        eab <key id> <mac key>
+        trusted_roots <pem file>
+        dns rfc2136|acme-dns|exec <argument…> { <options of tls dns…> }
+        disable_http_challenge
+        disable_tlsalpn_challenge
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
     issuer internal
     on_demand
-    dns rfc2136|acme-dns|exec <argument…> { … }
+    dns rfc2136 [<name server>] {
+        server <name server>
+        zone <name>
+        key_name <name>
+        key_alg hmac-sha256|hmac-sha512
+        key <key>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns acme-dns {
+        server_url <url>
+        username <name>
+        password <password>
+        subdomain <name>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns exec <program> [<argument…>] {
+        env <name> <value>
+        timeout <duration>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
     propagation_delay <duration>
     propagation_timeout <duration>|off
     resolvers <address…>

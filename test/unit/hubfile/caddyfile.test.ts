@@ -1,24 +1,35 @@
 import assert from 'node:assert/strict';
+import { resolve } from 'node:path';
 import { describe, it } from 'node:test';
 import { ConfigError, type Problem } from '../../../src/config/problem.ts';
 import { type AdaptedCaddyfile, adaptCaddyfile } from '../../../src/hubfile/caddyfile.ts';
+import type { HubfileIo } from '../../../src/hubfile/expand.ts';
 import { read } from '../../../src/hubfile/load.ts';
 
 type Files = Readonly<Record<string, string>>;
 
 function adapted(text: string, env: Files = {}, files: Files = {}): AdaptedCaddyfile {
-  return adaptCaddyfile(text, 'Caddyfile', (changed) => problemsIn(changed, env, files));
+  const io = ioOf(text, env, files);
+  return adaptCaddyfile(text, 'Caddyfile', io, (changed) => problemsIn(changed, env, files));
 }
 
 function problemsIn(text: string, env: Files = {}, files: Files = {}): readonly Problem[] {
+  return read('Caddyfile', ioOf(text, env, files), 'hubfile').problems;
+}
+
+function ioOf(text: string, env: Files, files: Files): HubfileIo {
   const content = (path: string): string => {
     if (path.endsWith('/Caddyfile')) return text;
-    const found = Object.entries(files).find(([name]) => path.endsWith(`/${name}`))?.[1];
+    const found = Object.entries(files).find(([name]) => path === resolve(name))?.[1];
     if (found === undefined) throw Object.assign(new Error('ENOENT'), { code: 'ENOENT' });
     return found;
   };
-  const io = { read: (path: string) => Buffer.from(content(path)), glob: () => [], env };
-  return read('Caddyfile', io, 'hubfile').problems;
+  const glob = (pattern: string): string[] =>
+    Object.keys(files)
+      .map((name) => resolve(name))
+      .filter((path) => path.startsWith(pattern.slice(0, pattern.indexOf('*'))))
+      .sort();
+  return { read: (path) => Buffer.from(content(path)), glob, env };
 }
 
 /** What would run, without comments. */
@@ -203,21 +214,102 @@ describe('adapting a Caddyfile', () => {
     assert.ok(text.includes('publisher_jwt {$KEY}'));
   });
 
-  it('leaves out the import of a file that has what cannot be carried over, and names the place in it', () => {
+  it('puts what is imported in its place, and leaves out of it what cannot be carried over', () => {
     const files = { 'auth.conf': 'authorize with x\n', 'fine.conf': 'encode gzip\n' };
     const result = adapted(
       'a.example {\n\timport fine.conf\n\timport auth.conf\n\trespond in\n}\n',
       {},
       files,
     );
-    assert.match(result.leftOut[0]?.place?.file ?? '', /auth\.conf$/);
+    const [{ place } = {}] = result.leftOut;
+    assert.deepEqual(place, {
+      ...{ file: 'auth.conf', line: 1, column: 1 },
+      importedFrom: [{ file: 'Caddyfile', line: 3, column: 2 }],
+    });
     assert.deepEqual(lines(result).slice(3), [
       'a.example {',
-      'import fine.conf',
+      'encode gzip',
       'error 503',
       'respond in',
       '}',
     ]);
+    assert.match(result.text, /\t# from fine\.conf\n\tencode gzip\n/);
+  });
+
+  it('reads imports of imports, relative to the file that they are in', () => {
+    const result = adapted(
+      'import conf/all.caddy\n',
+      {},
+      {
+        'conf/all.caddy': 'import sites/*\nimport gone.caddy\nimport {$MORE:gone.caddy}\n',
+        'conf/sites/a': 'a.example {\n\timport ../common\n\tpush\n}',
+        'conf/sites/b': 'b.example {\n\timport ../common\n}\n',
+        'conf/common': 'respond in \\',
+      },
+    );
+    assert.deepEqual(lines(result), [
+      ...['a.example {', 'respond in', '}', 'b.example {', 'respond in', '}'],
+      ...['import conf/gone.caddy', 'import {$MORE:gone.caddy}'],
+    ]);
+    const [push] = result.leftOut;
+    assert.deepEqual(push?.place, {
+      ...{ file: 'conf/sites/a', line: 3, column: 2 },
+      importedFrom: [
+        { file: 'conf/all.caddy', line: 1, column: 1 },
+        { file: 'Caddyfile', line: 1, column: 1 },
+      ],
+    });
+  });
+
+  it('makes snippets of files that are given arguments, or a block', () => {
+    const result = adapted(
+      '{\n\temail a@b.example\n}\na.example {\n\ttemplates\n\timport (a).conf ok 200\n\timport wrap {\n\t\trespond in\n\t}\n}\nb.example {\n\timport (a).conf no 404\n}\n',
+      {},
+      { '(a).conf': 'push\nrespond /x {args[0]} {args[1]}\n', wrap: 'handle {\n\t{block}\n}\n' },
+    );
+    assert.deepEqual(lines(result), [
+      ...['{', 'email a@b.example', '}', '(_a_.conf) {', 'respond /x {args[0]} {args[1]}', '}'],
+      ...['(wrap) {', 'handle {', '{block}', '}', '}', 'a.example {', 'import _a_.conf ok 200'],
+      ...['import wrap {', 'respond in', '}', '}', 'b.example {', 'import _a_.conf no 404', '}'],
+    ]);
+    assert.deepEqual(
+      result.leftOut.map(({ place }) => `${place?.file}:${place?.line}:${place?.column}`),
+      ['(a).conf:1:1', '(a).conf:1:1', 'Caddyfile:5:2'],
+    );
+  });
+
+  it('has the snippets of a file once that is imported twice, and in a site without braces', () => {
+    const files = { 's.caddy': '(s) {\n\trespond in\n}\n', args: 'header X {args[0]}\n' };
+    const twice = adapted(
+      'import s.caddy\nimport s.caddy\na.example {\n\timport s\n}\n',
+      {},
+      files,
+    );
+    assert.deepEqual(twice.leftOut, []);
+    assert.deepEqual(lines(twice), ['(s) {', 'respond in', '}', 'a.example {', 'import s', '}']);
+    const braceless = adapted('a.example\nimport args y\nrespond in\n', {}, files);
+    assert.deepEqual(lines(braceless), [
+      ...['(args) {', 'header X {args[0]}', '}', 'a.example', 'import args y', 'respond in'],
+    ]);
+  });
+
+  it('refuses imports that never end, or are too many or too large together', () => {
+    const code = (text: string, files: Files): string => {
+      try {
+        adapted(text, {}, files);
+        return 'none';
+      } catch (thrown) {
+        if (thrown instanceof ConfigError)
+          return thrown.problems.find(({ severity }) => severity === 'error')?.code ?? '';
+        return Reflect.get(Object(thrown), 'code') ?? '';
+      }
+    };
+    assert.equal(code('import a\n', { a: 'import a\n' }), 'import-cycle');
+    assert.equal(code('import a\n', { a: 'import b\n', b: '"' }), 'unclosed-quote');
+    const much = { a: `# ${'x'.repeat(1_000_000)}\n` };
+    assert.equal(code('a.example {\n\timport a\n\timport a\n}\n', much), 'none');
+    assert.equal(code(`a.example {\n${'\timport a\n'.repeat(5)}}\n`, much), 'too-large');
+    assert.equal(code(`a.example {\n${'\timport a\n'.repeat(10_001)}}\n`, { a: '' }), 'too-large');
   });
 
   it('binds every site to default_bind that has no address of its own', () => {

@@ -1,0 +1,302 @@
+import { dirname, isAbsolute, relative } from 'node:path';
+import { HubgateError } from '../kernel/error.ts';
+import type { Place } from '../config/problem.ts';
+import type { HubfileIo } from './expand.ts';
+import { hubfileText } from './format.ts';
+import { importTarget, MAX_IMPORT_DEPTH, MAX_IMPORTS, shownPath } from './import-target.ts';
+import { placeOf } from './place.ts';
+import { makeSource, MAX_SOURCE_BYTES, type Source, SourceFault } from './source.ts';
+import { nameOf, optionsOf, type WrittenLine, writtenLines } from './written-lines.ts';
+
+/** A Caddyfile with the text of what it imports in its place. */
+export interface WholeCaddyfile {
+  readonly text: string;
+  /** Where a character of it was written. */
+  placeAt(offset: number): Place;
+}
+
+/** What reads the files that are imported. */
+export type ImportIo = Pick<HubfileIo, 'read' | 'glob'>;
+
+/** A text that is put in, and the imports that led to it, innermost first. */
+interface Text {
+  readonly source: Source;
+  readonly lines: readonly WrittenLine[];
+  readonly from: Imported | null;
+}
+
+interface Imported {
+  readonly text: Text;
+  readonly at: WrittenLine;
+}
+
+interface Piece {
+  readonly start: number;
+  readonly text: Text;
+  readonly at: number;
+  readonly kept: boolean;
+}
+
+/** Words that mean something else where they are put in. */
+const ARGUMENTS = /\{(?:args|block)[[.s}]/;
+
+/**
+ * Puts the text of imported files where they are imported, each behind a comment that names it. A file
+ * that is given arguments or a block becomes a snippet of its name. What cannot be read, and what is
+ * named by a variable, stays an import.
+ *
+ * @param text structurally sound, and of no endless imports
+ * @throws {HubgateError} `too-large` for more imports, or more text, than a Hubfile may have
+ */
+export function withImports(
+  text: string,
+  file: string,
+  path: string,
+  io: ImportIo,
+): WholeCaddyfile {
+  return new Inliner(io).whole(textOf(text, { file, path }, null));
+}
+
+function textOf(raw: string, where: { file: string; path: string }, from: Imported | null): Text {
+  return { source: makeSource(where, raw, {}), lines: writtenLines(raw), from };
+}
+
+class Inliner {
+  readonly #io: ImportIo;
+  #pieces: Piece[] = [];
+  readonly #snippets = new Set<string>();
+  /** The files that have become snippets, by their path, each with its name. */
+  readonly #asSnippets = new Map<string, readonly [name: string, text: Text]>();
+  readonly #seen = new Set<string>();
+  #text = '';
+  #imports = 0;
+
+  constructor(io: ImportIo) {
+    this.#io = io;
+  }
+
+  whole(text: Text): WholeCaddyfile {
+    this.#put(text, true);
+    const body = this.#taken();
+    // Those that are found while one is written are written as well.
+    for (const [name, snippet] of this.#asSnippets.values()) {
+      this.#add(`\n(${name}) {\n`, snippet, 0, false);
+      this.#put(snippet, false);
+      this.#add('\n}\n', snippet, 0, false);
+    }
+    const snippets = this.#taken();
+    if (snippets.text === '') return wholeOf([body]);
+    // Behind the global options, and before a site that has no braces.
+    const cut = optionsOf(writtenLines(body.text))?.end ?? 0;
+    return wholeOf([cutOut(body, 0, cut), snippets, cutOut(body, cut, body.text.length)]);
+  }
+
+  #taken(): Part {
+    const part = { text: this.#text, pieces: this.#pieces };
+    this.#text = '';
+    this.#pieces = [];
+    return part;
+  }
+
+  /** @param top whether it holds sites */
+  #put(text: Text, top: boolean): void {
+    const { source, lines } = text;
+    // A file that is imported twice defines its snippets once.
+    const again = this.#seen.has(source.path);
+    if (top) this.#seen.add(source.path);
+    const edits: { line: WrittenLine; put: () => void }[] = [];
+    const visit = (line: WrittenLine): void => {
+      const snippet = line.outer === null && top ? snippetName(line) : null;
+      if (snippet !== null && again) edits.push({ line, put: () => {} });
+      else if (nameOf(line) === 'import') {
+        edits.push({ line, put: () => this.#import(line, text, top && line.outer === null) });
+      } else line.inner.forEach(visit);
+    };
+    if (top) for (const line of lines) this.#snippets.add(snippetName(line) ?? '');
+    lines.forEach(visit);
+    let from = 0;
+    for (const { line, put } of edits) {
+      this.#add(source.raw.slice(from, line.start), text, from, true);
+      put();
+      from = line.end;
+    }
+    this.#add(source.raw.slice(from), text, from, true);
+  }
+
+  #add(piece: string, text: Text, at: number, kept: boolean): void {
+    if (piece === '') return;
+    this.#pieces.push({ start: this.#text.length, text, at, kept });
+    this.#text += piece;
+    if (this.#text.length > MAX_SOURCE_BYTES) {
+      throw tooLarge(`more than ${MAX_SOURCE_BYTES} characters with what is imported`);
+    }
+  }
+
+  #import(line: WrittenLine, text: Text, top: boolean): void {
+    const [, target, ...args] = line.words;
+    const found = target === undefined ? null : this.#filesOf(target.text, { text, at: line });
+    if (target === undefined || found === null) return this.#stay(line, text);
+    const needsArguments = args.length > 0 || line.blockStart !== null;
+    for (const each of found) {
+      if (needsArguments || ARGUMENTS.test(each.source.raw)) {
+        this.#add('import ', text, line.start, false);
+        this.#add(this.#asSnippet(each), text, target.start, false);
+        this.#add(text.source.raw.slice(target.end, line.end), text, target.end, true);
+        this.#add('\n', text, line.end, false);
+      } else {
+        this.#add(
+          `# from ${each.source.file.replaceAll(/\p{Cc}/gu, '?')}\n`,
+          text,
+          line.start,
+          false,
+        );
+        this.#put(each, top);
+        this.#add('\n', text, line.end, false);
+      }
+    }
+  }
+
+  /** The name of the snippet that a file becomes. */
+  #asSnippet(text: Text): string {
+    const { path, file } = text.source;
+    const known = this.#asSnippets.get(path);
+    if (known !== undefined) return known[0];
+    let name = file.replaceAll(/[^\w./-]/g, '_');
+    while (this.#snippets.has(name)) name += '_';
+    this.#asSnippets.set(path, [name, text]);
+    this.#snippets.add(name);
+    return name;
+  }
+
+  /** As it is, but for a path that is relative to a file that is no more. */
+  #stay(line: WrittenLine, text: Text): void {
+    const { raw } = text.source;
+    const target = line.words[1];
+    const outermost = rootOf(text);
+    const isRelative =
+      target !== undefined &&
+      text !== outermost &&
+      !this.#snippets.has(target.text) &&
+      !/^[/{]/.test(target.text);
+    if (!isRelative) return this.#add(raw.slice(line.start, line.end), text, line.start, true);
+    const { path } = importTarget(target.text, text.source);
+    this.#add(raw.slice(line.start, target.start), text, line.start, true);
+    const moved = relative(dirname(outermost.source.path), path);
+    this.#add(/\s/.test(moved) ? `"${moved}"` : moved, text, target.start, false);
+    this.#add(raw.slice(target.end, line.end), text, target.end, true);
+  }
+
+  /** The files that an import names; null where it is to stay. */
+  #filesOf(target: string, from: Imported): readonly Text[] | null {
+    const { source } = from.text;
+    if (this.#snippets.has(target) || target.includes('{')) return null;
+    const { path, isPattern, isRefused } = importTarget(target, source);
+    if (isPattern && isRefused) return null;
+    const paths = isPattern ? this.#io.glob(path) : [path];
+    if (depthOf(from) > MAX_IMPORT_DEPTH) throw tooLarge('imports nested too deep');
+    const texts = paths.map((each) => {
+      this.#imports += 1;
+      if (this.#imports > MAX_IMPORTS) throw tooLarge(`more than ${MAX_IMPORTS} imports`);
+      return this.#read(
+        { file: shownFrom(rootOf(from.text), each, target, source), path: each },
+        from,
+      );
+    });
+    const read = texts.filter((each) => each !== null);
+    // One that cannot be read is told of by the import that stays.
+    return read.length === texts.length && read.length > 0 ? read : null;
+  }
+
+  #read(where: { file: string; path: string }, from: Imported): Text | null {
+    let bytes: Uint8Array;
+    try {
+      bytes = this.#io.read(where.path);
+    } catch {
+      // What reads the Hubfile tells why.
+      return null;
+    }
+    try {
+      return textOf(hubfileText(bytes, where.file), where, from);
+    } catch (thrown) {
+      if (thrown instanceof SourceFault) return null;
+      throw thrown;
+    }
+  }
+}
+
+function snippetName({ words: [first, second] }: WrittenLine): string | null {
+  if (first?.kind !== 'plain' || second !== undefined) return null;
+  return /^\(([^()]+)\)$/.exec(first.text)?.[1] ?? null;
+}
+
+/** As seen from the Caddyfile, where it lies beside or below that. */
+function shownFrom({ source: root }: Text, path: string, target: string, source: Source): string {
+  const isBelow = path.startsWith(`${dirname(root.path)}/`) && !isAbsolute(target);
+  return shownPath(path, isBelow ? '' : target, isBelow ? root : source);
+}
+
+function rootOf(text: Text): Text {
+  let root = text;
+  while (root.from !== null) root = root.from.text;
+  return root;
+}
+
+function depthOf(from: Imported): number {
+  let depth = 0;
+  for (let each: Imported | null = from; each !== null; each = each.text.from) depth += 1;
+  return depth;
+}
+
+interface Part {
+  readonly text: string;
+  readonly pieces: readonly Piece[];
+}
+
+function cutOut({ text, pieces }: Part, from: number, to: number): Part {
+  const cut = pieces.flatMap((piece, index) => {
+    const end = pieces[index + 1]?.start ?? text.length;
+    if (end <= from || piece.start >= to) return [];
+    const skipped = Math.max(0, from - piece.start);
+    return [
+      { ...piece, start: piece.start + skipped - from, at: piece.at + (piece.kept ? skipped : 0) },
+    ];
+  });
+  return { text: text.slice(from, to), pieces: cut };
+}
+
+function wholeOf(parts: readonly Part[]): WholeCaddyfile {
+  const pieces: Piece[] = [];
+  let whole = '';
+  for (const part of parts) {
+    for (const piece of part.pieces) pieces.push({ ...piece, start: piece.start + whole.length });
+    whole += part.text;
+  }
+  return { text: whole, placeAt: (offset) => placeIn(pieces, offset) };
+}
+
+function placeIn(pieces: readonly Piece[], offset: number): Place {
+  let low = 0;
+  let high = pieces.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >>> 1;
+    if ((pieces[middle]?.start ?? 0) <= offset) low = middle;
+    else high = middle - 1;
+  }
+  const piece = pieces[low];
+  if (piece === undefined) return { file: '', line: 1, column: 1 };
+  const { text, at, start, kept } = piece;
+  const place = spotIn(text, kept ? at + offset - start : at);
+  const importedFrom: Omit<Place, 'importedFrom'>[] = [];
+  for (let from = text.from; from !== null; from = from.text.from) {
+    importedFrom.push(spotIn(from.text, from.at.start));
+  }
+  return importedFrom.length === 0 ? place : { ...place, importedFrom };
+}
+
+function spotIn({ source }: Text, at: number): Omit<Place, 'importedFrom'> {
+  return placeOf({ source, start: at, end: at, via: null });
+}
+
+function tooLarge(what: string): HubgateError {
+  return new HubgateError('too-large', `The Caddyfile is too large: ${what}`);
+}
