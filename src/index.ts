@@ -29,6 +29,7 @@ export {
   type GatewayStatus,
   type PreparedLoad,
   type ReloadReport,
+  type ReportWanted,
 } from './runtime/gateway.ts';
 export type { GatewayOptions } from './runtime/resources.ts';
 export type { RunningHub } from './runtime/running-hub.ts';

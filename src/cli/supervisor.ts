@@ -4,9 +4,14 @@ import type { Config, ListenAddress } from '../config/config.ts';
 import { encodeConfig } from '../config/encode.ts';
 import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import type { AdminControls, PostedConfig, Rehearsal } from '../runtime/admin.ts';
-import { createGateway, type Gateway } from '../runtime/gateway.ts';
-import type { LoadPreview } from '../runtime/load-preview.ts';
+import type { AdminControls, LoadOutcome, PostedConfig } from '../runtime/admin.ts';
+import {
+  createGateway,
+  type Gateway,
+  type ReloadReport,
+  type ReportWanted,
+} from '../runtime/gateway.ts';
+import { type LoadPreview, NO_CHANGE } from '../runtime/load-preview.ts';
 import {
   addedUp,
   buildFamily,
@@ -116,59 +121,46 @@ export class Supervisor {
     return this.#admin.adminAddress;
   }
 
-  /** Reads the configuration again and loads it; gives the reasons if it is refused, else null. */
-  reload(): Promise<readonly Problem[] | null> {
-    return this.#enqueue(this.#options.read);
+  /** Reads the configuration again and loads it; if it is refused, the log has the reasons. */
+  async reload(): Promise<void> {
+    await this.#enqueue(this.#options.read, true, { changes: false });
   }
 
   /** What was posted is not followed, unless it is the content of the file that is. */
-  #load(posted: PostedConfig): Promise<readonly Problem[] | null> {
+  #load(posted: PostedConfig): Promise<LoadOutcome> {
     const { source } = this.#options;
     const isSource = posted.file !== null && source !== null && resolve(posted.file) === source;
-    return this.#enqueue(() => this.#options.readPosted(posted), isSource);
+    return this.#enqueue(() => this.#options.readPosted(posted), isSource, { changes: true });
   }
 
-  #rehearse(posted: PostedConfig): Promise<Rehearsal> {
+  #rehearse(posted: PostedConfig): Promise<LoadOutcome> {
     const rehearsed = this.#queue.then(async () => {
       try {
         const { config, warnings } = this.#options.readPosted(posted);
         const preview = await this.gateway.rehearse(config);
-        return { problems: warnings, preview: this.#withAdmin(preview, config) };
+        const changes = withAdmin(preview, this.#admin.changes(config.options));
+        return { problems: warnings, changes };
       } catch (error) {
-        return { problems: problemsOf(error), preview: null };
+        return { problems: problemsOf(error), changes: null };
       }
     });
     this.#queue = rehearsed;
     return rehearsed;
   }
 
-  /** The ports on which the gateway speaks of itself are this process's. */
-  #withAdmin(preview: LoadPreview, { options }: Config): LoadPreview {
-    const { opened, closed } = this.#admin.changes(options);
-    const { listeners } = preview;
-    return {
-      ...preview,
-      listeners: {
-        ...listeners,
-        opened: [...listeners.opened, ...opened],
-        closed: [...listeners.closed, ...closed],
-      },
-    };
-  }
-
-  #enqueue(read: ReadConfig, followed = true): Promise<readonly Problem[] | null> {
+  #enqueue(read: ReadConfig, followed: boolean, wanted: ReportWanted): Promise<LoadOutcome> {
     const { onLoad } = this.#options;
     const loaded = this.#queue.then(async () => {
       onLoad('begins');
-      const problems = await this.#try(read, followed);
+      const outcome = await this.#try(read, followed, wanted);
       onLoad('is over');
-      return problems;
+      return outcome;
     });
     this.#queue = loaded;
     return loaded;
   }
 
-  async #try(read: ReadConfig, followed: boolean): Promise<readonly Problem[] | null> {
+  async #try(read: ReadConfig, followed: boolean, wanted: ReportWanted): Promise<LoadOutcome> {
     const { log } = this.#options;
     const seen = new Map<string, string>();
     try {
@@ -176,19 +168,19 @@ export class Supervisor {
       if (followed) this.#follow(watchedFiles(next), seen);
       this.#note(next.warnings);
       // Taken before the files are built into the gateway: a change meanwhile is another reload.
-      const wanted = fingerprint(next.config);
-      if (wanted === this.#fingerprint) {
+      const taken = fingerprint(next.config);
+      if (taken === this.#fingerprint) {
         // Another way of writing the same.
         this.#current = next;
         this.#succeeded();
         log.info('Configuration unchanged');
-        return null;
+        return { problems: next.warnings, changes: NO_CHANGE };
       }
       this.#checkWorkers(next.config);
-      const endingStreams = await this.#swap(next, wanted);
+      const { endingStreams, changes } = await this.#swap(next, taken, wanted);
       this.#succeeded();
       log.info('Configuration reloaded', { endingStreams });
-      return null;
+      return { problems: next.warnings, changes: changes ?? null };
     } catch (error) {
       const problems = problemsOf(error);
       this.#lastError = problems;
@@ -203,7 +195,7 @@ export class Supervisor {
       log.error('Configuration not loaded; the old one keeps serving');
       this.#note(problems);
       await this.#readFilesAnew();
-      return problems;
+      return { problems, changes: null };
     }
   }
 
@@ -242,17 +234,19 @@ export class Supervisor {
   }
 
   /** All that can fail comes before the gateway's own swap, and nothing after it. */
-  async #swap(next: ReadyConfig, wanted: string): Promise<number> {
+  async #swap(next: ReadyConfig, taken: string, wanted: ReportWanted): Promise<ReloadReport> {
+    const ports = this.#admin.changes(next.config.options);
     const log = this.#options.log.prepare(next.config.options.log);
     let admin: Awaited<ReturnType<AdminPorts['prepare']>> | null = null;
     try {
       admin = await this.#admin.prepare(next.config.options);
-      const { endingStreams } = await this.gateway.reload(next.config);
+      const report = await this.gateway.reload(next.config, wanted);
       log.commit();
       admin.commit();
       this.#current = next;
-      this.#fingerprint = wanted;
-      return endingStreams;
+      this.#fingerprint = taken;
+      const { changes } = report;
+      return changes === undefined ? report : { ...report, changes: withAdmin(changes, ports) };
     } catch (error) {
       log.discard();
       await admin?.discard();
@@ -332,6 +326,22 @@ export class Supervisor {
 function openGateway(config: Config, { log, logs }: SupervisorOptions): Served {
   if (workerCount(config.options) > 1) return new WorkerPool(config, { clock: systemClock, log });
   return createGateway(config, { log, openLog: logs.open });
+}
+
+/** The ports on which the gateway speaks of itself are the main process's. */
+function withAdmin(
+  changes: LoadPreview,
+  { opened, closed }: ReturnType<AdminPorts['changes']>,
+): LoadPreview {
+  const { listeners } = changes;
+  return {
+    ...changes,
+    listeners: {
+      ...listeners,
+      opened: [...listeners.opened, ...opened],
+      closed: [...listeners.closed, ...closed],
+    },
+  };
 }
 
 function unique(paths: readonly string[]): string[] {

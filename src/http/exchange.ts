@@ -59,7 +59,8 @@ export interface Exchange {
    * Hands the connection of an HTTP/1.1 upgrade to the caller, who writes the head himself: it has
    * passed the head transforms, body wrappers apart. The exchange counts as begun.
    *
-   * @throws HubgateError `response-begun` when a head has been sent before
+   * @throws HubgateError `no-connection` without such an upgrade, `response-begun` when a head has
+   * been sent before
    */
   takeOver(head: ResponseHead): void;
 
@@ -149,6 +150,8 @@ export type UpgradeRequest =
       readonly socket: Duplex;
       /** What the client sent right after its head. */
       readonly head: Buffer;
+      /** Takes the connection from the response that would be sent on it. */
+      readonly release: () => void;
     }
   | { readonly kind: 'http2'; readonly protocol: string; readonly stream: ServerHttp2Stream };
 

@@ -9,7 +9,16 @@ const CHECK = /^[a-z][a-z_]*(?:\d{3})?/;
 /** Names of checks beyond which all are `other`. */
 const MAX_CHECKS = 40;
 
-/** What is counted of a hub beside its `counts`. */
+/** Numbers for the operator; they only grow, but for `connected`. */
+export interface HubCounts {
+  connected: number;
+  subscribers: number;
+  updates: number;
+  /** Requests with a token that only a hub of 0.x accepts. */
+  legacyTokens: number;
+}
+
+/** What is counted of a hub beside its {@link HubCounts}. */
 export class HubMeasures {
   /** Events handed to streams, and their bytes. */
   deliveries = 0;

@@ -1,12 +1,6 @@
 import type { UpstreamAddress } from './address.ts';
-import {
-  ConnectionPool,
-  type Connections,
-  type ForwardRequest,
-  type ForwardSink,
-  isUnaskedContinue,
-  type TransportSettings,
-} from './forward.ts';
+import { ConnectionPool, isUnaskedContinue } from './forward.ts';
+import type { Connections, ForwardRequest, ForwardSink, TransportSettings } from './forwarding.ts';
 import { forwardAlone } from './forward-alone.ts';
 import { Http2Sessions, isNoHttp2 } from './http2-sessions.ts';
 import { isSafe } from './retry.ts';

@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream';
 import { HubgateError } from '../kernel/error.ts';
-import { exchangeFailure, type ForwardRequest, MAX_STALL_MS } from './forward.ts';
-import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import { type ForwardRequest, MAX_STALL_MS } from './forwarding.ts';
+import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
 
 /** What a response is read from. */
 export interface Source {

@@ -8,7 +8,7 @@ import {
   type ForwardRequest,
   type ForwardSink,
   MAX_HEAD_BYTES,
-} from './forward.ts';
+} from './forwarding.ts';
 import { ForwardError } from './forward-error.ts';
 import { permittedTrailers } from './trailers.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
@@ -78,7 +78,7 @@ class LoneExchange {
     outgoing.on('information', ({ statusCode, rawHeaders }) => {
       course.guard(() => {
         if (statusCode === 100) this.#wantBody(outgoing);
-        else this.#sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+        else this.#sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
       });
     });
     outgoing.once('response', (response) => course.guard(() => this.#receive(response)));
@@ -148,7 +148,7 @@ class LoneExchange {
     this.#course.limit(0);
     // RFC 9110 §10.1.1: answered so, the request needs no body.
     this.#stopWaiting();
-    const body = this.#sink.onHead(statusCode, HeaderList.fromRaw(rawHeaders));
+    const body = this.#sink.onHead(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
     if (body === null) this.#course.finish();
     else this.#pass(response, body);
   }

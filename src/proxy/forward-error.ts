@@ -1,4 +1,5 @@
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { HttpError } from '../http/errors.ts';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
 /** How far the exchange with an upstream had come when it failed. */
 export type ForwardPhase = 'unsent' | 'sent' | 'responding';
@@ -17,4 +18,35 @@ export class ForwardError extends HubgateError {
     this.name = 'ForwardError';
     this.phase = phase;
   }
+}
+
+const TIMEOUTS = new Set([
+  'UND_ERR_CONNECT_TIMEOUT',
+  'UND_ERR_HEADERS_TIMEOUT',
+  'UND_ERR_BODY_TIMEOUT',
+  'upstream-timeout',
+  'upstream-write-timeout',
+  'ETIMEDOUT',
+]);
+
+const UNSENDABLE = new Set([
+  'UND_ERR_INVALID_ARG',
+  'UND_ERR_NOT_SUPPORTED',
+  'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
+]);
+
+/** What an exchange failed with, `error` having ended it; an HttpError is the body's and stays. */
+export function exchangeFailure(
+  error: Error,
+  phase: ForwardPhase,
+  clientLeft: boolean,
+): ForwardError | HttpError {
+  if (error instanceof HttpError) return error;
+  const code = codeOf(error) ?? '';
+  if (clientLeft || code === 'client-left') {
+    return new ForwardError('upstream-aborted', phase, error);
+  }
+  if (UNSENDABLE.has(code)) return new ForwardError('unsendable-request', phase, error);
+  const kind = TIMEOUTS.has(code) ? 'upstream-timeout' : 'upstream-broken';
+  return new ForwardError(kind, phase, error);
 }

@@ -1,86 +1,24 @@
-import type { Readable, Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
 import { type Dispatcher, Pool, buildConnector } from 'undici';
-import { HttpError } from '../http/errors.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, codeOf, messageOf } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
-import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
+import {
+  type Connections,
+  type ForwardRequest,
+  type ForwardSink,
+  MAX_HEAD_BYTES,
+  MAX_STALL_MS,
+  MAX_WAITING_REQUESTS,
+  type TransportSettings,
+} from './forwarding.ts';
 import { Places } from './places.ts';
 import type { RequestingClient } from './requesting-client.ts';
-import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
-
-export type TransportSettings = ReverseProxyConfig['transport'];
-
-/** Bytes of a response head; the same as the gateway lets its clients send. */
-export const MAX_HEAD_BYTES = 80 * 1024;
-
-/**
- * Milliseconds in which an upstream may say what it thinks of an expectation. RFC 9110 §10.1.1 lets
- * nobody wait for ever: there are upstreams that know nothing of 100.
- */
-export const CONTINUE_WAIT_MS = 1000;
 
 /** Bytes of an unwanted response body that are read to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
-
-/** Requests that wait for a connection to one upstream; those beyond are refused with 503. */
-export const MAX_WAITING_REQUESTS = 1_000;
-
-/** How long a client may take nothing of a response that waits for it. */
-export const MAX_STALL_MS = 120_000;
-
-/**
- * A request as it goes to the upstream: `headers` hold no field that frames it. With `Expect` among
- * them the body waits until the upstream asks for it.
- */
-export interface ForwardRequest {
-  readonly method: string;
-  readonly target: string;
-  readonly headers: HeaderList;
-  readonly body: Readable | null;
-  /** The length that the client declared; null sends a body in chunks. */
-  readonly contentLength: string | null;
-  /** The fields that `Trailer` announces, complete once the body has ended. */
-  trailers(): HeaderList;
-  readonly client: RequestingClient;
-  readonly clock: Clock;
-}
-
-/** Takes the response. */
-export interface ForwardSink {
-  /** A 1xx response. */
-  onInformation(status: number, headers: HeaderList): void;
-  /** The head; returns where the body goes, or null when it is not wanted. */
-  onHead(status: number, headers: HeaderList): Writable | null;
-  /** The complete body has been written to `body`, which is to be ended. */
-  onEnd(body: Writable, trailers: HeaderList): void;
-}
-
-/** The connections to one upstream, whatever version of HTTP they speak. */
-export interface Connections {
-  /**
-   * Exchanges one request. Resolves when the response is complete; back-pressure holds both ways.
-   * Where connections are limited it waits for one, until the client leaves.
-   *
-   * @throws ForwardError; `upstream-busy` when too many wait
-   * @throws HttpError with which the body ended; whatever the sink throws
-   */
-  forward(request: ForwardRequest, sink: ForwardSink): Promise<void>;
-  /** Lets exchanges under way finish, then closes. */
-  close(): void;
-  /** Breaks every exchange off. */
-  destroy(): void;
-}
-
-const TIMEOUTS = new Set([
-  'UND_ERR_CONNECT_TIMEOUT',
-  'UND_ERR_HEADERS_TIMEOUT',
-  'UND_ERR_BODY_TIMEOUT',
-  'upstream-timeout',
-  'upstream-write-timeout',
-  'ETIMEDOUT',
-]);
 
 /** HTTP/1.1 connections to one upstream. The only place that knows the HTTP client. */
 export class ConnectionPool implements Connections {
@@ -160,28 +98,6 @@ function dialer(
     // Without a name the connector takes the upstream's, and none for an IP address.
     dial(name === null ? rest : { ...rest, servername: name }, done);
   };
-}
-
-const UNSENDABLE = new Set([
-  'UND_ERR_INVALID_ARG',
-  'UND_ERR_NOT_SUPPORTED',
-  'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
-]);
-
-/** What an exchange failed with, `error` having ended it; an HttpError is the body's and stays. */
-export function exchangeFailure(
-  error: Error,
-  phase: ForwardPhase,
-  clientLeft: boolean,
-): ForwardError | HttpError {
-  if (error instanceof HttpError) return error;
-  const code = codeOf(error) ?? '';
-  if (clientLeft || code === 'client-left') {
-    return new ForwardError('upstream-aborted', phase, error);
-  }
-  if (UNSENDABLE.has(code)) return new ForwardError('unsendable-request', phase, error);
-  const kind = TIMEOUTS.has(code) ? 'upstream-timeout' : 'upstream-broken';
-  return new ForwardError(kind, phase, error);
 }
 
 /**
@@ -266,13 +182,13 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
     this.#guard(controller, () => {
       const headers = rawFields(controller.rawHeaders);
       if (status < 200) {
-        this.#sink.onInformation(status, headers);
+        this.#sink.onInformation(status, headers, '1.1');
         return;
       }
       this.#phase = 'responding';
       if (status === 204 || status === 304) this.#framing = 'none';
       else if (headers.has('transfer-encoding')) this.#framing = 'chunks';
-      this.#body = this.#sink.onHead(status, headers);
+      this.#body = this.#sink.onHead(status, headers, '1.1');
       this.#body?.on('error', this.#onBodyError);
     });
   }

@@ -5,6 +5,7 @@ import { type AddressSet, dropForwardedFields } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/nominated-fields.ts';
 import type { UpstreamAddress } from './address.ts';
+import type { ReceivedProtocol } from './forwarding.ts';
 import { announcedTrailers } from './trailers.ts';
 
 /** The name under which the gateway stands in `Via` (RFC 9110 §7.6.3). */
@@ -58,13 +59,13 @@ export function upstreamRequestFields(
   return headers;
 }
 
-/** The fields of the response as the client gets them, before `header_down`. */
-export function clientResponseFields(headers: HeaderList): HeaderList {
+/** The fields of a response as the client gets them, before `header_down`. */
+export function clientResponseFields(headers: HeaderList, received: ReceivedProtocol): HeaderList {
   // RFC 9112 §6.3: with a transfer coding the length is not the body's.
   if (headers.has('transfer-encoding')) headers.delete('content-length');
   dropNominated(headers);
   headers.deleteWhere((key) => HOP_BY_HOP.has(key));
-  headers.append('Via', `1.1 ${VIA_NAME}`);
+  headers.append('Via', `${received} ${VIA_NAME}`);
   return headers;
 }
 

@@ -4,7 +4,7 @@ import { compilePattern, type Pattern } from '../http/linear-regexp.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Connections, ForwardSink } from './forward.ts';
+import type { Connections, ForwardSink } from './forwarding.ts';
 import type { RequestingClient } from './requesting-client.ts';
 import { statusMatcher } from './status-class.ts';
 import type { Upstream } from './upstreams.ts';

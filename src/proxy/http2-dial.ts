@@ -2,7 +2,7 @@ import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, TLSSocket } from 'node:tls';
 import { HubgateError } from '../kernel/error.ts';
-import { MAX_HEAD_BYTES } from './forward.ts';
+import { MAX_HEAD_BYTES } from './forwarding.ts';
 import { type DialTarget, KEEP_ALIVE_PROBE_MS, tlsOptions } from './upgrade-request.ts';
 
 /** Bytes of a response that may be on their way to a client that takes none, and of all of a session. */

@@ -4,7 +4,7 @@ import { HeaderList } from '../http/header-list.ts';
 import { http2Fields } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { broken, clientLeft, ExchangeCourse } from './exchange-course.ts';
-import { CONTINUE_WAIT_MS, type ForwardRequest, type ForwardSink } from './forward.ts';
+import { CONTINUE_WAIT_MS, type ForwardRequest, type ForwardSink } from './forwarding.ts';
 import { ForwardError } from './forward-error.ts';
 import type { Http2Session } from './http2-session.ts';
 import { permittedTrailers } from './trailers.ts';
@@ -127,7 +127,7 @@ class Http2Exchange {
       stream.on(event, (...all: unknown[]) => this.#course.guard(() => listener(...all)));
     };
     on('continue', () => this.#wantBody(stream));
-    on('headers', (head, _, raw) => this.#sink.onInformation(statusOf(head), fieldsOf(raw)));
+    on('headers', (head, _, raw) => this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0'));
     on('response', (head, _, raw) => this.#receive(stream, statusOf(head), fieldsOf(raw)));
     on('trailers', (_head, _, raw) => {
       this.#trailers = fieldsOf(raw);
@@ -185,7 +185,7 @@ class Http2Exchange {
     // RFC 9110 §10.1.1: answered so, the request needs no body.
     this.#stopWaiting();
     if (this.#isComplete) this.#takeEnding(headers);
-    const body = this.#sink.onHead(status, headers);
+    const body = this.#sink.onHead(status, headers, '2.0');
     if (body === null) {
       this.#course.finish();
       return;

@@ -1,12 +1,11 @@
 import { HubgateError } from '../kernel/error.ts';
 import {
   type Connections,
-  exchangeFailure,
   type ForwardRequest,
   type ForwardSink,
   MAX_WAITING_REQUESTS,
-} from './forward.ts';
-import { ForwardError } from './forward-error.ts';
+} from './forwarding.ts';
+import { exchangeFailure, ForwardError } from './forward-error.ts';
 import { dialHttp2, type Offer, saysNoHttp2 } from './http2-dial.ts';
 import { forwardByHttp2 } from './http2-forward.ts';
 import { Http2Session } from './http2-session.ts';

@@ -1,4 +1,4 @@
-import type { Connections, TransportSettings } from './forward.ts';
+import type { Connections, TransportSettings } from './forwarding.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 
 interface Member {

@@ -7,6 +7,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Choice } from './balancing.ts';
 import { ForwardError } from './forward-error.ts';
+import type { ReceivedProtocol } from './forwarding.ts';
 import { clientResponseFields } from './header-fields.ts';
 import { statusMatcher } from './status-class.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
@@ -91,22 +92,24 @@ export class UpstreamResponse implements UpgradeSink {
     this.#onStatus = onStatus;
   }
 
-  onInformation(status: number, headers: HeaderList): void {
+  onInformation(status: number, headers: HeaderList, received: ReceivedProtocol): void {
     refuseStatus(status);
     // 100 is for us: the client's own expectation is answered when its body is wanted.
-    if (status !== 100) this.#exchange.inform(status, clientResponseFields(headers));
+    if (status !== 100) {
+      this.#exchange.inform(status, clientResponseFields(headers, received));
+    }
   }
 
-  onHead(status: number, headers: HeaderList): Writable | null {
+  onHead(status: number, headers: HeaderList, received: ReceivedProtocol): Writable | null {
     refuseStatus(status);
     refuseCoding(headers);
     this.#onStatus(status);
     const answer = this.#rules.intercept(status, headers);
-    if (answer === null) return this.#exchange.begin(this.#head(status, headers));
+    if (answer === null) return this.#exchange.begin(this.#head(status, headers, received));
     if (typeof answer === 'number') {
       // RFC 9110 §8.6: such a length is that of a body which has not come.
       if (status === 204 || status === 304) headers.delete('content-length');
-      return this.#exchange.begin(this.#head(answer, headers));
+      return this.#exchange.begin(this.#head(answer, headers, received));
     }
     this.interceptor = answer;
     this.#leaveForRoutes(status, headers);
@@ -120,11 +123,11 @@ export class UpstreamResponse implements UpgradeSink {
 
   switched(headers: HeaderList): ResponseHead {
     this.#onStatus(101);
-    return this.#head(101, headers);
+    return this.#head(101, headers, '1.1');
   }
 
-  #head(status: number, headers: HeaderList): ResponseHead {
-    const passed = clientResponseFields(headers);
+  #head(status: number, headers: HeaderList, received: ReceivedProtocol): ResponseHead {
+    const passed = clientResponseFields(headers, received);
     this.#rules.headerDown(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
     if (this.#choice.cookie !== undefined) passed.append('Set-Cookie', this.#choice.cookie);
     return { status, headers: passed, source: 'upstream' };

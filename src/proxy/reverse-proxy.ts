@@ -1,22 +1,16 @@
 import { readFileSync } from 'node:fs';
 import type { RouteConfig } from '../config/config.ts';
 import { HttpError } from '../http/errors.ts';
-import { wantBody } from '../http/expect.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
-import type { HeaderList } from '../http/header-list.ts';
 import { about } from '../http/about.ts';
 import { type AddressSet, addressSet } from '../http/forwarded.ts';
-import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { Claim } from '../kernel/claims.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
-import type { ForwardRequest } from './forward.ts';
 import { ForwardError } from './forward-error.ts';
-import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
-import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
-import { upstreamRequestFields } from './header-fields.ts';
+import { Forwarder } from './forwarder.ts';
 import {
   type ActiveCheckTarget,
   activeCheckKey,
@@ -26,14 +20,13 @@ import {
   passiveVerdict,
   startActiveChecks,
 } from './health.ts';
-import { RequestBody } from './request-body.ts';
 import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
 import type { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { Members } from './members.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
-import type { FastcgiConfig, ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 
 export interface ReverseProxyOptions {
   readonly registry: UpstreamRegistry;
@@ -59,11 +52,8 @@ type Outcome =
 export class ReverseProxy {
   readonly #config: ReverseProxyConfig;
   readonly #clock: Clock;
-  readonly #target: ReverseProxyOptions['target'];
-  readonly #expand: Expand;
-  readonly #trusted: AddressSet;
   readonly #trustPool: string | null;
-  readonly #headerUp: ApplyOperations;
+  readonly #forwarder: Forwarder;
   readonly #rules: ResponseRules;
   readonly #balance: Balance;
   readonly #isAvailable: IsAvailable;
@@ -82,17 +72,18 @@ export class ReverseProxy {
     const { clock, expand } = options;
     this.#config = config;
     this.#clock = clock;
-    this.#target = options.target;
-    this.#expand = expand;
-    const trusted = addressSet(config.trustedProxies);
-    this.#trusted = (address) => trusted(address) || options.trusted(address);
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
-    this.#headerUp = compileOperations(config.headerUp);
+    this.#tunnels = new Tunnels(clock, config);
+    const trusted = addressSet(config.trustedProxies);
+    this.#forwarder = new Forwarder(config, {
+      ...{ clock, expand, target: options.target, tunnels: this.#tunnels },
+      trusted: (address) => trusted(address) || options.trusted(address),
+      trustPool: this.#trustPool,
+    });
     this.#rules = compileResponseRules(config, expand, options.compileRoutes);
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
-    this.#tunnels = new Tunnels(clock, config);
     const { registry } = options;
     this.#members = new Members(registry, config.transport, this.#trustPool, this.#isAvailable);
     this.#members.set(config.upstreams);
@@ -167,7 +158,8 @@ export class ReverseProxy {
         return;
       }
       failure = outcome.failure;
-      if (left === 0 || !mayRepeat(this.#methodOf(exchange), outcome)) throw toHttpError(failure);
+      if (left === 0 || !mayRepeat(this.#forwarder.methodOf(exchange), outcome))
+        throw toHttpError(failure);
       left -= 1;
       tried.add(choice.upstream);
       // It may have closed a kept connection at that very moment: a new one deserves a try.
@@ -196,11 +188,16 @@ export class ReverseProxy {
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
     });
-    const body = this.#requestBody(exchange);
+    const body = this.#forwarder.bodyOf(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;
     try {
-      await this.#exchangeWith(choice, exchange, body, response);
+      const connections = this.#members.connections.get(upstream);
+      if (connections === undefined) throw new TypeError('an upstream of another proxy was chosen');
+      await this.#forwarder.forward(
+        { exchange, address: upstream.address, connections, body },
+        response,
+      );
       return { kind: 'answered', interceptor: response.interceptor };
     } catch (error) {
       if (!(error instanceof ForwardError)) throw error;
@@ -218,85 +215,6 @@ export class ReverseProxy {
       upstream.inFlight -= 1;
       body?.destroy();
     }
-  }
-
-  async #exchangeWith(
-    { upstream }: Choice,
-    exchange: Exchange,
-    body: RequestBody | null,
-    response: UpstreamResponse,
-  ): Promise<void> {
-    const { address } = upstream;
-    const headers = upstreamRequestFields(exchange, address, this.#trusted);
-    const expand = (template: string): string => this.#expand(template, exchange);
-    if (body === null) for (const name of ['expect', 'trailer']) headers.delete(name);
-    this.#headerUp(headers, expand);
-    const path = this.#target?.(exchange) ?? exchange.target;
-    const target = { address, settings: this.#config.transport, trustPool: this.#trustPool };
-    const { fastcgi } = this.#config;
-    if (fastcgi !== null) {
-      return forwardByFastcgi(
-        target,
-        this.#scriptRequest(fastcgi, exchange, headers, body),
-        response,
-      );
-    }
-    if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
-      return this.#tunnels.open(exchange, exchange.upgrade, { ...target, headers, path }, response);
-    }
-    const pool = this.#members.connections.get(upstream);
-    if (pool === undefined) throw new TypeError('an upstream of another proxy was chosen');
-    const request: ForwardRequest = {
-      method: this.#methodOf(exchange),
-      target: path,
-      headers,
-      body,
-      contentLength: exchange.headers.get('content-length') ?? null,
-      trailers: () => {
-        const list = exchange.trailers();
-        // What is deleted from the head must not come in by the back door.
-        this.#headerUp(list, expand);
-        return list;
-      },
-      client: exchange,
-      clock: this.#clock,
-    };
-    await pool.forward(request, response);
-  }
-
-  #scriptRequest(
-    { root, splitPath, env }: FastcgiConfig,
-    exchange: Exchange,
-    headers: HeaderList,
-    body: RequestBody | null,
-  ): FastcgiRequest {
-    const path = decodedPath(exchange.target);
-    const { scriptName, pathInfo } = scriptOf(path, splitPath);
-    const { variables } = exchange;
-    const directory = root === null ? (variables.get('root') ?? '.') : this.#expand(root, exchange);
-    const parameters = scriptParameters(exchange, headers, {
-      root: directory,
-      scriptName,
-      pathInfo: pathInfo === '' ? (variables.get('file_match.remainder') ?? '') : pathInfo,
-      env: new Map(env.map(({ name, value }) => [name, this.#expand(value, exchange)])),
-    });
-    const contentLength = exchange.headers.get('content-length') ?? null;
-    const { method, log } = exchange;
-    return { method, parameters, body, contentLength, client: exchange, clock: this.#clock, log };
-  }
-
-  #methodOf({ method }: Exchange): string {
-    return this.#config.method ?? method;
-  }
-
-  #requestBody(exchange: Exchange): RequestBody | null {
-    const { method } = this.#config;
-    if (!exchange.hasBody || method === 'GET' || method === 'HEAD') return null;
-    return new RequestBody(exchange.body, {
-      writeTimeoutMs: this.#config.transport.writeTimeoutMs,
-      // RFC 9110 §10.1.1: the client sends its body once the upstream asks for it.
-      onWanted: () => wantBody(exchange),
-    });
   }
 
   #note(upstream: Upstream, exchange: Exchange, error: ForwardError): void {
@@ -359,15 +277,6 @@ export class ReverseProxy {
     if (!this.#closed || this.#active > 0) return;
     this.#members.release();
     for (const claim of this.#claims) claim.release();
-  }
-}
-
-/** @throws HttpError 400 for one that is no UTF-8 */
-function decodedPath(target: string): string {
-  try {
-    return decodeURIComponent(target.split('?', 1)[0] ?? '');
-  } catch (cause) {
-    throw new HttpError(400, 'the path is no UTF-8', { cause });
   }
 }
 

@@ -5,7 +5,7 @@ import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
-import { type ForwardSink, type TransportSettings } from './forward.ts';
+import type { ForwardSink, TransportSettings } from './forwarding.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
 import type { RequestingClient } from './requesting-client.ts';
 
@@ -89,7 +89,7 @@ export function awaitSwitch(
   request.once('upgrade', answered);
   request.on('information', ({ statusCode, rawHeaders }) => {
     try {
-      sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders));
+      sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
     } catch (error) {
       answered();
       reject(error);
@@ -121,7 +121,8 @@ function passRefusal(
   sink: ForwardSink,
   done: (error: Error | null) => void,
 ): void {
-  const body = sink.onHead(response.statusCode ?? 502, HeaderList.fromRaw(response.rawHeaders));
+  const headers = HeaderList.fromRaw(response.rawHeaders);
+  const body = sink.onHead(response.statusCode ?? 502, headers, '1.1');
   response.on('error', done);
   if (body === null) {
     response.destroy();

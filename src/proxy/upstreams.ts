@@ -4,7 +4,7 @@ import { type UpstreamAddress, parseUpstream } from './address.ts';
 import { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { UpstreamMeasures } from './upstream-measures.ts';
 import { openConnections } from './connections.ts';
-import type { Connections, TransportSettings } from './forward.ts';
+import type { Connections, TransportSettings } from './forwarding.ts';
 import type { DynamicConfig } from '../directives/reverse-proxy/data/dynamic.ts';
 
 /** Failures remembered of one upstream; more say nothing new. */

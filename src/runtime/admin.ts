@@ -34,19 +34,20 @@ export interface AdminControls {
   families(): Promise<readonly Family[]>;
   /** Why the last load failed; null when it went well. */
   lastError(): readonly Problem[] | null;
-  /** Loads a configuration; gives the reasons if it is refused, else null. */
-  load(posted: PostedConfig): Promise<readonly Problem[] | null>;
+  /** Loads a configuration and says what that has changed, or why it is refused. */
+  load(posted: PostedConfig): Promise<LoadOutcome>;
   /** Says what loading it would do, or why it is refused. */
-  rehearse(posted: PostedConfig): Promise<Rehearsal>;
+  rehearse(posted: PostedConfig): Promise<LoadOutcome>;
   /** Begins to stop the gateway. */
   stop(): void;
 }
 
-export interface Rehearsal {
+/** What a load has come to, or would. */
+export interface LoadOutcome {
   /** Errors where it is refused, else warnings. */
   readonly problems: readonly Problem[];
   /** null where it is refused. */
-  readonly preview: LoadPreview | null;
+  readonly changes: LoadPreview | null;
 }
 
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
@@ -102,8 +103,14 @@ const ENDPOINTS: Endpoints<AdminControls> = {
     answer: async ({ controls }) => ({ status: 200, body: await controls.report() }),
   },
   '/config/last-error': { method: 'GET', answer: lastError },
-  '/load': { method: 'POST', answer: load },
-  '/load/dry-run': { method: 'POST', answer: rehearse },
+  '/load': {
+    method: 'POST',
+    answer: (asked) => loaded(asked, (posted) => asked.controls.load(posted)),
+  },
+  '/load/dry-run': {
+    method: 'POST',
+    answer: (asked) => loaded(asked, (posted) => asked.controls.rehearse(posted)),
+  },
   '/stop': {
     method: 'POST',
     answer: ({ controls }) => ({ status: 200, body: {}, after: () => controls.stop() }),
@@ -170,23 +177,18 @@ function lastError({ controls }: AdminRequest): AdminAnswer {
   return { status: 200, body: problems.map(told) };
 }
 
-async function load(asked: AdminRequest): Promise<AdminAnswer> {
+async function loaded(
+  asked: AdminRequest,
+  load: (posted: PostedConfig) => Promise<LoadOutcome>,
+): Promise<AdminAnswer> {
   const posted = await readPosted(asked);
   if ('status' in posted) return posted;
-  const problems = await asked.controls.load(posted);
-  if (problems === null) return { status: 200, body: {} };
-  return { status: 400, body: problems.map(told) };
+  const { problems, changes } = await load(posted);
+  if (changes === null) return { status: 400, body: problems.map(told) };
+  return { status: 200, body: { ...changesData(changes), warnings: problems.map(told) } };
 }
 
-async function rehearse(asked: AdminRequest): Promise<AdminAnswer> {
-  const posted = await readPosted(asked);
-  if ('status' in posted) return posted;
-  const { problems, preview } = await asked.controls.rehearse(posted);
-  if (preview === null) return { status: 400, body: problems.map(told) };
-  return { status: 200, body: { ...previewData(preview), warnings: problems.map(told) } };
-}
-
-function previewData({ historiesLeftBehind, listeners, ...rest }: LoadPreview) {
+function changesData({ historiesLeftBehind, listeners, ...rest }: LoadPreview) {
   const { handedOver, ...others } = listeners;
   return {
     ...rest,

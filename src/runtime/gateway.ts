@@ -29,9 +29,10 @@ export interface Gateway {
    * Swaps to another configuration in one step: requests in flight finish on the old one, hub
    * streams stay open unless the change concerns them. On any error the old one keeps serving.
    *
+   * @param wanted what the report is to say beside
    * @throws as {@link start}
    */
-  reload(config: Config): Promise<ReloadReport>;
+  reload(config: Config, wanted?: ReportWanted): Promise<ReloadReport>;
   /**
    * The first half of a reload: builds another configuration and binds its ports, and serves it
    * only when it is told to. For several gateways that change together or not at all. Until it is
@@ -85,12 +86,18 @@ export interface BoundListener {
 export interface ReloadReport {
   /** Hub streams that end because the new configuration no longer allows them. */
   readonly endingStreams: number;
+  /** What {@link Gateway.rehearse} would have said, of this very load; only where it is wanted. */
+  readonly changes?: LoadPreview;
+}
+
+export interface ReportWanted {
+  readonly changes: boolean;
 }
 
 /** A configuration that is ready to be served. One of its functions is called, once. */
 export interface PreparedLoad {
   /** @throws HubgateError `listen-failed` where a port of the old configuration could not change hands */
-  commit(): Promise<ReloadReport>;
+  commit(wanted?: ReportWanted): Promise<ReloadReport>;
   discard(): Promise<void>;
 }
 
@@ -116,18 +123,22 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   /** Loads run one after the other: each swaps what the one before has left. */
   let queue: Promise<unknown> = Promise.resolve();
 
-  async function load(next: Config): Promise<ReloadReport> {
+  async function load(next: Config, wanted?: ReportWanted): Promise<ReloadReport> {
     const prepared = await build(next);
-    return prepared.commit();
+    return prepared.commit(wanted);
   }
 
   async function build(next: Config): Promise<PreparedLoad> {
     const around = resourcesFor(next);
     const { loaded, ports } = await open(next, around);
     return {
-      async commit() {
+      async commit(wanted) {
         try {
-          return swap({ ...loaded, listeners: await takePorts(ports, around) });
+          const listeners = await takePorts(ports, around);
+          // What it changes can be told only of what is still there.
+          const told =
+            wanted?.changes === true ? { changes: previewLoad(current, loaded, ports) } : {};
+          return { ...swap({ ...loaded, listeners }), ...told };
         } catch (error) {
           await giveBack(loaded);
           throw error;
@@ -193,8 +204,8 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
         const prepared = await build(next);
         await new Promise<void>((decided) => {
           resolve({
-            commit() {
-              const committed = prepared.commit();
+            commit(wanted) {
+              const committed = prepared.commit(wanted);
               committed.then(
                 () => decided(),
                 () => decided(),
@@ -256,7 +267,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       // It is not to be kept beyond its time.
       initial = null;
     },
-    reload: (next) => enqueue(() => load(next)),
+    reload: (next, wanted) => enqueue(() => load(next, wanted)),
     rehearse: (next) => enqueue(() => rehearse(next)),
     prepare,
     stop(signal) {

@@ -1,4 +1,5 @@
-import type { Hub, HubCounts } from '../hub/hub.ts';
+import type { Hub } from '../hub/hub.ts';
+import type { HubCounts } from '../hub/hub-measures.ts';
 import {
   counter,
   distribution,

@@ -1,4 +1,4 @@
-import type { HubCounts } from '../hub/hub.ts';
+import type { HubCounts } from '../hub/hub-measures.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /**

@@ -7,7 +7,7 @@ import type { EndingStreams, Generation } from './generation.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import type { OpenListener, OpenPorts } from './open-ports.ts';
 
-/** What loading a configuration would do. */
+/** What loading a configuration would do, or has done. */
 export interface LoadPreview {
   /** By their addresses. */
   readonly sites: {
@@ -27,6 +27,15 @@ export interface LoadPreview {
   readonly historiesLeftBehind: readonly string[];
   readonly certificates: readonly CertificateOrder[];
 }
+
+/** Of a configuration that says what the one in force says. */
+export const NO_CHANGE: LoadPreview = {
+  sites: { added: [], removed: [], changed: [] },
+  listeners: { opened: [], closed: [], changed: [], handedOver: [] },
+  streams: [],
+  historiesLeftBehind: [],
+  certificates: [],
+};
 
 /** A configuration with what it has been built into. */
 interface Built {

@@ -1,6 +1,5 @@
 import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
-import type { SlowStream } from '../hub/hub-measures.ts';
-import type { HubCounts } from '../hub/hub.ts';
+import type { HubCounts, SlowStream } from '../hub/hub-measures.ts';
 
 /** What is counted of a hub: in its core, and where the gateway speaks for the app. */
 export type RunningHubCounts = HubCounts & AnnouncementCounts;

@@ -1,33 +1,40 @@
 import type { BodyWrapper, HeadTransform, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
-/** What handlers want changed in the heads of one exchange. */
+type TrailerReader = (trailers: HeaderList) => void;
+
+/** What handlers want changed in the heads of one exchange; most want little. */
 export class HeadChanges {
   readonly #transforms: HeadTransform[] = [];
-  readonly #withheld: string[] = [];
-  readonly #trailerReaders: ((trailers: HeaderList) => void)[] = [];
+  #withheld: string[] | null = null;
+  #trailerReaders: TrailerReader[] | null = null;
 
   add(transform: HeadTransform): void {
     this.#transforms.push(transform);
   }
 
   withhold(name: string): void {
+    this.#withheld ??= [];
     this.#withheld.push(name);
   }
 
-  addTrailerReader(read: (trailers: HeaderList) => void): void {
+  addTrailerReader(read: TrailerReader): void {
+    this.#trailerReaders ??= [];
     this.#trailerReaders.push(read);
   }
 
   /** Shows the trailer fields to those who read them, once, and removes what is withheld. */
   applyTrailers(trailers: HeaderList): void {
-    if (!trailers.isEmpty) for (const read of this.#trailerReaders.splice(0)) read(trailers);
+    if (trailers.isEmpty) return;
+    const readers = this.#trailerReaders;
+    this.#trailerReaders = null;
+    if (readers !== null) for (const read of readers) read(trailers);
     this.drop(trailers);
   }
 
   /** Removes what is withheld. */
   drop(headers: HeaderList): void {
-    for (const name of this.#withheld) headers.delete(name);
+    if (this.#withheld !== null) for (const name of this.#withheld) headers.delete(name);
   }
 
   /**

@@ -13,11 +13,13 @@ import { codeOf } from '../kernel/error.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
-import { Http1Exchange, type LeaveConnection, leaveServer } from './http1-exchange.ts';
+import { Http1Wire, type LeaveConnection, leaveServer } from './http1-wire.ts';
 import { closeIdle, giveConnection, releaseParser, watchLimits } from './node-internals.ts';
 import { peerOf } from './peers.ts';
 import { mendedQuery, packetOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
+import { ServerExchange } from './server-exchange.ts';
+import { StoppedParsers } from './stopped-parsers.ts';
 import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
@@ -36,8 +38,7 @@ export class Http1 {
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
   /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
   readonly #refused = new WeakSet<Duplex>();
-  /** What is to be parsed again of connections whose parser has just stopped. */
-  readonly #mended = new WeakMap<Duplex, Buffer[]>();
+  readonly #stopped = new StoppedParsers();
   #draining = false;
 
   constructor(limits: ServerOptions, reception: Reception, clock: Clock) {
@@ -145,7 +146,8 @@ export class Http1 {
     // The socket of an HTTP/1.1 server is a net.Socket, which the type of the event does not say.
     response.assignSocket(socket as Socket);
     response.once('finish', () => socket.end());
-    this.#deliver(request, response, { kind: 'http1', request, socket, head });
+    const release = (): void => response.detachSocket(request.socket);
+    this.#deliver(request, response, { kind: 'http1', request, socket, head, release });
   }
 
   #deliver(
@@ -165,11 +167,8 @@ export class Http1 {
       peer: peerOf(socket),
       upgrade,
     };
-    const leave = upgrade === null ? this.#leave : null;
-    this.#reception.take(
-      new Http1Exchange(request, response, settings, connection, leave),
-      policyOf(socket),
-    );
+    const wire = new Http1Wire(request, response, upgrade === null ? this.#leave : null);
+    this.#reception.take(new ServerExchange(wire, settings, connection), policyOf(socket));
   }
 
   /** Lets the newest response have its connection, of which no other request is taken then. */
@@ -190,7 +189,10 @@ export class Http1 {
       return;
     }
     // More of what a parser has stopped at.
-    if (this.#mended.get(socket)?.push(packetOf(error)) !== undefined) return;
+    if (this.#stopped.has(socket)) {
+      if (!this.#stopped.add(socket, packetOf(error))) this.#refuseInTurn(socket, 400);
+      return;
+    }
     const status = statusOf(error);
     const latest = this.#unanswered(socket);
     const mended = mendedQuery(error);
@@ -209,14 +211,13 @@ export class Http1 {
 
   /** Gives a connection on which nothing is under way another parser, which begins with these bytes. */
   #parseAgain(socket: Socket, bytes: Buffer): void {
-    const packets = [bytes];
-    this.#mended.set(socket, packets);
+    this.#stopped.begin(socket, bytes);
     socket.pause();
     // The parser is still running here.
     setImmediate(() => {
-      this.#mended.delete(socket);
-      if (!releaseParser(socket)) return;
-      socket.unshift(Buffer.concat(packets));
+      const all = this.#stopped.take(socket);
+      if (all === null || !releaseParser(socket)) return;
+      socket.unshift(all);
       giveConnection(this.#server, socket);
       socket.resume();
     });

@@ -12,7 +12,8 @@ import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
-import { Http2Exchange } from './http2-exchange.ts';
+import { Http2Wire } from './http2-wire.ts';
+import { ServerExchange } from './server-exchange.ts';
 import { guardSession } from './http2-guards.ts';
 import { closeAnswered } from './http2-stream.ts';
 import { giveConnection } from './node-internals.ts';
@@ -110,9 +111,9 @@ export class Http2 {
       stream.session?.destroy();
       return;
     }
-    const request = { stream, rawHeaders, body: stream };
+    const wire = new Http2Wire({ stream, rawHeaders, body: stream });
     const connection = { secure, tlsVersion, peer, upgrade };
-    this.#reception.take(new Http2Exchange(request, settings, connection), policyId);
+    this.#reception.take(new ServerExchange(wire, settings, connection), policyId);
   }
 
   readonly #onStreamError = (error: Error): void => {

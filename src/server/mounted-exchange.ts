@@ -2,8 +2,10 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
 import type { Exchange } from '../http/exchange.ts';
 import type { Logger } from '../kernel/log.ts';
-import { Http1Exchange } from './http1-exchange.ts';
-import { Http2Exchange } from './http2-exchange.ts';
+import { Http1Wire } from './http1-wire.ts';
+import { Http2Wire } from './http2-wire.ts';
+import { ServerExchange } from './server-exchange.ts';
+import type { Wire } from './wire.ts';
 
 /**
  * The exchange of a request that somebody else's server has read, through Node's HTTP/2
@@ -22,12 +24,19 @@ export function mountedExchange(
     upgrade: null,
   };
   const settings = { log, clientAddress: null, silence: null };
+  return new ServerExchange(wireOf(request, response), settings, connection);
+}
+
+function wireOf(
+  request: IncomingMessage | Http2ServerRequest,
+  response: ServerResponse | Http2ServerResponse,
+): Wire {
   if (isHttp2(request)) {
     const { stream, rawHeaders } = request;
-    return new Http2Exchange({ stream, rawHeaders, body: request }, settings, connection);
+    return new Http2Wire({ stream, rawHeaders, body: request });
   }
   // The two always come together, which their types do not say.
-  return new Http1Exchange(request, response as ServerResponse, settings, connection, null);
+  return new Http1Wire(request, response as ServerResponse, null);
 }
 
 function isHttp2(request: IncomingMessage | Http2ServerRequest): request is Http2ServerRequest {

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -325,6 +327,23 @@ describe('hubgate reload and stop', () => {
     assert.equal(code, 1);
     assert.match(stderr, /Hubfile:7:2: error: unknown directive[^]*did you mean `respond`\?/);
     assert.equal((await send(site)).body, 'imported');
+  });
+
+  it('reload is one request, so that the configuration is built once; an older gateway says no more', async (test) => {
+    const { file } = await start(test);
+    const asked: string[] = [];
+    const older = createServer((request, response) => {
+      asked.push(`${request.method} ${request.url?.split('?')[0]}`);
+      response.setHeader('content-type', 'application/json');
+      request.resume().once('end', () => response.end('{}'));
+    }).listen(0, '127.0.0.1');
+    test.after(() => older.close());
+    await once(older, 'listening');
+    const to = older.address();
+    assert.ok(to !== null && typeof to === 'object');
+    const address = `127.0.0.1:${to.port}`;
+    const { code, stdout } = await runCommand(['reload', '--config', file, '--address', address]);
+    assert.deepEqual([code, stdout, asked], [0, '', ['POST /load']]);
   });
 
   it('say that there is no gateway; a wrong address is a usage error', async (test) => {

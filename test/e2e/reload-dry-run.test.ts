@@ -79,6 +79,15 @@ https://b.localhost:${secure} {\n\ttls internal\n}
       await assert.rejects(send(`http://127.0.0.1:${other}/`), { code: 'ECONNREFUSED' });
       assert.equal(gateway.output.slice(said), '', 'nothing is said of what is not done');
       assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'old');
+
+      const done = await place.reload('--json');
+      assert.equal(done.code, 0, done.stderr);
+      assert.deepEqual(
+        JSON.parse(done.stdout),
+        JSON.parse(first.stdout),
+        'as the load itself says',
+      );
+      assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'new');
     });
 
     it('counts the streams of a hub that goes, and names its history', async (test) => {
@@ -170,6 +179,7 @@ http://127.0.0.1:${second} {
     anonymous: (count: number) => several(count, []),
 
     write: (text: string) => writeFile(file, options + text),
+    reload: (...args: string[]) => runCommand(['reload', '--config', file, ...args]),
     dryRun: (...args: string[]) => runCommand(['reload', '--dry-run', '--config', file, ...args]),
     /** What can be seen of the gateway from outside. */
     async state() {

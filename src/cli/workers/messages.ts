@@ -1,7 +1,7 @@
 import type { RunningHub, SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { Salts } from '../../runtime/playground-salts.ts';
 import type { LoadPreview } from '../../runtime/load-preview.ts';
-import type { BoundListener, ReloadReport } from '../../runtime/gateway.ts';
+import type { BoundListener, ReloadReport, ReportWanted } from '../../runtime/gateway.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { Family } from '../../kernel/measures.ts';
 import type { CertificateInUse } from '../../tls/certificate-in-use.ts';
@@ -12,7 +12,7 @@ export type Order =
   | { readonly kind: 'prepare'; readonly config: string; readonly salts: Salts }
   /** Say what loading it would do. */
   | { readonly kind: 'rehearse'; readonly config: string }
-  | { readonly kind: 'commit' }
+  | { readonly kind: 'commit'; readonly wanted: ReportWanted }
   | { readonly kind: 'discard' }
   | { readonly kind: 'status' }
   | { readonly kind: 'families' }

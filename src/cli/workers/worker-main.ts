@@ -44,12 +44,12 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
   async rehearse({ config }) {
     return started().gateway.rehearse(decodeEncoded(JSON.parse(config)));
   },
-  async commit() {
+  async commit({ wanted }) {
     const { gateway } = started();
     if (prepared === null) throw new HubgateError('not-prepared', 'There is nothing to commit');
     const { log, load: ready } = prepared;
     prepared = null;
-    const report = await ready.commit();
+    const report = await ready.commit(wanted);
     log.commit();
     return { report, listeners: gateway.listeners };
   },

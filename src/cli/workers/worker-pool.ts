@@ -7,7 +7,13 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { type Family, gauge } from '../../kernel/measures.ts';
 import type { Logger } from '../../kernel/log.ts';
-import type { BoundListener, Gateway, GatewayStatus, ReloadReport } from '../../runtime/gateway.ts';
+import type {
+  BoundListener,
+  Gateway,
+  GatewayStatus,
+  ReloadReport,
+  ReportWanted,
+} from '../../runtime/gateway.ts';
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
 import { PlaygroundSalts } from '../../runtime/playground-salts.ts';
 import { ProcessMeasures } from '../../runtime/process-measures.ts';
@@ -19,6 +25,7 @@ import { Worker } from './worker.ts';
 /** A worker that ends is replaced after this; one that ends again and again, after twice as long each time. */
 const MIN_RESTART_MS = 100;
 const MAX_RESTART_MS = 30_000;
+const NOTHING_ELSE: ReportWanted = { changes: false };
 
 const WORKER = fileURLToPath(import.meta.resolve('#worker'));
 
@@ -84,9 +91,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     }
   }
 
-  reload(config: Config): Promise<ReloadReport> {
+  reload(config: Config, wanted: ReportWanted = NOTHING_ELSE): Promise<ReloadReport> {
     return this.#enqueue(async () => {
-      const report = await this.#load([...this.#workers], config);
+      const report = await this.#load([...this.#workers], config, wanted);
       this.#config = config;
       return report;
     });
@@ -150,7 +157,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     ];
   }
 
-  async #load(workers: readonly Worker[], config: Config): Promise<ReloadReport> {
+  async #load(
+    workers: readonly Worker[],
+    config: Config,
+    wanted: ReportWanted = NOTHING_ELSE,
+  ): Promise<ReloadReport> {
     const text = textOf(config);
     const salts = this.#playgrounds.for(config);
     const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text, salts });
@@ -169,7 +180,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     }
     this.#playgrounds.keep(salts);
     const committed = await Promise.allSettled(
-      workers.map((worker) => worker.order({ kind: 'commit' })),
+      workers.map((worker) => worker.order({ kind: 'commit', wanted })),
     );
     // One that could not is replaced by another, which runs what all run.
     for (const [number, { status }] of committed.entries()) {
@@ -179,7 +190,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       result.status === 'fulfilled' ? [result.value] : [],
     );
     this.#listeners = reports[0]?.listeners ?? this.#listeners;
-    return { endingStreams: sum(reports.map(({ report }) => report.endingStreams)) };
+    const [first, ...others] = reports.flatMap(({ report: { changes } }) => changes ?? []);
+    return {
+      endingStreams: sum(reports.map(({ report }) => report.endingStreams)),
+      ...(first === undefined ? {} : { changes: sumPreviews([first, ...others]) }),
+    };
   }
 
   #fork(): Worker {

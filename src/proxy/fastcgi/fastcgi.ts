@@ -6,7 +6,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { UpstreamAddress } from '../address.ts';
 import { broken, clientLeft, ExchangeCourse } from '../exchange-course.ts';
-import { exchangeFailure, type ForwardSink, type TransportSettings } from '../forward.ts';
+import { exchangeFailure } from '../forward-error.ts';
+import type { ForwardSink, TransportSettings } from '../forwarding.ts';
 import type { RequestingClient } from '../requesting-client.ts';
 import {
   beginRequest,
@@ -194,7 +195,7 @@ class FastcgiExchange {
     const length = headers.get('content-length');
     if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('A length that is none');
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
-    this.#body = this.#sink.onHead(status, headers);
+    this.#body = this.#sink.onHead(status, headers, '1.1');
     if (this.#body === null) {
       this.#course.finish();
       return;

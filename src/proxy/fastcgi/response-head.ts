@@ -1,7 +1,7 @@
 import { isHeaderName } from '../../config/well-formed.ts';
 import { HeaderList } from '../../http/header-list.ts';
 import { HubgateError } from '../../kernel/error.ts';
-import { MAX_HEAD_BYTES } from '../forward.ts';
+import { MAX_HEAD_BYTES } from '../forwarding.ts';
 
 export interface ScriptHead {
   readonly status: number;

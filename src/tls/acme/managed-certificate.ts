@@ -6,7 +6,7 @@ import { Secret } from '../../kernel/secret.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import { fileName } from '../file-name.ts';
 import { renewalTime } from '../key-pair.ts';
-import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
+import { asAcmeError, cureOf } from './acme-error.ts';
 import {
   type Attempts,
   backoff,
@@ -24,16 +24,14 @@ import {
   type IssuedCertificate,
   obtainCertificate,
 } from './issuance.ts';
-import { checkName, NAME_ELSEWHERE, type NameCheck } from './name-check.ts';
-import type { Permissions } from '../on-demand/permissions.ts';
+import { NAME_ELSEWHERE } from './name-check.ts';
+import { checkedRequest, type OrderChecks } from './order-checks.ts';
 import type { OrderQueue } from './order-queue.ts';
 import { StorageLock } from '../storage-lock.ts';
 
-export interface ManagedCertificateTools extends IssuanceTools {
+export interface ManagedCertificateTools extends IssuanceTools, OrderChecks {
   readonly store: CertificateStore;
   readonly queue: OrderQueue;
-  readonly permissions: Permissions;
-  readonly nameCheck: NameCheck | null;
   /** From 0 up to 1. */
   readonly random: () => number;
 }
@@ -118,6 +116,11 @@ export class ManagedCertificate {
   /** Whether `begin` orders at once. */
   get isDue(): boolean {
     return this.#due() <= this.#clock.now();
+  }
+
+  /** Whether an order of it is on its way, here or in another process. */
+  get isUnderWay(): boolean {
+    return this.#begun && !this.#closing.signal.aborted && (this.isDue || this.#left);
   }
 
   /** Resolves when the attempt that is on its way has ended, well or not; at once where none is. */
@@ -229,8 +232,7 @@ export class ManagedCertificate {
         return true;
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
-      await this.#checkPermission();
-      const request = await this.#checkedRequest(signal);
+      const request = await checkedRequest(this.#request, this.#tools, signal);
       const issued = await obtainCertificate(request, { ...this.#tools, storage }, signal);
       // Served even if it cannot be stored: another would use up what the authority allows.
       this.#adopt(issued);
@@ -240,43 +242,6 @@ export class ManagedCertificate {
     } finally {
       await lock.release();
     }
-  }
-
-  /** What was allowed once need not be so when it is renewed. */
-  async #checkPermission(): Promise<void> {
-    const { onDemand } = this.#request;
-    if (onDemand === null || (await this.#tools.permissions.allows(this.name, onDemand))) return;
-    throw new AcmeError('on-demand-refused', `on_demand_tls: ${this.name} may have no certificate`);
-  }
-
-  /** What is asked of whom: a name that leads elsewhere is for the own authority alone, if it is named. */
-  async #checkedRequest(signal: AbortSignal): Promise<CertificateRequest> {
-    try {
-      await this.#checkName(signal);
-      return this.#request;
-    } catch (error) {
-      const elsewhere = asAcmeError(error);
-      const local = this.#request.issuers.filter((each) => each === 'local');
-      if (elsewhere.code !== NAME_ELSEWHERE || local.length === 0) throw error;
-      this.#tools.log.warn('No authority is asked, and the own one gives the certificate', {
-        name: this.name,
-        error: elsewhere.message,
-        cure: cureOf(elsewhere),
-      });
-      return { ...this.#request, issuers: local, staging: null };
-    }
-  }
-
-  /** A private authority may know the name otherwise than this machine does. */
-  async #checkName(signal: AbortSignal): Promise<void> {
-    const { nameCheck, challenges } = this.#tools;
-    const [first] = this.#request.issuers;
-    if (nameCheck === null || first === undefined || first === 'local') return;
-    if (this.#request.issuers.some((each) => each !== 'local' && each.root !== null)) return;
-    const types = first.challenges.filter((type) => type !== 'dns-01');
-    // Proven by DNS, a name may lead anywhere.
-    if (types.length < first.challenges.length) return;
-    await checkName(this.name, types, challenges, nameCheck, signal);
   }
 
   async #succeeded({ authority, pair }: IssuedCertificate): Promise<void> {

@@ -114,6 +114,22 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', { timeout: 30_000 }, () => {
     assert.equal(answer.headers['x-back'], 'é');
   });
 
+  it('is named to the client with the protocol that it speaks (RFC 9110 §7.6.3)', async () => {
+    await using upstream = await http2Origin((stream) => {
+      stream.additionalHeaders({ ':status': 103, link: '</a.css>' });
+      stream.respond({ ':status': 200, via: '1.1 inner' });
+      stream.end();
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const request = http.get({ host: '127.0.0.1', port: gateway.http1, agent: false });
+    const early: unknown[] = [];
+    request.on('information', ({ headers }) => early.push(headers.via));
+    const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+    response.resume();
+    assert.equal(response.headers.via, '1.1 inner, 2.0 hubgate');
+    assert.deepEqual(early, ['2.0 hubgate']);
+  });
+
   it('streams both ways at once over one session for all', async () => {
     await using upstream = await http2Origin((stream) => {
       stream.respond({ ':status': 200 });

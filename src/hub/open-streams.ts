@@ -1,0 +1,242 @@
+import type { Clock } from '../kernel/clock.ts';
+import type { Logger } from '../kernel/log.ts';
+import { type Slices, unmetered } from '../kernel/slices.ts';
+import type { TimerWheel } from '../kernel/timer-wheel.ts';
+import type { Announcer } from './announcer.ts';
+import { Delivery } from './delivery.ts';
+import { comeBackLater, HEARTBEAT } from './event-stream.ts';
+import type { HubCounts, HubMeasures, SlowReason } from './hub-measures.ts';
+import type { LogReader } from './log-reader.ts';
+import type { EventSink } from './outlet.ts';
+import { Replay, type ReplayKeeper } from './replay.ts';
+import { Roll } from './roll.ts';
+import { dueNow, nextDueAt } from './stream-deadlines.ts';
+import {
+  type EndReason,
+  Subscriber,
+  type SubscriberKeeper,
+  type SubscriberOptions,
+} from './subscriber.ts';
+import { SubscriptionIndex } from './subscription-index.ts';
+
+/** As the log says it. */
+const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
+  buffer: 'more waits for it than max_subscriber_buffer',
+  timeout: 'it has taken nothing for dispatch_timeout',
+};
+
+interface OpenStreamsOptions {
+  /** Position of the last entry that live streams have been shown or will be. */
+  readonly tail: () => number;
+  readonly reader: LogReader;
+  /** The base of topics. */
+  readonly base: string;
+  readonly announcer: Announcer;
+  readonly counts: HubCounts;
+  readonly measures: HubMeasures;
+  readonly clock: Clock;
+  readonly wheel: TimerWheel;
+  readonly slices: Slices;
+  readonly log: Logger;
+}
+
+/**
+ * The streams of a hub, from their registration to their end: each is behind, and is replayed to,
+ * or live, and is in the index. What ends them from outside goes through {@link end}.
+ */
+export class OpenStreams {
+  readonly roll = new Roll();
+  readonly delivery: Delivery;
+  /** The hub is leaving: who is ended is told when to come back. */
+  isLeaving = false;
+  readonly #options: OpenStreamsOptions;
+  readonly #index = new SubscriptionIndex();
+  readonly #replay: Replay;
+  #emptied: () => void = () => {};
+
+  constructor(options: OpenStreamsOptions) {
+    this.#options = options;
+    const { reader, base, clock, slices, log } = options;
+    this.delivery = new Delivery(this.#index, base, slices, () => clock.monotonic(), {
+      deliver: (subscriber, event) => this.#deliver(subscriber, event),
+      flushed: (subscriber) => this.#flushed(subscriber),
+    });
+    this.#replay = new Replay(reader, this.#catchingUp, slices, log);
+  }
+
+  /** Registers a stream that has seen the log up to `start`; one that is not behind is live at once. */
+  add(options: SubscriberOptions, start: number, isBehind: boolean): Subscriber {
+    const { counts } = this.#options;
+    const subscriber = new Subscriber(options, start, this.#now(), this.#keeper);
+    if (!isBehind) this.#index.add(subscriber);
+    this.roll.add(subscriber);
+    counts.connected += 1;
+    counts.subscribers += 1;
+    this.#arm(subscriber);
+    return subscriber;
+  }
+
+  /** Gives a stream its connection; one that was behind when it was registered reads the log first. */
+  open(subscriber: Subscriber, sink: EventSink, isBehind: boolean): void {
+    subscriber.outlet.open(sink, subscriber);
+    if (subscriber.ended !== null) {
+      sink.end();
+      return;
+    }
+    this.#arm(subscriber);
+    if (isBehind) this.#replay.add(subscriber);
+    else this.delivery.flush(subscriber);
+  }
+
+  /** How many live streams have asked for exactly this topic. */
+  interest(topic: string): number {
+    return this.#index.countExact(topic);
+  }
+
+  /** Lets a stream end by itself at this monotonic time, if it would not end before. */
+  endBy(subscriber: Subscriber, atMs: number, reason: EndReason): void {
+    if (atMs >= subscriber.endsAtMs) return;
+    subscriber.endsAtMs = atMs;
+    subscriber.endsAs = reason;
+    this.#arm(subscriber);
+  }
+
+  end(subscriber: Subscriber, reason: EndReason): void {
+    if (subscriber.ended !== null) return;
+    const { counts, measures, announcer, log } = this.#options;
+    subscriber.ended = reason;
+    measures.ended[reason] += 1;
+    this.roll.delete(subscriber);
+    this.#index.delete(subscriber);
+    this.#replay.delete(subscriber);
+    counts.connected -= 1;
+    if (subscriber.options.settings.announced) announcer.left(subscriber);
+    if (reason !== 'client') {
+      log.debug('A stream ends', { subscriber: subscriber.id, reason });
+      this.#sayGoodbye(subscriber, reason);
+    }
+    if (this.roll.size === 0) this.#emptied();
+  }
+
+  /** Resolves when the last stream has ended. */
+  async emptied(): Promise<void> {
+    if (this.roll.size === 0) return;
+    await new Promise<void>((resolve) => {
+      this.#emptied = resolve;
+    });
+  }
+
+  #sayGoodbye(subscriber: Subscriber, reason: EndReason): void {
+    const { outlet } = subscriber;
+    // Who may no longer read gets no more than what has been begun.
+    if (this.isLeaving && reason !== 'slow') this.#push(subscriber, comeBackLater());
+    outlet.end(reason === 'revoked');
+    this.#writeNow(subscriber);
+    this.#arm(subscriber);
+  }
+
+  #deliver(subscriber: Subscriber, event: Buffer): void {
+    // What waited before counts: an event of any size reaches whoever has kept up.
+    if (subscriber.outlet.waitingBytes > subscriber.options.settings.maxBufferBytes) {
+      // Ended, not lost: the client resumes by the cursor of the last event it received.
+      this.#endSlow(subscriber, 'buffer');
+      return;
+    }
+    this.#give(subscriber, event);
+  }
+
+  #give(subscriber: Subscriber, event: Buffer): void {
+    const { measures } = this.#options;
+    subscriber.events += 1;
+    measures.deliveries += 1;
+    measures.deliveredBytes += event.length;
+    this.#push(subscriber, event);
+    this.delivery.flush(subscriber);
+  }
+
+  #flushed(subscriber: Subscriber): void {
+    const { outlet, options, ended } = subscriber;
+    if (outlet.isIdle) this.#replay.flushed(subscriber);
+    else if (ended === null && outlet.stallsAt(options.settings.dispatchTimeoutMs) !== null) {
+      this.#arm(subscriber);
+    }
+  }
+
+  readonly #keeper: SubscriberKeeper = {
+    drained: (subscriber) => {
+      subscriber.outlet.drained();
+      this.delivery.flush(subscriber);
+    },
+    closed: (subscriber) => {
+      this.end(subscriber, 'client');
+      this.#options.wheel.cancel(subscriber);
+      subscriber.outlet.discard();
+      subscriber.options.place?.leave();
+    },
+    expired: (subscriber) => this.#expired(subscriber),
+  };
+
+  readonly #catchingUp: ReplayKeeper = {
+    tail: () => this.#options.tail(),
+    deliver: (subscriber, event) => this.#give(subscriber, event),
+    caughtUp: (subscriber, delivered) => {
+      this.#options.measures.replays.observe(delivered);
+      this.#index.add(subscriber);
+    },
+    failed: (subscriber) => this.end(subscriber, 'failed'),
+  };
+
+  /** Sets the stream's one timer to what comes first. */
+  #arm(subscriber: Subscriber): void {
+    const { wheel } = this.#options;
+    const now = this.#now();
+    const due = nextDueAt(subscriber, now);
+    if (due === Number.POSITIVE_INFINITY) wheel.cancel(subscriber);
+    else wheel.arm(subscriber, Math.max(0, due - now));
+  }
+
+  #expired(subscriber: Subscriber): void {
+    switch (dueNow(subscriber, this.#now())) {
+      case 'over':
+        this.end(subscriber, subscriber.endsAs);
+        return;
+      case 'stalled':
+        this.#endSlow(subscriber, 'timeout');
+        subscriber.outlet.destroy();
+        return;
+      case 'gone':
+        subscriber.outlet.destroy();
+        return;
+      case 'heartbeat':
+        this.#push(subscriber, HEARTBEAT);
+        this.#writeNow(subscriber);
+        this.#arm(subscriber);
+        return;
+      case 'nothing':
+        this.#arm(subscriber);
+    }
+  }
+
+  #endSlow(subscriber: Subscriber, reason: SlowReason): void {
+    const { measures, log } = this.#options;
+    measures.slow[reason] += 1;
+    log.warn('A slow subscriber was disconnected', {
+      subscriber: subscriber.id,
+      why: WHY_SLOW[reason],
+      bufferedBytes: subscriber.outlet.bufferedBytes,
+    });
+    this.end(subscriber, 'slow');
+  }
+
+  #push({ outlet }: Subscriber, event: Buffer): void {
+    outlet.push(event, this.delivery.flusher.empty);
+  }
+
+  #writeNow(subscriber: Subscriber): void {
+    this.delivery.flusher.flush(subscriber, this.#now(), unmetered());
+  }
+
+  #now(): number {
+    return this.#options.clock.monotonic();
+  }
+}

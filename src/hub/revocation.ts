@@ -1,0 +1,94 @@
+import type { Clock } from '../kernel/clock.ts';
+import type { Slices } from '../kernel/slices.ts';
+import type { Admission, KeepsStream } from './admission.ts';
+import type { OpenStreams } from './open-streams.ts';
+import type { Subscriber } from './subscriber.ts';
+
+/** What ending a stream costs, in steps. */
+const END_STEPS = 500;
+/** What arming a timer costs, in steps. */
+const TIMER_STEPS = 30;
+
+interface RevocationOptions {
+  readonly streams: OpenStreams;
+  readonly admission: Admission;
+  readonly clock: Clock;
+  readonly slices: Slices;
+}
+
+/** Ends streams that are open no longer by right, and sees that none of the kind come in. */
+export class Revocation {
+  readonly #options: RevocationOptions;
+
+  constructor(options: RevocationOptions) {
+    this.#options = options;
+  }
+
+  /** Those that `keep` refuses end, spread evenly at random over `spreadMs`. Says how many there are. */
+  reauthorise(keep: KeepsStream, spreadMs: number): number {
+    const { admission, streams, clock } = this.#options;
+    admission.decideBy(keep);
+    const refused = this.#refusedBy(keep).map(([, subscribers]) => subscribers);
+    this.#forEach(refused, TIMER_STEPS, (subscriber) => {
+      const end = clock.monotonic() + Math.floor(Math.random() * spreadMs);
+      streams.endBy(subscriber, end, 'reauthorised');
+    });
+    return refused.reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** How many streams {@link reauthorise} would end: of those without a token, and of the others. */
+  countRefused(keep: KeepsStream): { readonly anonymous: number; readonly authorised: number } {
+    const counts = { anonymous: 0, authorised: 0 };
+    for (const [vouchedBy, { size }] of this.#refusedBy(keep)) {
+      counts[vouchedBy === null ? 'anonymous' : 'authorised'] += size;
+    }
+    return counts;
+  }
+
+  /** Ends at once the streams that were opened with the token of this `jti`, and says how many. */
+  revoke(tokenId: string): number {
+    this.#options.admission.revoked({ tokenId });
+    return this.#endThose(this.#options.streams.roll.ofToken(tokenId));
+  }
+
+  /** Ends at once the streams of a browser session that is over, and says how many. */
+  signOut(session: string): number {
+    this.#options.admission.revoked({ session });
+    return this.#endThose(this.#options.streams.roll.ofSession(session));
+  }
+
+  /** Ends all, as the hub leaves: at once, or spread over `spreadMs`. */
+  drain(spreadMs: number): void {
+    const { streams } = this.#options;
+    if (spreadMs > 0) this.reauthorise(() => false, spreadMs);
+    else this.#forEach([streams.roll.all()], END_STEPS, (one) => streams.end(one, 'closed'));
+  }
+
+  #refusedBy(keep: KeepsStream) {
+    const { roll } = this.#options.streams;
+    return [...roll.vouchers()].filter(([vouchedBy]) => !keep({ vouchedBy }));
+  }
+
+  #endThose(subscribers: Iterable<Subscriber>): number {
+    const ending = [...subscribers];
+    for (const subscriber of ending) this.#options.streams.end(subscriber, 'revoked');
+    return ending.length;
+  }
+
+  /** Does something to each of many streams, a slice at a time. */
+  #forEach(
+    sets: readonly ReadonlySet<Subscriber>[],
+    steps: number,
+    task: (subscriber: Subscriber) => void,
+  ): void {
+    void this.#options.slices.compute(function* (meter) {
+      for (const set of sets) {
+        for (const subscriber of set) {
+          if (meter.left <= 0) yield;
+          meter.left -= steps;
+          task(subscriber);
+        }
+      }
+    });
+  }
+}

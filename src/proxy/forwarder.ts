@@ -1,0 +1,136 @@
+import type { FastcgiConfig, ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+import { HttpError } from '../http/errors.ts';
+import { wantBody } from '../http/expect.ts';
+import type { Exchange, Expand } from '../http/exchange.ts';
+import type { AddressSet } from '../http/forwarded.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { UpstreamAddress } from './address.ts';
+import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
+import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
+import type { Connections } from './forwarding.ts';
+import { upstreamRequestFields } from './header-fields.ts';
+import { RequestBody } from './request-body.ts';
+import type { UpstreamResponse } from './response.ts';
+import { type Tunnels, wantsWebSocket } from './tunnels.ts';
+
+interface ForwarderOptions {
+  readonly clock: Clock;
+  readonly expand: Expand;
+  /** What upstreams are asked for; null: what the client asks for. */
+  readonly target: ((exchange: Exchange) => string) | null;
+  readonly tunnels: Tunnels;
+  /** Peers whose forwarded fields are believed. */
+  readonly trusted: AddressSet;
+  /** PEM certificates that HTTPS is verified against; null: the platform's. */
+  readonly trustPool: string | null;
+}
+
+/** One attempt at one upstream. */
+interface Attempt {
+  readonly exchange: Exchange;
+  readonly address: UpstreamAddress;
+  readonly connections: Connections;
+  /** As {@link Forwarder.bodyOf} says. */
+  readonly body: RequestBody | null;
+}
+
+/** Makes of an exchange what an upstream is asked, and asks it the way it wants to be asked. */
+export class Forwarder {
+  readonly #config: ReverseProxyConfig;
+  readonly #options: ForwarderOptions;
+  readonly #headerUp: ApplyOperations;
+
+  constructor(config: ReverseProxyConfig, options: ForwarderOptions) {
+    this.#config = config;
+    this.#options = options;
+    this.#headerUp = compileOperations(config.headerUp);
+  }
+
+  methodOf({ method }: Exchange): string {
+    return this.#config.method ?? method;
+  }
+
+  /** What is read of the client's body for one attempt; null where none is sent. */
+  bodyOf(exchange: Exchange): RequestBody | null {
+    const { method } = this.#config;
+    if (!exchange.hasBody || method === 'GET' || method === 'HEAD') return null;
+    return new RequestBody(exchange.body, {
+      writeTimeoutMs: this.#config.transport.writeTimeoutMs,
+      // RFC 9110 §10.1.1: the client sends its body once the upstream asks for it.
+      onWanted: () => wantBody(exchange),
+    });
+  }
+
+  /**
+   * Resolves when the response is complete.
+   *
+   * @throws ForwardError, HttpError as {@link Connections.forward}
+   */
+  async forward(attempt: Attempt, response: UpstreamResponse): Promise<void> {
+    const { exchange, address, connections, body } = attempt;
+    const { clock, trustPool, tunnels } = this.#options;
+    const headers = upstreamRequestFields(exchange, address, this.#options.trusted);
+    const expand = (template: string): string => this.#options.expand(template, exchange);
+    if (body === null) for (const name of ['expect', 'trailer']) headers.delete(name);
+    this.#headerUp(headers, expand);
+    const path = this.#options.target?.(exchange) ?? exchange.target;
+    const target = { address, settings: this.#config.transport, trustPool };
+    const { fastcgi } = this.#config;
+    if (fastcgi !== null) {
+      const request = this.#scriptRequest(fastcgi, exchange, headers, body);
+      return forwardByFastcgi(target, request, response);
+    }
+    if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
+      return tunnels.open(exchange, exchange.upgrade, { ...target, headers, path }, response);
+    }
+    const request = {
+      method: this.methodOf(exchange),
+      target: path,
+      headers,
+      body,
+      contentLength: exchange.headers.get('content-length') ?? null,
+      trailers: () => {
+        const list = exchange.trailers();
+        // What is deleted from the head must not come in by the back door.
+        this.#headerUp(list, expand);
+        return list;
+      },
+      client: exchange,
+      clock,
+    };
+    await connections.forward(request, response);
+  }
+
+  #scriptRequest(
+    { root, splitPath, env }: FastcgiConfig,
+    exchange: Exchange,
+    headers: HeaderList,
+    body: RequestBody | null,
+  ): FastcgiRequest {
+    const { clock, expand } = this.#options;
+    const path = decodedPath(exchange.target);
+    const { scriptName, pathInfo } = scriptOf(path, splitPath);
+    const { variables } = exchange;
+    const directory = root === null ? (variables.get('root') ?? '.') : expand(root, exchange);
+    const parameters = scriptParameters(exchange, headers, {
+      root: directory,
+      scriptName,
+      pathInfo: pathInfo === '' ? (variables.get('file_match.remainder') ?? '') : pathInfo,
+      env: new Map(env.map(({ name, value }) => [name, expand(value, exchange)])),
+    });
+    const contentLength = exchange.headers.get('content-length') ?? null;
+    const { method, log } = exchange;
+    return { method, parameters, body, contentLength, client: exchange, clock, log };
+  }
+}
+
+/** @throws HttpError 400 for one that is no UTF-8 */
+function decodedPath(target: string): string {
+  try {
+    return decodeURIComponent(target.split('?', 1)[0] ?? '');
+  } catch (cause) {
+    throw new HttpError(400, 'the path is no UTF-8', { cause });
+  }
+}

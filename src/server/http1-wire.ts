@@ -1,0 +1,147 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Readable, Writable } from 'node:stream';
+import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { dropNominated } from '../http/nominated-fields.ts';
+import { ConnectionStream } from './connection-stream.ts';
+import type { Departure } from './departure.ts';
+import { informHttp1 } from './informational.ts';
+import { carrierOf, releaseConnection } from './node-internals.ts';
+import type { Wire } from './wire.ts';
+
+/** Gives a connection to the last response on it; false where it stays with its server. */
+export type LeaveConnection = (request: IncomingMessage, response: ServerResponse) => boolean;
+
+/** A request that Node's HTTP/1.1 server has read. */
+export class Http1Wire implements Wire {
+  readonly httpVersion: '1.0' | '1.1';
+  readonly method: string;
+  readonly host: string;
+  readonly target: string;
+  readonly headers: HeaderList;
+  readonly hasBody: boolean;
+  readonly body: Readable;
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #leaveConnection: LeaveConnection | null;
+
+  /** @param leaveConnection asked by a stream that wants the connection for itself; null: never */
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    leaveConnection: LeaveConnection | null,
+  ) {
+    this.#request = request;
+    this.body = request;
+    this.#response = response;
+    this.#leaveConnection = leaveConnection;
+    this.httpVersion = request.httpVersionMinor === 0 ? '1.0' : '1.1';
+    this.method = request.method ?? 'GET';
+    const { authority, target } = parseTarget(request.url ?? '/');
+    this.target = target;
+    const headers = HeaderList.fromRaw(request.rawHeaders);
+    this.headers = headers;
+    this.host = authority ?? headers.get('host') ?? '';
+    // RFC 9112 §3.2.2: the authority wins over a differing Host.
+    if (authority !== null && authority !== '') headers.set('host', authority);
+    this.hasBody =
+      headers.has('transfer-encoding') || Number(headers.get('content-length') ?? 0) > 0;
+    dropNominated(headers);
+    // A write to a client that has left is told by its departure; unheard it would end the process.
+    response.on('error', ignore);
+  }
+
+  trailers(): HeaderList {
+    return HeaderList.fromRaw(this.#request.rawTrailers);
+  }
+
+  get abandoned(): boolean {
+    const { destroyed, writableFinished } = this.#response;
+    return !writableFinished && (destroyed || this.#request.socket.destroyed);
+  }
+
+  tell(departure: Departure): void {
+    const response = this.#response;
+    response.once('close', () => {
+      if (!response.writableFinished) departure.happen();
+    });
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    if (this.httpVersion === '1.1') informHttp1(this.#response, status, headers);
+  }
+
+  prepare(_head: ResponseHead, isStream: boolean): void {
+    // An event stream ends when the client or the gateway goes: who comes again connects again.
+    if (isStream && this.#leaveConnection !== null) this.#response.shouldKeepAlive = false;
+  }
+
+  send({ status, headers }: ResponseHead, isBodyless: boolean, isRead: boolean): Writable {
+    const response = this.#response;
+    // Node throws for a Trailer field where it sends no chunks.
+    if (isBodyless || this.httpVersion === '1.0' || headers.has('content-length')) {
+      headers.delete('trailer');
+    }
+    // RFC 9110 §10.1.1: whether the body still follows cannot be known, so neither where it ends.
+    if (!isRead) response.shouldKeepAlive = false;
+    response.writeHead(status, headers.toRaw());
+    // Not flushHeaders(): Node would write the head as UTF-8 and so mangle bytes beyond ASCII.
+    response.write('', 'latin1');
+    return response;
+  }
+
+  stream(body: Writable, departure: Departure | undefined): ResponseStream | null {
+    const response = this.#response;
+    const { socket } = response;
+    // One whose turn has not come yet has no socket: earlier answers of the connection go first.
+    if (body !== response || !response.chunkedEncoding || socket === null) return null;
+    if (this.#leaveConnection?.(this.#request, response) !== true) return null;
+    return new ConnectionStream(socket, departure === undefined ? null : () => departure.happen());
+  }
+
+  sendTrailers(trailers: HeaderList): void {
+    if (!this.#response.chunkedEncoding) return;
+    this.#response.addTrailers(
+      [...trailers].map(([name, value]): [string, string] => [name, value]),
+    );
+  }
+
+  breakOff(): void {
+    // A body that only the end of the connection delimits looks complete after an orderly end.
+    if (this.httpVersion === '1.0') {
+      const carrier = carrierOf(this.#request.socket);
+      // A Unix socket, which has no address, knows no reset, and Node throws.
+      if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
+    }
+    this.#response.destroy();
+  }
+
+  forgo(): void {
+    // The response no longer holds the connection that waits for the rest.
+    this.#request.socket.destroy();
+  }
+}
+
+/** Leaves as soon as the parser has come to its end; until then the server still has its listeners. */
+export function leaveServer(request: IncomingMessage, response: ServerResponse): boolean {
+  const { socket } = response;
+  if (socket === null) return false;
+  setImmediate(() => {
+    if (!releaseConnection(request, response)) return;
+    // What the client still says is for nobody: it is dropped, and its end noticed.
+    socket.resume();
+  });
+  return true;
+}
+
+/** RFC 9112 §3.2.2: an absolute-form target names authority and path. */
+function parseTarget(target: string): { authority: string | null; target: string } {
+  if (target.startsWith('/')) return { authority: null, target };
+  const absolute = /^[A-Za-z][A-Za-z0-9+.-]*:\/\/([^/?#]*)(.*)$/.exec(target);
+  if (absolute === null) return { authority: null, target };
+  const [, authority = '', path = ''] = absolute;
+  const host = authority.slice(authority.lastIndexOf('@') + 1);
+  return { authority: host, target: path.startsWith('/') ? path : `/${path}` };
+}
+
+function ignore(): void {}

@@ -1,0 +1,121 @@
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import type { Readable, Writable } from 'node:stream';
+import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
+import type { Departure } from './departure.ts';
+import { breakOff, closeAnswered, Http2Stream } from './http2-stream.ts';
+import { asciiTarget } from './strict-request.ts';
+import type { Wire } from './wire.ts';
+
+/** A request as an HTTP/2 server reads it. */
+export interface Http2Request {
+  readonly stream: ServerHttp2Stream;
+  /** Alternating names and values as they came, pseudo-header fields included. */
+  readonly rawHeaders: readonly string[];
+  /** Where the body is read from: the stream, or what somebody has put before it. */
+  readonly body: Readable;
+}
+
+/** A request that Node's HTTP/2 server has read. */
+export class Http2Wire implements Wire {
+  readonly httpVersion = '2.0';
+  readonly method: string;
+  readonly host: string;
+  readonly target: string;
+  readonly headers: HeaderList;
+  readonly hasBody: boolean;
+  readonly body: Readable;
+  readonly #stream: ServerHttp2Stream;
+  /** Those of the request. */
+  #trailers: readonly string[] = [];
+  #mayHaveTrailers = false;
+  /** What follows the body; null where its end is the end of the stream. */
+  #ending: HeaderList | null = null;
+
+  constructor({ stream, rawHeaders, body }: Http2Request) {
+    this.#stream = stream;
+    this.body = body;
+    const { method, authority, path, headers } = readHttp2Head(rawHeaders);
+    this.method = method;
+    this.target = asciiTarget(path);
+    this.headers = headers;
+    // RFC 9113 §8.3.1: the authority wins over a differing Host.
+    this.host = authority ?? headers.get('host') ?? '';
+    if (this.host !== '') headers.set('host', this.host);
+    this.hasBody = !stream.endAfterHeaders;
+    if (this.hasBody) {
+      stream.once('trailers', (_record: unknown, _flags: unknown, raw: readonly string[]) => {
+        this.#trailers = raw;
+      });
+    }
+  }
+
+  trailers(): HeaderList {
+    return HeaderList.fromRaw(this.#trailers);
+  }
+
+  get abandoned(): boolean {
+    const { aborted, closed, destroyed, rstCode, writableFinished } = this.#stream;
+    if (!closed && !destroyed) return false;
+    // A stream that the client reset reports its writable side as finished nevertheless.
+    return aborted || rstCode !== constants.NGHTTP2_NO_ERROR || !writableFinished;
+  }
+
+  tell(departure: Departure): void {
+    this.#stream.once('close', () => {
+      if (this.abandoned) departure.happen();
+    });
+    this.#stream.once('aborted', () => departure.happen());
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    const stream = this.#stream;
+    if (stream.destroyed || stream.closed) return;
+    stream.additionalHeaders(responseFields(status, headers));
+  }
+
+  prepare({ headers }: ResponseHead, isStream: boolean): void {
+    // Nobody knows before its end, unless its length is known (RFC 9112 §7.1.2).
+    this.#mayHaveTrailers = !isStream && !headers.has('content-length');
+  }
+
+  send(head: ResponseHead, isBodyless: boolean, isRead: boolean): Writable {
+    const stream = this.#stream;
+    if (stream.destroyed || stream.closed) return stream;
+    // RFC 9110 §15: a client treats a status beyond 599 as 500; HTTP/2 here cannot carry it.
+    const fields = responseFields(head.status > 599 ? 500 : head.status, head.headers);
+    if (isBodyless) stream.respond(fields, { endStream: true });
+    else if (this.#mayHaveTrailers) {
+      stream.respond(fields, { waitForTrailers: true });
+      // Where it is mounted Node's own response would send some as well, which ends the process.
+      stream.removeAllListeners('wantTrailers').once('wantTrailers', () => {
+        stream.sendTrailers(this.#ending === null ? {} : http2Fields(this.#ending));
+      });
+    } else stream.respond(fields);
+    if (!isRead) stream.once('finish', () => closeAnswered(stream));
+    return stream;
+  }
+
+  stream(body: Writable): ResponseStream | null {
+    return body === this.#stream ? new Http2Stream(this.#stream) : null;
+  }
+
+  sendTrailers(trailers: HeaderList): void {
+    this.#ending = trailers;
+  }
+
+  breakOff(): void {
+    breakOff(this.#stream);
+  }
+
+  forgo(): void {
+    breakOff(this.#stream);
+  }
+}
+
+function responseFields(status: number, headers: HeaderList): OutgoingHttpHeaders {
+  const fields: OutgoingHttpHeaders = http2Fields(headers);
+  fields[':status'] = status;
+  return fields;
+}

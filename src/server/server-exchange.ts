@@ -1,0 +1,238 @@
+import { randomUUID } from 'node:crypto';
+import type { Readable, Writable } from 'node:stream';
+import type {
+  BodyWrapper,
+  Exchange,
+  HeadTransform,
+  ResponseHead,
+  ResponseStream,
+  UpgradeRequest,
+  UpstreamVisit,
+} from '../http/exchange.ts';
+import { expectsContinue } from '../http/expect.ts';
+import { plainAddress } from '../http/forwarded.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { countWrites } from '../http/response-size.ts';
+import type { TraceContext } from '../http/trace-context.ts';
+import { WritableStream } from '../http/writable-stream.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import { discarding, isBodyless } from './bodyless.ts';
+import { ClientBody } from './client-body.ts';
+import { Departure } from './departure.ts';
+import type { ExchangeConnection, ExchangeSettings } from './exchange-settings.ts';
+import { HeadChanges } from './head-changes.ts';
+import { HeldBody } from './held-body.ts';
+import type { Wire } from './wire.ts';
+
+/** The {@link Exchange} of a request that a server has read, over whichever protocol it came. */
+export class ServerExchange implements Exchange {
+  readonly scheme: 'http' | 'https';
+  readonly httpVersion: '1.0' | '1.1' | '2.0';
+  readonly method: string;
+  readonly host: string;
+  readonly originalTarget: string;
+  target: string;
+  readonly headers: HeaderList;
+  readonly remoteAddress: string;
+  readonly remotePort: number;
+  readonly clientAddress: string;
+  body: Readable;
+  readonly hasBody: boolean;
+  readonly variables: Map<string, string> = new Map();
+  readonly upgrade: UpgradeRequest | null;
+  readonly tlsVersion: string | null;
+  upstream: UpstreamVisit | null = null;
+  trace: TraceContext | null = null;
+  responseBytes = 0;
+
+  readonly #wire: Wire;
+  readonly #parentLog: Logger;
+  readonly #changes = new HeadChanges();
+  #id: string | undefined;
+  #log: Logger | undefined;
+  #held: HeldBody | null = null;
+  #departure: Departure | undefined;
+  /** The client holds its body back until it is told to go on. */
+  #awaitsContinue: boolean;
+  #status = 0;
+  #isStream = false;
+  /** The rest of the body is not waited for. */
+  #isSilent = false;
+
+  constructor(
+    wire: Wire,
+    settings: ExchangeSettings,
+    { secure, tlsVersion, peer, upgrade }: ExchangeConnection,
+  ) {
+    this.#wire = wire;
+    this.#parentLog = settings.log;
+    this.upgrade = upgrade;
+    this.tlsVersion = tlsVersion;
+    this.scheme = secure ? 'https' : 'http';
+    this.httpVersion = wire.httpVersion;
+    this.method = wire.method;
+    this.host = wire.host;
+    this.originalTarget = wire.target;
+    this.target = wire.target;
+    this.headers = wire.headers;
+    this.hasBody = wire.hasBody;
+    this.remoteAddress = plainAddress(peer.address);
+    this.remotePort = peer.port;
+    this.clientAddress =
+      settings.clientAddress?.(wire.headers, this.remoteAddress) ?? this.remoteAddress;
+    this.#awaitsContinue = this.hasBody && expectsContinue(this);
+    this.body =
+      settings.silence !== null && this.hasBody && upgrade === null
+        ? new ClientBody(wire.body, settings.silence, () => this.forgoBody())
+        : wire.body;
+  }
+
+  get id(): string {
+    this.#id ??= randomUUID();
+    return this.#id;
+  }
+
+  get log(): Logger {
+    this.#log ??= this.#parentLog.child({ request: this.id });
+    return this.#log;
+  }
+
+  trailers(): HeaderList {
+    return this.#wire.trailers();
+  }
+
+  get abandoned(): boolean {
+    return this.#wire.abandoned;
+  }
+
+  /** RFC 9110 §15.5.9: whoever reads the body answers 408, if there is still somebody to answer. */
+  forgoBody(): void {
+    if (this.begun) this.#wire.forgo();
+    else this.#isSilent = true;
+  }
+
+  onAbandoned(listener: () => void): () => void {
+    return this.#awaitDeparture().tell(listener);
+  }
+
+  get signal(): AbortSignal {
+    return this.#awaitDeparture().signal;
+  }
+
+  takeOver(head: ResponseHead): void {
+    if (this.upgrade?.kind !== 'http1') {
+      throw new HubgateError('no-connection', 'Only an upgrade of HTTP/1.1 has a connection');
+    }
+    this.#refuseSecondHead();
+    void this.#changes.apply(head, []);
+    this.#changes.drop(head.headers);
+    this.#status = head.status;
+    this.upgrade.release();
+  }
+
+  get begun(): boolean {
+    return this.#status !== 0;
+  }
+
+  get status(): number {
+    return this.#status;
+  }
+
+  onHead(transform: HeadTransform): void {
+    this.#changes.add(transform);
+  }
+
+  withhold(name: string): void {
+    this.#changes.withhold(name);
+  }
+
+  onTrailers(read: (trailers: HeaderList) => void): void {
+    this.#changes.addTrailerReader(read);
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    if (this.begun || status === 101) return;
+    this.#changes.drop(headers);
+    // RFC 9110 §8.6: no informational response has a length.
+    headers.delete('content-length');
+    if (status === 100) this.#awaitsContinue = false;
+    this.#wire.inform(status, headers);
+  }
+
+  begin(head: ResponseHead): Writable {
+    this.#refuseSecondHead();
+    this.#wire.prepare(head, this.#isStream);
+    const wrappers: BodyWrapper[] = [];
+    const waiting = this.#changes.apply(head, wrappers);
+    if (waiting === undefined) return this.#send(head, wrappers);
+    this.#status = head.status;
+    this.#held = new HeldBody({
+      begin: () => waiting.then(() => this.#send(head, wrappers)),
+      end: (body, trailers) => this.#end(body, trailers),
+      fail: (error) => {
+        this.log.error('A head that had waited could not be sent', { error: messageOf(error) });
+        this.abort();
+      },
+    });
+    return this.#held.body;
+  }
+
+  stream(head: ResponseHead): ResponseStream {
+    this.#isStream = true;
+    const body = this.begin(head);
+    return this.#wire.stream(body, this.#departure) ?? new WritableStream(body, this);
+  }
+
+  end(body: Writable, trailers: HeaderList): void {
+    if (this.#held?.body === body) this.#held.end(trailers);
+    else this.#end(body, trailers);
+  }
+
+  abort(): void {
+    this.#departure?.happen();
+    this.#wire.breakOff();
+  }
+
+  #awaitDeparture(): Departure {
+    if (this.#departure !== undefined) return this.#departure;
+    const departure = new Departure();
+    this.#departure = departure;
+    if (this.abandoned) departure.happen();
+    this.#wire.tell(departure);
+    return departure;
+  }
+
+  #refuseSecondHead(): void {
+    if (!this.begun) return;
+    throw new HubgateError('response-begun', 'The head of this response has already been sent');
+  }
+
+  #send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
+    this.#changes.drop(head.headers);
+    const bodyless = isBodyless(this.method, head);
+    const body = this.#wire.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
+    this.#status = head.status;
+    if (bodyless) return discarding(body);
+    this.#measure(head.headers, body);
+    return wrappers.reduce<Writable>((inner, wrap) => wrap(inner), body);
+  }
+
+  /** What a stream comes to is counted by those who write it. */
+  #measure(headers: HeaderList, body: Writable): void {
+    if (this.#isStream) return;
+    const length = headers.get('content-length');
+    if (length !== undefined) this.responseBytes = Number(length) || 0;
+    else {
+      countWrites(body, (bytes) => {
+        this.responseBytes += bytes;
+      });
+    }
+  }
+
+  #end(body: Writable, trailers: HeaderList): void {
+    this.#changes.applyTrailers(trailers);
+    if (!trailers.isEmpty) this.#wire.sendTrailers(trailers);
+    body.end();
+  }
+}

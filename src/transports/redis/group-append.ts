@@ -1,0 +1,103 @@
+import { randomBytes } from 'node:crypto';
+import type { Update } from '../../hub/update.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError } from '../../kernel/error.ts';
+import type { HandedOut } from './handed-out.ts';
+import type { HubKeys } from './keys.ts';
+import { type ReadBacks, uncertain } from './read-backs.ts';
+import { refusalOf } from './refusals.ts';
+import { APPEND } from './scripts.ts';
+import type { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
+import { encodeRest, placeOf } from './stored-entry.ts';
+
+/** How long a group waits for its replicas. */
+const WAIT_MS = 2000;
+/** How long a group whose answer was lost is tried again. */
+const RETRY_MS = 8000;
+/** Evicted beyond what is appended, so that a lowered limit never blocks the server. */
+const EVICTED_EXTRA = 64;
+
+interface GroupAppendOptions {
+  readonly keys: HubKeys;
+  /** Updates kept; 0 keeps all. */
+  readonly maxLength: number;
+  /** Milliseconds that an update is kept; 0 keeps it for ever. */
+  readonly maxAgeMs: number;
+  readonly replicas: number;
+  readonly sessions: Sessions;
+  readonly handedOut: HandedOut;
+  readonly readBacks: ReadBacks;
+  readonly clock: Clock;
+}
+
+/** Stores a group of updates once, however often its answer is lost, and sees that it is read back. */
+export class GroupAppend {
+  readonly #options: GroupAppendOptions;
+
+  constructor(options: GroupAppendOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Resolves when the reader has handed out the whole group.
+   *
+   * @throws HubgateError `transport-failed` when it is not stored, `transport-uncertain` when
+   * nobody can say
+   */
+  async store(group: readonly Update[]): Promise<void> {
+    const { clock, sessions, handedOut } = this.#options;
+    const name = randomBytes(12).toString('base64url');
+    const since = placeOf(handedOut.stored);
+    const updates = group.flatMap((update) => [update.id, encodeRest(update)]);
+    const limits = this.#limitsOf(group);
+    const end = clock.monotonic() + RETRY_MS;
+    let mayBeStored = false;
+    for (;;) {
+      const session = mayBeStored ? await sessions.next(end) : sessions.live();
+      if (session === null) throw uncertain('Redis went away before it could answer');
+      try {
+        const position = await this.#append(session, [
+          ...[name, mayBeStored ? since : ''],
+          ...[...limits, ...updates],
+        ]);
+        await this.#readBack(position, `${name}:${group.length}`, end);
+        return;
+      } catch (error) {
+        if (error instanceof HubgateError) throw error;
+        const { message, isNotDone, isElsewhere } = refusalOf(error);
+        if (isElsewhere) session.close();
+        if (isNotDone && !mayBeStored) {
+          const why = `The update could not be stored: Redis says ${message}`;
+          throw new HubgateError('transport-failed', why, { cause: error });
+        }
+        // The answer is lost: the next attempt looks whether it was stored.
+        mayBeStored = true;
+        if (!isNotDone) session.close();
+        else if (!session.isLost) throw uncertain(`Redis says ${message}`);
+      }
+    }
+  }
+
+  #limitsOf(group: readonly Update[]): readonly string[] {
+    const { maxLength, maxAgeMs } = this.#options;
+    return [String(maxLength), String(maxAgeMs), String(group.length + EVICTED_EXTRA)];
+  }
+
+  /** The position of the last of the group, once as many replicas have it as must. */
+  async #append(session: Session, args: readonly string[]): Promise<number> {
+    const { keys, replicas } = this.#options;
+    const places = [keys.log, keys.ids, keys.repeated, keys.meta];
+    const [place, count] = await session.append(APPEND, places, args, replicas, WAIT_MS);
+    if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have it`);
+    return Number.parseInt(String(place), 10);
+  }
+
+  /** Others wait for their turn: this one waits for its reader no longer than until `end`. */
+  async #readBack(position: number, key: string, end: number): Promise<void> {
+    const { clock, handedOut, readBacks } = this.#options;
+    if (handedOut.has(position, key)) return;
+    const leftMs = Math.max(0, end - clock.monotonic());
+    await readBacks.wait({ position, key }, leftMs, uncertain('it was not read back in time'));
+  }
+}

@@ -1,0 +1,89 @@
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError } from '../../kernel/error.ts';
+import type { HandedOut } from './handed-out.ts';
+
+interface ReadBack {
+  readonly position: number;
+  /** Of the entry that has to be there; null for any. */
+  readonly key: string | null;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Those who wait until the reader has come to a position of the log. */
+export class ReadBacks {
+  readonly #clock: Clock;
+  readonly #waiting = new Set<ReadBack>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * Resolves when the reader has handed out the entry with this key, or any, at this position.
+   *
+   * @throws `tooLate` after `limitMs`; HubgateError `transport-uncertain` when the entry is lost
+   */
+  wait(
+    { position, key }: Pick<ReadBack, 'position' | 'key'>,
+    limitMs: number,
+    tooLate: HubgateError,
+  ): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const stop = this.#clock.after(limitMs, () => {
+        this.#waiting.delete(waiting);
+        reject(tooLate);
+      });
+      const waiting: ReadBack = {
+        position,
+        key,
+        resolve() {
+          stop();
+          resolve();
+        },
+        reject(error) {
+          stop();
+          reject(error);
+        },
+      };
+      this.#waiting.add(waiting);
+    });
+  }
+
+  /** Tells those who waited for what has been handed out by now. */
+  settle(handedOut: HandedOut): void {
+    for (const waiting of this.#waiting) {
+      const { position, key } = waiting;
+      if (position > handedOut.stored) continue;
+      this.#waiting.delete(waiting);
+      if (key === null || handedOut.has(position, key)) waiting.resolve();
+      else waiting.reject(uncertain(LOST));
+    }
+  }
+
+  /** Everything behind this stored position is lost. */
+  loseBehind(position: number): void {
+    for (const waiting of this.#waiting) {
+      if (waiting.position <= position) continue;
+      this.#waiting.delete(waiting);
+      waiting.reject(uncertain(LOST));
+    }
+  }
+
+  /** Nothing is read any more. */
+  end(): void {
+    const why = uncertain('it was not read back before the end');
+    for (const { reject } of this.#waiting) reject(why);
+    this.#waiting.clear();
+  }
+}
+
+const LOST = 'the log has lost it';
+
+/** Of an append that nobody can say whether it was carried out. */
+export function uncertain(why: string): HubgateError {
+  return new HubgateError(
+    'transport-uncertain',
+    `Whether the update is stored is not known: ${why}`,
+  );
+}

@@ -1,0 +1,180 @@
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { Logger } from '../../kernel/log.ts';
+import type { RedisPlace } from './primary.ts';
+import { refusalOf } from './refusals.ts';
+import { Session } from './session.ts';
+
+const MIN_BACKOFF_MS = 50;
+const MAX_BACKOFF_MS = 2000;
+
+/** What a process does with its sessions. */
+export interface SessionUse {
+  /** With the first, before it is used. */
+  begin(session: Session): Promise<void>;
+  /** With each that follows a lost one, before it is used. */
+  resume(session: Session): Promise<void>;
+  /** Uses it until it is lost; resolves to why. */
+  follow(session: Session): Promise<string>;
+  /** None follows any more. */
+  ended(): void;
+}
+
+interface SessionsOptions {
+  readonly place: RedisPlace;
+  /** A key of the log: in a cluster it decides which server it is. */
+  readonly key: string;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly log: Logger;
+}
+
+/** One {@link Session} after the other, until they are closed. */
+export class Sessions {
+  readonly #options: SessionsOptions;
+  #current: Session | null = null;
+  #waiters: (() => void)[] = [];
+  #closing = false;
+  #living: Promise<void> | undefined;
+  #stopBackoff: () => void = () => {};
+
+  constructor(options: SessionsOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Connects for the first time, and keeps connected from then on.
+   *
+   * @throws HubgateError `transport-failed`, and what `use.begin` throws
+   */
+  async open(use: SessionUse): Promise<void> {
+    const session = await this.#connect();
+    try {
+      await use.begin(session);
+    } catch (error) {
+      session.close();
+      throw error;
+    }
+    this.#living = this.#liveOn(session, use);
+  }
+
+  /** @throws HubgateError `transport-failed` while Redis is away */
+  live(): Session {
+    if (this.#current !== null && !this.#current.isLost) return this.#current;
+    throw new HubgateError('transport-failed', 'Redis is away');
+  }
+
+  /** The session that follows a lost one; null when none comes until `end` on the clock. */
+  async next(end: number): Promise<Session | null> {
+    const { clock } = this.#options;
+    while (this.#current === null || this.#current.isLost) {
+      const left = end - clock.monotonic();
+      if (left <= 0 || this.#closing) return null;
+      await new Promise<void>((resolve) => {
+        const stop = clock.after(left, resolve);
+        this.#waiters.push(() => {
+          stop();
+          resolve();
+        });
+      });
+    }
+    return this.#current;
+  }
+
+  /**
+   * Asks on the session that lives.
+   *
+   * @throws HubgateError `transport-failed`, and what the question makes of a reply
+   */
+  async ask<Reply>(question: (session: Session) => Promise<Reply>): Promise<Reply> {
+    const reply = question(this.live());
+    try {
+      return await reply;
+    } catch (cause) {
+      if (cause instanceof HubgateError) throw cause;
+      if (refusalOf(cause).isElsewhere) this.#current?.close();
+      const message = `Redis has refused or not answered (${messageOf(cause)})`;
+      throw new HubgateError('transport-failed', message, { cause });
+    }
+  }
+
+  /** The session that lives is the last. */
+  openNoMore(): void {
+    this.#closing = true;
+    this.#stopBackoff();
+    this.#tellWaiters();
+  }
+
+  /** After {@link openNoMore}. */
+  async close(): Promise<void> {
+    this.#current?.close();
+    await this.#living;
+  }
+
+  #connect(): Promise<Session> {
+    const { place, key, clock } = this.#options;
+    return Session.open(place, key, clock);
+  }
+
+  async #liveOn(first: Session, use: SessionUse): Promise<void> {
+    let session: Session | null = first;
+    let failures = 0;
+    for (;;) {
+      if (session !== null) {
+        failures = 0;
+        await this.#use(session, use);
+      }
+      // It may have been closed while it was opened anew.
+      if (this.#closing) break;
+      await this.#backOff(failures);
+      if (this.#closing) break;
+      failures += 1;
+      session = await this.#reopen(failures, use);
+    }
+    use.ended();
+  }
+
+  async #use(session: Session, use: SessionUse): Promise<void> {
+    this.#current = session;
+    this.#tellWaiters();
+    const reason = await use.follow(session);
+    session.close();
+    this.#current = null;
+    if (this.#closing) return;
+    const message = 'Redis is away; publishes are refused until it is back';
+    this.#options.log.warn(message, { reason });
+  }
+
+  async #reopen(attempt: number, use: SessionUse): Promise<Session | null> {
+    const { log } = this.#options;
+    let session: Session | null = null;
+    try {
+      session = await this.#connect();
+      await use.resume(session);
+      log.info('Redis is back', { attempt });
+      return session;
+    } catch (error) {
+      session?.close();
+      const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+      log.debug('Redis is still away', { attempt, error: messageOf(cause) });
+      return null;
+    }
+  }
+
+  /** Longer each time, and at random, so that the nodes of a hub do not come at once. */
+  async #backOff(failures: number): Promise<void> {
+    const { clock, random } = this.#options;
+    const longest = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** failures);
+    await new Promise<void>((resolve) => {
+      const cancel = clock.after(longest * (0.5 + random() / 2), resolve);
+      this.#stopBackoff = () => {
+        cancel();
+        resolve();
+      };
+    });
+  }
+
+  #tellWaiters(): void {
+    for (const waiter of this.#waiters.splice(0)) waiter();
+  }
+}
