@@ -5,7 +5,12 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { root } from './install.mjs';
 
-const IMPORT = /(?:from\s*|import\s*\(?\s*|new URL\(\s*)'(\.[^']+)'/g;
+const IMPORT = /(?:from\s*|import\s*\(?\s*|new URL\(\s*|import\.meta\.resolve\(\s*)'([.#][^']+)'/g;
+/** What is built of more, or of another file, than its name says. */
+const BUILT_OF = {
+  './dist/client.min.js': ['src/client/subscribe.ts'],
+  './dist/debugger/debugger.js': ['src/debugger/debugger.ts', 'src/debugger/buffer.ts'],
+};
 
 /** Paths from the root of the repository, of files named `*.test.ts`. */
 export function changedTests() {
@@ -55,12 +60,25 @@ function importsOf(file, reaches) {
     const path = join(root, file);
     const text =
       /\.(?:ts|mjs|js)$/.test(file) && existsSync(path) ? readFileSync(path, 'utf8') : '';
-    const found = [...text.matchAll(IMPORT)].map(([, to]) =>
-      relative(root, join(dirname(path), to)),
+    const found = [...text.matchAll(IMPORT)].flatMap(([, to]) =>
+      to.startsWith('#') ? sourcesOf(to) : [relative(root, join(dirname(path), to))],
     );
     // Tests that start the built program depend on all that is built into it.
     if (file === 'test/support/process.ts') found.push('src/cli/main.ts', 'src/cli/commands.ts');
     reaches.set(file, found);
   }
   return reaches.get(file);
+}
+
+/** The sources of what package.json gives a name with `#`, under every condition. */
+function sourcesOf(name) {
+  const { imports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  return leavesOf(imports[name] ?? {}).flatMap(
+    (file) =>
+      BUILT_OF[file] ?? [file.replace(/^\.\/dist\/(.*)\.js$/, './src/$1.ts').replace('./', '')],
+  );
+}
+
+function leavesOf(target) {
+  return typeof target === 'string' ? [target] : Object.values(target).flatMap(leavesOf);
 }

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Writable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/nominated-fields.ts';
@@ -20,7 +20,8 @@ export class Http1Wire implements Wire {
   readonly target: string;
   readonly headers: HeaderList;
   readonly hasBody: boolean;
-  readonly body: IncomingMessage;
+  readonly body: Readable;
+  readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #leaveConnection: LeaveConnection | null;
 
@@ -30,6 +31,7 @@ export class Http1Wire implements Wire {
     response: ServerResponse,
     leaveConnection: LeaveConnection | null,
   ) {
+    this.#request = request;
     this.body = request;
     this.#response = response;
     this.#leaveConnection = leaveConnection;
@@ -50,12 +52,12 @@ export class Http1Wire implements Wire {
   }
 
   trailers(): HeaderList {
-    return HeaderList.fromRaw(this.body.rawTrailers);
+    return HeaderList.fromRaw(this.#request.rawTrailers);
   }
 
   get abandoned(): boolean {
     const { destroyed, writableFinished } = this.#response;
-    return !writableFinished && (destroyed || this.body.socket.destroyed);
+    return !writableFinished && (destroyed || this.#request.socket.destroyed);
   }
 
   tell(departure: Departure): void {
@@ -69,7 +71,7 @@ export class Http1Wire implements Wire {
     if (this.httpVersion === '1.1') informHttp1(this.#response, status, headers);
   }
 
-  expect(_head: ResponseHead, isStream: boolean): void {
+  prepare(_head: ResponseHead, isStream: boolean): void {
     // An event stream ends when the client or the gateway goes: who comes again connects again.
     if (isStream && this.#leaveConnection !== null) this.#response.shouldKeepAlive = false;
   }
@@ -93,7 +95,7 @@ export class Http1Wire implements Wire {
     const { socket } = response;
     // One whose turn has not come yet has no socket: earlier answers of the connection go first.
     if (body !== response || !response.chunkedEncoding || socket === null) return null;
-    if (this.#leaveConnection?.(this.body, response) !== true) return null;
+    if (this.#leaveConnection?.(this.#request, response) !== true) return null;
     return new ConnectionStream(socket, departure === undefined ? null : () => departure.happen());
   }
 
@@ -107,7 +109,7 @@ export class Http1Wire implements Wire {
   breakOff(): void {
     // A body that only the end of the connection delimits looks complete after an orderly end.
     if (this.httpVersion === '1.0') {
-      const carrier = carrierOf(this.body.socket);
+      const carrier = carrierOf(this.#request.socket);
       // A Unix socket, which has no address, knows no reset, and Node throws.
       if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
     }
@@ -116,7 +118,7 @@ export class Http1Wire implements Wire {
 
   forgo(): void {
     // The response no longer holds the connection that waits for the rest.
-    this.body.socket.destroy();
+    this.#request.socket.destroy();
   }
 }
 

@@ -19,6 +19,7 @@ import { peerOf } from './peers.ts';
 import { mendedQuery, packetOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
 import { ServerExchange } from './server-exchange.ts';
+import { StoppedParsers } from './stopped-parsers.ts';
 import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
@@ -37,8 +38,7 @@ export class Http1 {
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
   /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
   readonly #refused = new WeakSet<Duplex>();
-  /** What is to be parsed again of connections whose parser has just stopped. */
-  readonly #mended = new WeakMap<Duplex, Buffer[]>();
+  readonly #stopped = new StoppedParsers();
   #draining = false;
 
   constructor(limits: ServerOptions, reception: Reception, clock: Clock) {
@@ -189,7 +189,10 @@ export class Http1 {
       return;
     }
     // More of what a parser has stopped at.
-    if (this.#mended.get(socket)?.push(packetOf(error)) !== undefined) return;
+    if (this.#stopped.has(socket)) {
+      if (!this.#stopped.add(socket, packetOf(error))) this.#refuseInTurn(socket, 400);
+      return;
+    }
     const status = statusOf(error);
     const latest = this.#unanswered(socket);
     const mended = mendedQuery(error);
@@ -208,14 +211,13 @@ export class Http1 {
 
   /** Gives a connection on which nothing is under way another parser, which begins with these bytes. */
   #parseAgain(socket: Socket, bytes: Buffer): void {
-    const packets = [bytes];
-    this.#mended.set(socket, packets);
+    this.#stopped.begin(socket, bytes);
     socket.pause();
     // The parser is still running here.
     setImmediate(() => {
-      this.#mended.delete(socket);
-      if (!releaseParser(socket)) return;
-      socket.unshift(Buffer.concat(packets));
+      const all = this.#stopped.take(socket);
+      if (all === null || !releaseParser(socket)) return;
+      socket.unshift(all);
       giveConnection(this.#server, socket);
       socket.resume();
     });

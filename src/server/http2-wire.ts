@@ -75,7 +75,7 @@ export class Http2Wire implements Wire {
     stream.additionalHeaders(responseFields(status, headers));
   }
 
-  expect({ headers }: ResponseHead, isStream: boolean): void {
+  prepare({ headers }: ResponseHead, isStream: boolean): void {
     // Nobody knows before its end, unless its length is known (RFC 9112 §7.1.2).
     this.#mayHaveTrailers = !isStream && !headers.has('content-length');
   }

@@ -162,7 +162,7 @@ export class ServerExchange implements Exchange {
 
   begin(head: ResponseHead): Writable {
     this.#refuseSecondHead();
-    this.#wire.expect(head, this.#isStream);
+    this.#wire.prepare(head, this.#isStream);
     const wrappers: BodyWrapper[] = [];
     const waiting = this.#changes.apply(head, wrappers);
     if (waiting === undefined) return this.#send(head, wrappers);

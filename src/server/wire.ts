@@ -24,7 +24,7 @@ export interface Wire {
   /** Sends a 1xx response, where the protocol has them. */
   inform(status: number, headers: HeaderList): void;
   /** Told which head will be sent, as its handler has made it. */
-  expect(head: ResponseHead, isStream: boolean): void;
+  prepare(head: ResponseHead, isStream: boolean): void;
   /**
    * Sends the head and returns where the body goes. Without `isRead` the rest of the request is not
    * waited for.

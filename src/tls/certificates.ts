@@ -12,7 +12,10 @@ import type { Certificate, SiteCertificates } from './certificate.ts';
 import type { CertificateInUse } from './certificate-in-use.ts';
 import { certificateOrigin } from './certificate-policy.ts';
 import type { CertificateStore } from './certificate-store.ts';
-import { onDemandCertificates } from './on-demand/on-demand-certificates.ts';
+import {
+  onDemandCertificates,
+  type OnDemandCertificates,
+} from './on-demand/on-demand-certificates.ts';
 import { readCertificates } from './file-certificates.ts';
 import type { LocalAuthority } from './local-authority.ts';
 import { localCertificates } from './local-certificates.ts';
@@ -87,7 +90,7 @@ export async function openCertificates(
   const hosts = new Set(sites.flatMap(({ addresses }) => secureHosts(addresses)));
   const byHost = new Map<string, SiteCertificates>();
   const ordered = new Map<string, ManagedCertificate>();
-  const onDemand = new Set<SiteCertificates>();
+  const onDemand = new Map<SiteCertificates, OnDemandCertificates>();
   const local = localCertificates({ ...tools, store, hosts });
   for (const { addresses, tls } of sites) {
     const files = new Map<string, Promise<SiteCertificates>>();
@@ -115,7 +118,7 @@ export async function openCertificates(
           const certificates = onDemandCertificates({ ...tools, ...origin });
           scope.defer(() => certificates.close());
           byHost.set(host, certificates);
-          onDemand.add(certificates);
+          onDemand.set(certificates, certificates);
           break;
         }
         case 'none': {
@@ -135,9 +138,9 @@ export async function openCertificates(
     return byHost.get(name) ?? byHost.get(parent) ?? byHost.get('');
   };
   // Another process of the same storage may be ordering it.
-  const isOnDemand = (name: string): boolean => {
+  const onDemandOf = (name: string): OnDemandCertificates | undefined => {
     const certificates = SERVER_NAME.test(name) ? certificatesOf(name) : undefined;
-    return certificates !== undefined && onDemand.has(certificates);
+    return certificates && onDemand.get(certificates);
   };
   return {
     async certificateFor(serverName, mayWait = true) {
@@ -152,7 +155,7 @@ export async function openCertificates(
     async challengeFor(serverName) {
       const name = serverName.toLowerCase();
       // Looked up for our own names only: who else asks costs no file access.
-      const ours = challenged.has(name) || isOnDemand(name);
+      const ours = challenged.has(name) || onDemandOf(name) !== undefined;
       const answer = ours ? await managed.challenges.certificate(name) : null;
       return answer && { cert: answer.chain, key: answer.key };
     },
@@ -171,6 +174,9 @@ export async function openCertificates(
     certificates: () => [...new Set(byHost.values())].flatMap((one) => one.inUse()),
     begin() {
       for (const certificate of ordered.values()) certificate.begin();
+      if (onDemand.size === 0) return;
+      const adopt = async (name: string) => (await onDemandOf(name)?.adopt(name)) ?? null;
+      scope.defer(managed.heirs.add({ adopt }));
     },
   };
 }

@@ -118,6 +118,11 @@ export class ManagedCertificate {
     return this.#due() <= this.#clock.now();
   }
 
+  /** Whether an order of it is on its way, here or in another process. */
+  get isUnderWay(): boolean {
+    return this.#begun && !this.#closing.signal.aborted && (this.isDue || this.#left);
+  }
+
   /** Resolves when the attempt that is on its way has ended, well or not; at once where none is. */
   settled(): Promise<void> {
     if (this.#closing.signal.aborted || (!this.isDue && !this.#left)) return Promise.resolve();

@@ -19,7 +19,9 @@ export interface OnDemandCertificatesOptions {
 }
 
 export interface OnDemandCertificates extends SiteCertificates {
-  /** Gives all back. */
+  /** Holds the certificate of a name that another has held, if it is allowed; else null. */
+  adopt(name: string): Promise<ManagedCertificate | null>;
+  /** Gives all back; orders that are on their way go to the heirs of {@link ManagedCertificates}. */
   close(): Promise<void>;
 }
 
@@ -54,6 +56,19 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
     );
   };
 
+  const bequeath = async (
+    name: string,
+    lease: Promise<Lease<ManagedCertificate>>,
+  ): Promise<void> => {
+    const one = await lease.catch(() => null);
+    if (one === null || !one.value.isUnderWay) return;
+    const adopted = await managed.heirs.adopt(name);
+    if (adopted === null) log.warn('The order of a certificate on demand is broken off', { name });
+    else if (adopted !== one.value) {
+      log.info('A certificate on demand is ordered anew, as the configuration says now', { name });
+    }
+  };
+
   const take = async (name: string): Promise<Lease<ManagedCertificate>> => {
     const lease = await managed.acquire(name, authorities, onDemand);
     const { current } = lease.value;
@@ -65,7 +80,8 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
       if (!(await managed.permissions.allows(name, onDemand))) {
         throw refused(name);
       }
-      if (lease.value.isDue && !managed.permissions.mayOrder(onDemand)) {
+      const wouldOrder = lease.value.isDue && !lease.value.isUnderWay;
+      if (wouldOrder && !managed.permissions.mayOrder(onDemand)) {
         log.warn('No certificate on demand: as many as on_demand_tls allows have been ordered', {
           name,
         });
@@ -119,13 +135,25 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
         waiting -= 1;
       }
     },
+    async adopt(name) {
+      if (closed) return null;
+      return hold(name).then(
+        ({ value }) => value,
+        () => null,
+      );
+    },
     fallbackFor: async () => null,
     inUse: () => [...values].flatMap((one) => managedCertificates(one).inUse()),
     async close() {
       closed = true;
-      const all = [...held.values()];
+      const all = [...held];
       held.clear();
-      await Promise.all(all.map(giveBack));
+      await Promise.all(
+        all.map(async ([name, lease]) => {
+          await bequeath(name, lease);
+          await giveBack(lease);
+        }),
+      );
     },
   };
 }

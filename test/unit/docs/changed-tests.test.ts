@@ -20,6 +20,17 @@ describe('npm test -- --changed', () => {
     assert.ok(wheel.length > signing.length);
   });
 
+  it('takes the tests of a browser for what is bundled into a script', () => {
+    for (const file of ['src/debugger/traffic.ts', 'src/debugger/buffer.ts']) {
+      assert.ok(testsConcernedBy([file]).includes('test/protocol/debugger.test.ts'), file);
+    }
+    for (const file of ['src/client/live/page-morph.ts', 'src/client/subscribe.ts']) {
+      assert.ok(testsConcernedBy([file]).includes('test/e2e/live-page.test.ts'), file);
+    }
+    const hashing = 'src/directives/basic-auth/handler/password-thread.ts';
+    assert.ok(testsConcernedBy([hashing]).includes('test/e2e/basic-auth.test.ts'));
+  });
+
   it('takes a test that has changed itself, one beside a fixture, and none for no change', () => {
     assert.deepEqual(testsConcernedBy(['test/e2e/upgrade.test.ts']), ['test/e2e/upgrade.test.ts']);
     const golden = testsConcernedBy(['test/hubfile/addresses/ports.hubfile']);

@@ -6,8 +6,11 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { defaultOptions, defaultTls } from '../../../../src/config/defaults.ts';
+import { Scope } from '../../../../src/kernel/scope.ts';
 import { ManagedCertificates } from '../../../../src/tls/acme/managed-certificates.ts';
 import { CertificateStore } from '../../../../src/tls/certificate-store.ts';
+import { openCertificates } from '../../../../src/tls/certificates.ts';
 import { LocalAuthority } from '../../../../src/tls/local-authority.ts';
 import { onDemandCertificates } from '../../../../src/tls/on-demand/on-demand-certificates.ts';
 import { RecordedLog } from '../../../support/recorded-log.ts';
@@ -58,6 +61,126 @@ describe('certificates on demand', () => {
   });
 });
 
+describe('a certificate on demand that is being ordered when a reload comes', () => {
+  const NAME = 'a.example.com';
+
+  it('is ordered once: who waits for it gets it, and the new configuration has it', async (test) => {
+    const { open, authority, log } = await setUpReloads(test);
+    const before = await open('https:// may');
+    const waiting = before.source.certificateFor(NAME);
+    await authority.asked();
+    const after = await open('https:// may');
+    const closed = before.close();
+    await nextTurn();
+    authority.answer();
+    await closed;
+    const { cert } = await waiting;
+    assert.equal((await after.source.certificateFor(NAME)).cert, cert);
+    assert.equal(authority.orders, 1);
+    assert.deepEqual(log.of('The order of a certificate on demand is broken off'), []);
+  });
+
+  for (const [why, site] of [
+    ['is no longer allowed', 'https:// no'],
+    ['is no longer of a site', 'https://other.example.com may'],
+    ['is of a site with a certificate of its own', 'https://a.example.com internal'],
+  ] as const) {
+    it(`is broken off where its name ${why}, which the log tells`, async (test) => {
+      const { open, authority, log } = await setUpReloads(test);
+      const before = await open('https:// may');
+      const waiting = before.source.certificateFor(NAME);
+      const refused = assert.rejects(waiting, { code: 'certificate-pending' });
+      await authority.asked();
+      await open(site);
+      const closed = before.close();
+      while (log.of('The order of a certificate on demand is broken off').length === 0) {
+        await nextTurn();
+      }
+      authority.fail();
+      await Promise.all([closed, refused]);
+      const [line] = log.of('The order of a certificate on demand is broken off');
+      assert.deepEqual(line?.fields, { name: NAME });
+    });
+  }
+
+  it('is ordered anew where the app is asked elsewhere and allows it', async (test) => {
+    const { open, authority, log } = await setUpReloads(test);
+    const before = await open('https:// may');
+    const refused = assert.rejects(before.source.certificateFor(NAME));
+    await authority.asked();
+    const after = await open('https:// also');
+    const closed = before.close();
+    const anew = 'A certificate on demand is ordered anew, as the configuration says now';
+    while (log.of(anew).length === 0) await nextTurn();
+    authority.fail();
+    await Promise.all([closed, refused]);
+    await after.close();
+  });
+
+  it('does not count again among the orders of the interval', async (test) => {
+    const { open, authority, log } = await setUpReloads(test, { intervalMs: DAY_MS, burst: 1 });
+    const before = await open('https:// may');
+    const waiting = before.source.certificateFor(NAME);
+    await authority.asked();
+    const after = await open('https:// may');
+    const closed = before.close();
+    await nextTurn();
+    authority.answer();
+    await Promise.all([closed, waiting]);
+    await after.source.certificateFor(NAME);
+    assert.equal(authority.orders, 1);
+    assert.deepEqual(log.of('The order of a certificate on demand is broken off'), []);
+  });
+});
+
+/** Configurations that follow each other, of one site; and an authority that takes its time. */
+async function setUpReloads(test: TestContext, limits = { intervalMs: 0, burst: 1 }) {
+  const { managed, authority, localAuthority, clock, log, store, port } = await setUp(test);
+  const open = async (site: string) => {
+    const [address = '', path = ''] = site.split(' ');
+    const scope = new Scope();
+    test.after(() => scope.close());
+    const onDemand = { ask: `http://127.0.0.1:${port}/${path}`, ...limits };
+    const tls = { ...defaultTls, source: { kind: 'internal' as const } };
+    const host = address.slice('https://'.length);
+    const addresses = [{ scheme: 'https' as const, host, port: null }];
+    const source = await openCertificates(
+      [{ addresses, tls: { ...tls, onDemand: path !== 'internal' } }],
+      {
+        ...{ options: { ...defaultOptions, onDemand }, authority: localAuthority },
+        ...{ store, managed, clock, log },
+      },
+      scope,
+    );
+    source.begin();
+    return { source, close: () => scope.close() };
+  };
+  authority.isSlow = true;
+  return { open, authority, log };
+}
+
+/** One that gives its certificates when it is told to. */
+function slowAuthority(real: LocalAuthority) {
+  let ask: () => void = () => {};
+  let go: (fails: boolean) => void = () => {};
+  const asked = new Promise<void>((resolve) => (ask = resolve));
+  const gone = new Promise<boolean>((resolve) => (go = resolve));
+  const authority = {
+    isSlow: false,
+    orders: 0,
+    asked: () => asked,
+    answer: () => go(false),
+    fail: () => go(true),
+    async issue(names: readonly string[]) {
+      authority.orders += 1;
+      ask();
+      if (authority.isSlow && (await gone)) throw new Error('broken off');
+      return real.issue(names);
+    },
+  };
+  return authority;
+}
+
 async function nextTurn(): Promise<'waits'> {
   for (let i = 0; i < 20; i += 1) await new Promise((resolve) => setImmediate(resolve));
   return 'waits';
@@ -65,9 +188,10 @@ async function nextTurn(): Promise<'waits'> {
 
 async function setUp(test: TestContext, maxHeld?: number) {
   const storage = mkdtempSync(join(tmpdir(), 'hubgate-on-demand-'));
-  const server = createServer((_, response) => {
+  const server = createServer((request, response) => {
     app.asked += 1;
-    if (!app.silent) response.writeHead(app.status).end();
+    const status = request.url?.startsWith('/no') === true ? 403 : app.status;
+    if (!app.silent) response.writeHead(status).end();
   });
   const app = { server, asked: 0, status: 200, silent: false };
   server.listen(0, '127.0.0.1');
@@ -76,8 +200,9 @@ async function setUp(test: TestContext, maxHeld?: number) {
   const log = new RecordedLog();
   const store = new CertificateStore(storage);
   const localAuthority = new LocalAuthority(storage, clock);
+  const authority = slowAuthority(localAuthority);
   const managed = new ManagedCertificates({
-    ...{ storage, store, localAuthority, clock, log, nameCheck: null },
+    ...{ storage, store, localAuthority: authority, clock, log, nameCheck: null },
     random: () => 0,
   });
   const { port } = server.address() as AddressInfo;
@@ -92,5 +217,5 @@ async function setUp(test: TestContext, maxHeld?: number) {
     await certificates.close();
     rmSync(storage, { recursive: true });
   });
-  return { certificates, app, clock, log, store };
+  return { certificates, app, clock, log, store, managed, authority, localAuthority, port };
 }

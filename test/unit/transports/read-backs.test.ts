@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { HubgateError } from '../../../src/kernel/error.ts';
+import { HandedOut } from '../../../src/transports/redis/handed-out.ts';
+import { ReadBacks } from '../../../src/transports/redis/read-backs.ts';
+import type { StoredEntry } from '../../../src/transports/redis/stored-entry.ts';
+import { TestClock } from '../../support/test-clock.ts';
+
+const TOO_LATE = new HubgateError('transport-failed', 'too late');
+
+describe('who waits until the log in Redis has been read as far as an entry', () => {
+  it('is told when the entry has been handed out, or any where its key does not matter', async () => {
+    const { readBacks, handedOut } = setUp();
+    const own = readBacks.wait({ position: 2, key: 'b' }, 1000, TOO_LATE);
+    const any = readBacks.wait({ position: 1, key: null }, 1000, TOO_LATE);
+    handedOut.advance([entry(1, 'a'), entry(2, 'b')]);
+    readBacks.settle(handedOut);
+    await Promise.all([own, any]);
+  });
+
+  it('does not know whether it is stored where another entry has its position', async () => {
+    const { readBacks, handedOut } = setUp();
+    const lost = readBacks.wait({ position: 1, key: 'a' }, 1000, TOO_LATE);
+    handedOut.advance([entry(1, 'other')]);
+    readBacks.settle(handedOut);
+    await assert.rejects(lost, { code: 'transport-uncertain', message: /the log has lost it/ });
+  });
+
+  it('does not know it either where the log has lost its end; who is before it waits on', async () => {
+    const { readBacks, handedOut } = setUp();
+    const kept = readBacks.wait({ position: 1, key: 'a' }, 1000, TOO_LATE);
+    const lost = readBacks.wait({ position: 2, key: 'b' }, 1000, TOO_LATE);
+    readBacks.loseBehind(1);
+    await assert.rejects(lost, { code: 'transport-uncertain' });
+    handedOut.advance([entry(1, 'a')]);
+    readBacks.settle(handedOut);
+    await kept;
+  });
+
+  it('waits no longer than its limit, and not beyond the end', async () => {
+    const { readBacks, handedOut, clock } = setUp();
+    const late = readBacks.wait({ position: 1, key: 'a' }, 1000, TOO_LATE);
+    clock.advance(1000);
+    await assert.rejects(late, TOO_LATE);
+    const waiting = readBacks.wait({ position: 1, key: 'a' }, 1000, TOO_LATE);
+    readBacks.end();
+    await assert.rejects(waiting, { code: 'transport-uncertain', message: /before the end/ });
+    handedOut.advance([entry(1, 'a')]);
+    readBacks.settle(handedOut);
+  });
+});
+
+describe('what has been handed out of the log in Redis', () => {
+  it('goes back to what both have, and what comes instead gets positions of its own', () => {
+    const { handedOut } = setUp();
+    handedOut.advance([entry(1, 'a'), entry(2, 'b'), entry(3, 'c')]);
+    handedOut.goBackTo(1);
+    assert.equal(handedOut.stored, 1);
+    assert.equal(handedOut.lastEventId, 'id of a');
+    assert.equal(handedOut.recent.keyAt(3), undefined);
+    assert.ok(handedOut.isFollowedBy(entry(2, 'x', 'a')));
+    assert.ok(!handedOut.isFollowedBy(entry(3, 'y', 'x')));
+    assert.ok(!handedOut.isFollowedBy(entry(2, 'x', 'b')), 'it follows another');
+    const [seen] = handedOut.advance([entry(2, 'x', 'a')]);
+    assert.equal(seen?.position, 4);
+    assert.equal(handedOut.position, 4);
+    assert.ok(handedOut.has(2, 'x'));
+    assert.ok(!handedOut.has(2, 'b'));
+    assert.ok(!handedOut.has(3, 'c'));
+  });
+});
+
+function setUp() {
+  const clock = new TestClock();
+  return { clock, readBacks: new ReadBacks(clock), handedOut: new HandedOut() };
+}
+
+function entry(position: number, key: string, previous = ''): StoredEntry {
+  const update = {
+    id: `id of ${key}`,
+    topics: [],
+    data: '',
+    private: false,
+    type: null,
+    retry: null,
+  };
+  return { position, key, previous, at: 0, update };
+}
