@@ -43,8 +43,13 @@ export class ConnectionPool implements Connections {
     });
   }
 
-  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
-    if (this.#places.areUnlimited) return this.#dispatch(request, sink);
+  forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    return this.#places.areUnlimited
+      ? this.#dispatch(request, sink)
+      : this.#forwardInTurn(request, sink);
+  }
+
+  async #forwardInTurn(request: ForwardRequest, sink: ForwardSink): Promise<void> {
     await this.#places.take(request.client);
     try {
       await this.#dispatch(request, sink);
