@@ -175,8 +175,8 @@ export type BodyWrapper = (body: Writable) => Writable;
 /** Answers the exchange, or passes it on. Throwing an {@link HttpError} answers with its status. */
 export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
 
-/** Runs the handlers after this one; resolves when one of them has answered or the last passed. */
-export type Next = () => Promise<void>;
+/** Runs the handlers after this one: done, or resolved, when one has answered or the last passed. */
+export type Next = () => void | Promise<void>;
 
 /**
  * Replaces the `{…}` placeholders of a text by what this exchange makes of them; those of the

@@ -70,9 +70,13 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
 
   /** Removes the fields for whose lower-case name `condition` holds. */
   deleteWhere(condition: (key: string, value: string) => boolean): void {
-    for (let i = this.#keys.length - 1; i >= 0; i -= 1) {
-      if (condition(this.#keys[i] ?? '', this.#values[i] ?? '')) this.#remove(i);
+    let kept = 0;
+    for (let i = 0; i < this.#keys.length; i += 1) {
+      if (condition(this.#keys[i] ?? '', this.#values[i] ?? '')) continue;
+      this.#move(i, kept);
+      kept += 1;
     }
+    this.#cut(kept);
   }
 
   /** Replaces each value by what `change` makes of it. */
@@ -130,15 +134,28 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
 
   #deleteFrom(name: string, start: number): void {
     const key = name.toLowerCase();
-    for (let i = this.#keys.length - 1; i >= start; i -= 1) {
-      if (this.#keys[i] === key) this.#remove(i);
+    let kept = this.#keys.indexOf(key, start);
+    if (kept === -1) return;
+    for (let i = kept + 1; i < this.#keys.length; i += 1) {
+      if (this.#keys[i] === key) continue;
+      this.#move(i, kept);
+      kept += 1;
     }
+    this.#cut(kept);
   }
 
-  #remove(index: number): void {
-    this.#names.splice(index, 1);
-    this.#keys.splice(index, 1);
-    this.#values.splice(index, 1);
+  #move(from: number, to: number): void {
+    if (from === to) return;
+    this.#names[to] = this.#names[from] ?? '';
+    this.#keys[to] = this.#keys[from] ?? '';
+    this.#values[to] = this.#values[from] ?? '';
+  }
+
+  #cut(length: number): void {
+    if (length === this.#keys.length) return;
+    this.#names.length = length;
+    this.#keys.length = length;
+    this.#values.length = length;
   }
 }
 

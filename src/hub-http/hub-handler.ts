@@ -39,11 +39,7 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
   const answerPlayground = createPlayground(endpoint);
   const route = createRoute(endpoint);
 
-  return async (exchange, next) => {
-    const requested = pathOf(exchange.target);
-    if (requested !== path && !requested.startsWith(below) && requested !== metadata) {
-      return answerPlayground(exchange, requested) ? undefined : next();
-    }
+  const answer = async (exchange: Exchange, requested: string): Promise<void> => {
     exchange.onHead(({ headers }) => {
       for (const [name, value] of SECURITY_FIELDS) headers.set(name, value);
       cors?.apply(exchange, headers);
@@ -64,6 +60,14 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
       hub.measures.refused(error.check);
       answerRefusal(exchange, error, identity);
     }
+  };
+
+  return (exchange, next) => {
+    const requested = pathOf(exchange.target);
+    if (requested === path || requested.startsWith(below) || requested === metadata) {
+      return answer(exchange, requested);
+    }
+    return answerPlayground(exchange, requested) ? undefined : next();
   };
 }
 

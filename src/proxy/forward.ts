@@ -16,6 +16,7 @@ import {
 } from './forwarding.ts';
 import { Places } from './places.ts';
 import type { RequestingClient } from './requesting-client.ts';
+import { upstreamReads } from './upstream-reads.ts';
 
 /** Bytes of an unwanted response body that are read to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
@@ -42,8 +43,13 @@ export class ConnectionPool implements Connections {
     });
   }
 
-  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
-    if (this.#places.areUnlimited) return this.#dispatch(request, sink);
+  forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    return this.#places.areUnlimited
+      ? this.#dispatch(request, sink)
+      : this.#forwardInTurn(request, sink);
+  }
+
+  async #forwardInTurn(request: ForwardRequest, sink: ForwardSink): Promise<void> {
     await this.#places.take(request.client);
     try {
       await this.#dispatch(request, sink);
@@ -90,6 +96,8 @@ function dialer(
     rejectUnauthorized: !settings.tlsInsecureSkipVerify,
     ...(trustPool === null ? {} : { ca: trustPool }),
     ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
+    // TLS brings 16 KiB at a time, in a buffer of that size.
+    ...(address.protocol === 'http:' ? { onread: upstreamReads.onread } : {}),
     allowH2: false,
   });
   const name = settings.tlsServerName;
@@ -202,7 +210,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
     }
     if (body.destroyed) {
       controller.abort(abortReason());
-    } else if (!body.write(chunk)) {
+    } else if (!upstreamReads.pass(chunk, body)) {
       controller.pause();
       this.#stopStall();
       this.#stopStall = this.#clock.after(MAX_STALL_MS, () => controller.abort(stalled()));

@@ -66,9 +66,10 @@ export class Forwarder {
   /**
    * Resolves when the response is complete.
    *
+   * @throws HttpError at once, for a request that cannot be sent so
    * @throws ForwardError, HttpError as {@link Connections.forward}
    */
-  async forward(attempt: Attempt, response: UpstreamResponse): Promise<void> {
+  forward(attempt: Attempt, response: UpstreamResponse): Promise<void> {
     const { exchange, address, connections, body } = attempt;
     const { clock, trustPool, tunnels } = this.#options;
     const headers = upstreamRequestFields(exchange, address, this.#options.trusted);
@@ -100,7 +101,7 @@ export class Forwarder {
       client: exchange,
       clock,
     };
-    await connections.forward(request, response);
+    return connections.forward(request, response);
   }
 
   #scriptRequest(

@@ -48,6 +48,8 @@ type Outcome =
   | { readonly kind: 'answered'; readonly interceptor: Handler | null }
   | { readonly kind: 'failed'; readonly failure: ForwardError; readonly consumed: boolean };
 
+const NONE_TRIED: ReadonlySet<Upstream> = new Set();
+
 /** One `reverse_proxy` of one generation; the state of its upstreams outlives it. */
 export class ReverseProxy {
   readonly #config: ReverseProxyConfig;
@@ -130,7 +132,7 @@ export class ReverseProxy {
     const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
     const deadline = isCounted ? Infinity : this.#clock.monotonic() + tryDurationMs;
     let left = retries ?? Infinity;
-    const tried = new Set<Upstream>();
+    let tried: ReadonlySet<Upstream> = NONE_TRIED;
     let failure: ForwardError | null = null;
     let repeated = false;
     if (this.#members.connections.size === 0) await this.#dynamic?.ready;
@@ -143,7 +145,7 @@ export class ReverseProxy {
         }
         left -= 1;
         await pause(this.#clock, tryIntervalMs, exchange);
-        tried.clear();
+        tried = NONE_TRIED;
         continue;
       }
       if (failure !== null) choice.upstream.measures.retries += 1;
@@ -161,12 +163,13 @@ export class ReverseProxy {
       if (left === 0 || !mayRepeat(this.#forwarder.methodOf(exchange), outcome))
         throw toHttpError(failure);
       left -= 1;
-      tried.add(choice.upstream);
+      const before = tried;
+      tried = new Set(before).add(choice.upstream);
       // It may have closed a kept connection at that very moment: a new one deserves a try.
       const isStale = failure.phase === 'sent' || failure.code === 'upstream-refused';
       if (isStale && !repeated && this.#choose(exchange, tried) === undefined) {
         repeated = true;
-        tried.delete(choice.upstream);
+        tried = before;
       }
     }
   }

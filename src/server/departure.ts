@@ -1,6 +1,8 @@
 /** Who is told once when a client leaves before its response is complete. */
 export class Departure {
-  readonly #listeners = new Set<() => void>();
+  /** Most have one. */
+  #listener: (() => void) | null = null;
+  #others: Set<() => void> | null = null;
   #abort: AbortController | undefined;
   #isOver = false;
 
@@ -10,8 +12,12 @@ export class Departure {
       queueMicrotask(listener);
       return () => {};
     }
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+    if (this.#listener === null) this.#listener = listener;
+    else (this.#others ??= new Set()).add(listener);
+    return () => {
+      if (this.#listener === listener) this.#listener = null;
+      else this.#others?.delete(listener);
+    };
   }
 
   get signal(): AbortSignal {
@@ -26,7 +32,10 @@ export class Departure {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#abort?.abort();
-    for (const listener of this.#listeners) listener();
-    this.#listeners.clear();
+    const [listener, others] = [this.#listener, this.#others];
+    this.#listener = null;
+    this.#others = null;
+    listener?.();
+    if (others !== null) for (const other of others) other();
   }
 }

@@ -28,27 +28,42 @@ export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext)
       group: dataOf(handler).group?.(handler) ?? null,
     }),
   );
-  return (exchange, next) => runFrom(steps, 0, new Set(), exchange, next);
+  const hasGroups = steps.some(({ group }) => group !== null);
+  return (exchange, next) => {
+    const run = { steps, takenGroups: hasGroups ? new Set<number>() : NO_GROUPS, exchange, next };
+    return runFrom(run, 0);
+  };
 }
 
-async function runFrom(
-  steps: readonly Step[],
-  start: number,
-  takenGroups: Set<number>,
-  exchange: Exchange,
-  next: Next,
-): Promise<void> {
+/** One request on its way through routes. */
+interface Run {
+  readonly steps: readonly Step[];
+  readonly takenGroups: Set<number>;
+  readonly exchange: Exchange;
+  readonly next: Next;
+}
+
+/** Of routes without groups: nobody adds to it. */
+const NO_GROUPS = new Set<number>();
+
+/** Without an await of its own: most steps pass a request on, each of them would cost a frame. */
+function runFrom(run: Run, start: number): void | Promise<void> {
+  const { steps, takenGroups, exchange } = run;
   for (let i = start; i < steps.length; i += 1) {
     const step = steps[i];
     if (step === undefined) break;
     if (step.group !== null && takenGroups.has(step.group)) continue;
     const held = step.matches(exchange);
-    if (held === false || (held !== true && !(await held))) continue;
-    if (step.group !== null) takenGroups.add(step.group);
-    await step.handler(exchange, () => runFrom(steps, i + 1, takenGroups, exchange, next));
-    return;
+    if (held === true) return runStep(run, step, i);
+    if (held === false) continue;
+    return held.then((holds) => (holds ? runStep(run, step, i) : runFrom(run, i + 1)));
   }
-  await next();
+  return run.next();
+}
+
+function runStep(run: Run, { group, handler }: Step, index: number): void | Promise<void> {
+  if (group !== null) run.takenGroups.add(group);
+  return handler(run.exchange, () => runFrom(run, index + 1));
 }
 
 function compileHandler(config: HandlerConfig, context: HandlerContext): Handler {

@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import http from 'node:http';
+import http2 from 'node:http2';
+import { type Readable, Transform } from 'node:stream';
+import { setTimeout as after } from 'node:timers/promises';
+import { describe, it } from 'node:test';
+import { READ_BYTES, upstreamReads } from '../../../src/proxy/upstream-reads.ts';
+import { origin, type Origin, proxyTo } from './gateway.ts';
+
+const MB = 1024 * 1024;
+const LARGE_BYTES = 16 * MB;
+const LARGE = 4;
+/** What connections hold at a time, the wait for the system included. */
+const ENOUGH = 32;
+
+/** No two pieces of it are alike. */
+function content(seed: number): Buffer {
+  const bytes = Buffer.allocUnsafe(LARGE_BYTES);
+  for (let i = 0; i < LARGE_BYTES; i += 4) {
+    bytes.writeUInt32LE((Math.imul(i + seed, 2654435761) ^ seed) >>> 0, i);
+  }
+  return bytes;
+}
+
+const contents = Array.from({ length: LARGE }, (_, seed) => content(seed + 1));
+
+function largeOrigin(): Promise<Origin> {
+  return origin((request, response) => {
+    const body = contents[Number(request.url?.slice(1))] ?? Buffer.alloc(1024);
+    response.writeHead(200, { 'content-length': body.length });
+    response.end(body);
+  });
+}
+
+async function digest(body: Readable, pauseMs = 0): Promise<string> {
+  const hash = createHash('sha256');
+  let read = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    hash.update(chunk);
+    read += chunk.length;
+    if (pauseMs > 0 && read > MB) {
+      read = 0;
+      await after(pauseMs);
+    }
+  }
+  return hash.digest('hex');
+}
+
+const WAYS: readonly { name: string; get: (port: Ports, path: string) => Promise<Readable> }[] = [
+  {
+    name: 'HTTP/1.1',
+    get: async ({ http1 }, path) => {
+      const request = http.get({ port: http1, host: '127.0.0.1', path, agent: false });
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      return response;
+    },
+  },
+  {
+    name: 'HTTP/2',
+    get: async ({ http2: port }, path) => {
+      const session = http2.connect(`http://127.0.0.1:${port}`);
+      session.on('error', () => {});
+      const stream = session.request({ ':path': path });
+      stream.once('close', () => session.destroy());
+      await once(stream, 'response');
+      return stream;
+    },
+  },
+];
+
+type Ports = Pick<Awaited<ReturnType<typeof proxyTo>>, 'http1' | 'http2'>;
+
+describe('what is read from upstreams', () => {
+  for (const { name, get } of WAYS) {
+    it(`uses the buffers of a download again, and mixes nothing up, over ${name}`, async () => {
+      await using upstream = await largeOrigin();
+      await using gateway = await proxyTo([upstream.url]);
+      const before = upstreamReads.made;
+      for (let round = 0; round < 2; round += 1) {
+        const bodies = await Promise.all([0, 1, 2, 3].map((which) => get(gateway, `/${which}`)));
+        // One leaves in the middle, one reads slowly.
+        const gone = await get(gateway, '/0');
+        gone.on('error', () => {});
+        gone.once('data', () => gone.destroy());
+        const digests = await Promise.all(bodies.map((body, i) => digest(body, i === 1 ? 2 : 0)));
+        assert.deepEqual(
+          digests,
+          contents.map((bytes) => createHash('sha256').update(bytes).digest('hex')),
+        );
+      }
+      const made = upstreamReads.made - before;
+      assert.ok(
+        made < ENOUGH,
+        `${made} buffers made for ${(2 * LARGE * LARGE_BYTES) / READ_BYTES}`,
+      );
+    });
+  }
+
+  it('fills no buffer again of which a body may keep something', async () => {
+    await using upstream = await largeOrigin();
+    const kept: Buffer[] = [];
+    await using gateway = await proxyTo(
+      [upstream.url],
+      {},
+      {
+        before: (exchange) => {
+          exchange.onHead(() => (body) => {
+            const keeping = new Transform({
+              transform(chunk: Buffer, _encoding, done): void {
+                kept.push(chunk);
+                done(null, chunk);
+              },
+            });
+            keeping.pipe(body);
+            return keeping;
+          });
+        },
+      },
+    );
+    const [h1] = WAYS;
+    assert.ok(h1 !== undefined);
+    await digest(await h1.get(gateway, '/2'));
+    await digest(await h1.get(gateway, '/3'));
+    assert.equal(Buffer.compare(Buffer.concat(kept), Buffer.concat(contents.slice(2))), 0);
+  });
+
+  it('makes no large buffer for small responses', async () => {
+    await using upstream = await largeOrigin();
+    await using gateway = await proxyTo([upstream.url]);
+    const before = upstreamReads.made;
+    const [h1] = WAYS;
+    for (let i = 0; i < 50; i += 1) await h1?.get(gateway, '/small').then((body) => digest(body));
+    assert.equal(upstreamReads.made, before);
+  });
+});
