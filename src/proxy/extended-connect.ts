@@ -85,7 +85,11 @@ function refusalsOnly(sink: UpgradeSink): ForwardSink {
     onInformation: (status, headers, received) => sink.onInformation(status, headers, received),
     onHead: (status, headers, received) => {
       if (status < 300) {
-        throw new ForwardError('upstream-broken', 'sent', new Error(`${status} instead of a switch`));
+        throw new ForwardError(
+          'upstream-broken',
+          'sent',
+          new Error(`${status} instead of a switch`),
+        );
       }
       return sink.onHead(status, headers, received);
     },

@@ -7,6 +7,7 @@ import { ConnectionStream } from './connection-stream.ts';
 import type { Departure } from './departure.ts';
 import { informHttp1 } from './informational.ts';
 import { carrierOf, releaseConnection } from './node-internals.ts';
+import { onLeftInQueue } from './queued-responses.ts';
 import type { Wire } from './wire.ts';
 
 /** Gives a connection to the last response on it; false where it stays with its server. */
@@ -62,9 +63,11 @@ export class Http1Wire implements Wire {
 
   tell(departure: Departure): void {
     const response = this.#response;
-    response.once('close', () => {
+    const onClose = (): void => {
       if (!response.writableFinished) departure.happen();
-    });
+    };
+    response.once('close', onClose);
+    onLeftInQueue(this.#request, response, onClose);
   }
 
   inform(status: number, headers: HeaderList): void {

@@ -5,7 +5,7 @@ import net from 'node:net';
 import { describe, it } from 'node:test';
 import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
-import { ask1, ask2, PROTOCOLS, serveExchanges } from './exchange-server.ts';
+import { ask1, ask2, PROTOCOLS, serveExchanges, serveMounted } from './exchange-server.ts';
 
 const respond =
   (status: number, fields: Record<string, string | string[]>, body = ''): Handler =>
@@ -88,6 +88,40 @@ describe('signal', () => {
       stream.close(code);
       await aborted;
       session.close();
+    });
+  }
+
+  for (const [where, serve] of [
+    ['of the gateway', serveExchanges],
+    ['mounted in a server', serveMounted],
+  ] as const) {
+    it(`aborts those as well whose turn to be answered has not come, ${where}`, async () => {
+      const paths = ['/first', '/second', '/third'];
+      const told: string[] = [];
+      let all: () => void = () => {};
+      const aborted = new Promise<void>((resolve) => {
+        all = resolve;
+      });
+      let came = 0;
+      let allCame: () => void = () => {};
+      const here = new Promise<void>((resolve) => {
+        allCame = resolve;
+      });
+      await using server = await serve((exchange) => {
+        exchange.onAbandoned(() => {
+          assert.equal(exchange.abandoned, true);
+          if (told.push(exchange.target) === paths.length) all();
+        });
+        came += 1;
+        if (came === paths.length) allCame();
+        return new Promise(() => {});
+      });
+      const socket = net.connect(server.http1, '127.0.0.1');
+      socket.write(paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`).join(''));
+      await here;
+      socket.resetAndDestroy();
+      await aborted;
+      assert.deepEqual([...told].sort(), paths);
     });
   }
 
