@@ -172,6 +172,44 @@ describe('the request', () => {
     assert.ok([...exchange.headers].every(([name]) => !name.startsWith(':')));
   });
 
+  it('is one of at most 251 under way on an HTTP/1.1 connection: those before are answered, the next is 503', async () => {
+    const held: (() => void)[] = [];
+    let full: () => void = () => {};
+    const isFull = new Promise<void>((resolve) => {
+      full = resolve;
+    });
+    await using server = await serveExchanges((exchange, next) => {
+      held.push(() => void respond(200, { 'content-length': '0' })(exchange, next));
+      if (held.length === 251) full();
+    });
+    const socket = net.connect(server.http1, '127.0.0.1');
+    let received = '';
+    socket.on('data', (chunk: Buffer) => {
+      received += chunk.toString('latin1');
+    });
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(400));
+    await isFull;
+    // In another order than they came.
+    for (const answer of held.reverse()) answer();
+    await once(socket, 'close');
+    assert.equal(held.length, 251);
+    assert.equal(received.match(/ 200 OK/g)?.length, 251);
+    assert.match(received, /HTTP\/1\.1 503 [^]*Connection: close\r\n\r\n$/);
+  });
+
+  it('may follow others without end, as long as they are answered', async () => {
+    await using server = await serveExchanges(respond(200, { 'content-length': '0' }));
+    const socket = net.connect(server.http1, '127.0.0.1');
+    let received = '';
+    socket.on('data', (chunk: Buffer) => {
+      received += chunk.toString('latin1');
+    });
+    const close = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(999) + close);
+    await once(socket, 'close');
+    assert.equal(received.match(/ 200 OK/g)?.length, 1000);
+  });
+
   it('takes authority and path of an absolute-form target (RFC 9112 §3.2.2)', async () => {
     const exchange = await seen(({ http1: port }) =>
       ask1(port, { path: 'http://right.example?x=1', headers: { Host: 'wrong.example' } }),
