@@ -152,8 +152,7 @@ describe('file_server', () => {
   it('sends to a directory with its slash however its name is written, so that no matcher is passed by', async (test) => {
     const { get } = await serve(
       test,
-      (root) =>
-        `\troot * ${root}\n\troute {\n\t\trespond /docs/* 403\n\t\tfile_server\n\t}`,
+      (root) => `\troot * ${root}\n\troute {\n\t\trespond /docs/* 403\n\t\tfile_server\n\t}`,
     );
     for (const [target, location] of [
       ['/docs', './docs/'],
