@@ -1,29 +1,29 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Of each connection on which requests came before the earlier ones were answered. */
-const queued = new WeakMap<Socket, Set<() => void>>();
+/** Of each connection the responses that had to wait for the answers to earlier requests. */
+const queued = new WeakMap<Socket, Set<ServerResponse>>();
 
 /**
- * Tells when a connection has closed before the turn of a response has come. Node tells only the one
- * whose turn it is: what the others wait for would be held for nobody.
+ * Closes a response whose turn has not come with its connection. Node closes only the one whose turn
+ * it is: whatever is written to the others, and what they wait for, would be held for nobody.
  */
-export function onLeftInQueue(
-  { socket }: IncomingMessage,
-  response: ServerResponse,
-  left: () => void,
-): void {
-  // With a socket it is its turn; finished, it was.
-  if (response.socket !== null || response.writableFinished) return;
-  let waiting = queued.get(socket);
-  if (waiting === undefined) {
-    waiting = new Set();
-    queued.set(socket, waiting);
+export function closeWithConnection(socket: Socket, response: ServerResponse): void {
+  const known = queued.get(socket);
+  const all = known ?? new Set();
+  if (known === undefined) {
+    queued.set(socket, all);
     // One for all of a connection.
     socket.once('close', () => {
-      for (const tell of queued.get(socket) ?? []) tell();
+      for (const one of all) closeUnlessItsTurn(one);
     });
   }
-  const all = waiting.add(left);
-  response.once('close', () => all.delete(left));
+  all.add(response);
+  response.once('close', () => all.delete(response));
+}
+
+function closeUnlessItsTurn(response: ServerResponse): void {
+  if (response.socket !== null) return;
+  response.destroy();
+  response.emit('close');
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import net from 'node:net';
+import { finished } from 'node:stream/promises';
 import { describe, it } from 'node:test';
 import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
@@ -102,6 +103,11 @@ describe('signal', () => {
       const aborted = new Promise<void>((resolve) => {
         all = resolve;
       });
+      const closed: string[] = [];
+      let allClosed: () => void = () => {};
+      const bodiesClosed = new Promise<void>((resolve) => {
+        allClosed = resolve;
+      });
       let came = 0;
       let allCame: () => void = () => {};
       const here = new Promise<void>((resolve) => {
@@ -112,6 +118,10 @@ describe('signal', () => {
           assert.equal(exchange.abandoned, true);
           if (told.push(exchange.target) === paths.length) all();
         });
+        const body = exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' });
+        finished(body).catch(() => {
+          if (closed.push(exchange.target) === paths.length) allClosed();
+        });
         came += 1;
         if (came === paths.length) allCame();
         return new Promise(() => {});
@@ -120,7 +130,7 @@ describe('signal', () => {
       socket.write(paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`).join(''));
       await here;
       socket.resetAndDestroy();
-      await aborted;
+      await Promise.all([aborted, bodiesClosed]);
       assert.deepEqual([...told].sort(), paths);
     });
   }
