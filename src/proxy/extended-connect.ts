@@ -5,6 +5,7 @@ import type { ServerHttp2Stream } from 'node:http2';
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { ForwardError } from './forward-error.ts';
+import type { ForwardSink } from './forwarding.ts';
 import {
   awaitSwitch,
   joinEnds,
@@ -71,6 +72,27 @@ export function switchHttp2(
         reject(error);
       }
     });
-    awaitSwitch(upstreamRequest, target, exchange, sink, resolve, reject);
+    awaitSwitch(upstreamRequest, target, exchange, refusalsOnly(sink), resolve, reject);
   });
+}
+
+/**
+ * RFC 9113 §8.5: any 2xx tells the client that its tunnel is there. The page with which an app answers
+ * who asks for a WebSocket in vain would be read as frames of one.
+ */
+function refusalsOnly(sink: UpgradeSink): ForwardSink {
+  return {
+    onInformation: (status, headers, received) => sink.onInformation(status, headers, received),
+    onHead: (status, headers, received) => {
+      if (status < 300) {
+        throw new ForwardError(
+          'upstream-broken',
+          'sent',
+          new Error(`${status} instead of a switch`),
+        );
+      }
+      return sink.onHead(status, headers, received);
+    },
+    onEnd: (body, trailers) => sink.onEnd(body, trailers),
+  };
 }

@@ -216,7 +216,9 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
       this.#stopStall = this.#clock.after(MAX_STALL_MS, () => controller.abort(stalled()));
       body.once('drain', () => {
         this.#stopStall();
-        controller.resume();
+        // Told in the middle of what another answer of the same connection does with its parser, which
+        // no other one may run in.
+        queueMicrotask(() => controller.resume());
       });
     }
   }

@@ -7,6 +7,7 @@ import { ConnectionStream } from './connection-stream.ts';
 import type { Departure } from './departure.ts';
 import { informHttp1 } from './informational.ts';
 import { carrierOf, releaseConnection } from './node-internals.ts';
+import { closeWithConnection } from './queued-responses.ts';
 import type { Wire } from './wire.ts';
 
 /** Gives a connection to the last response on it; false where it stays with its server. */
@@ -49,6 +50,8 @@ export class Http1Wire implements Wire {
     dropNominated(headers);
     // A write to a client that has left is told by its departure; unheard it would end the process.
     response.on('error', ignore);
+    // Its turn has not come.
+    if (response.socket === null) closeWithConnection(request.socket, response);
   }
 
   trailers(): HeaderList {

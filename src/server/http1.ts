@@ -25,6 +25,8 @@ import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
 /** How often the server looks for requests that take too long. */
 const TIMEOUT_CHECK_MS = 1000;
+/** Requests of one connection that may wait behind one that is not answered yet; as many as streams in HTTP/2. */
+const MAX_PIPELINED = 250;
 /** What a refused client gets to read the refusal, before the connection is cut. */
 const LINGER_MS = 2000;
 
@@ -38,6 +40,8 @@ export class Http1 {
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
   /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
   readonly #refused = new WeakSet<Duplex>();
+  /** Responses that have begun to wait behind an earlier one of their connection. */
+  readonly #behind = new WeakMap<Duplex, Set<ServerResponse>>();
   readonly #stopped = new StoppedParsers();
   #draining = false;
 
@@ -103,9 +107,10 @@ export class Http1 {
     const { socket } = request;
     if (this.#refused.has(socket)) return;
     forgetDeadline(socket);
+    const mayWait = this.#mayWait(socket, response);
     this.#responses.set(socket, response);
     if (this.#draining) response.shouldKeepAlive = false;
-    const status = refusalOfHttp1(request);
+    const status = mayWait ? refusalOfHttp1(request) : 503;
     if (status === null) this.#deliver(request, response, null);
     else {
       // Through the response, so that earlier requests on the connection get their answers first.
@@ -113,6 +118,21 @@ export class Http1 {
       response.shouldKeepAlive = false;
       response.writeHead(status, { 'content-length': '0' }).end();
     }
+  }
+
+  /** Whether there is room for a response among those of its connection that are not answered. */
+  #mayWait(socket: Socket, response: ServerResponse): boolean {
+    if (this.#unanswered(socket) === undefined) return true;
+    const behind = this.#behind.get(socket) ?? new Set();
+    this.#behind.set(socket, behind);
+    // Of those that come in one go none has closed yet, even if it was answered at once.
+    if (behind.size >= MAX_PIPELINED) {
+      for (const one of behind) if (one.writableEnded) behind.delete(one);
+    }
+    if (behind.size >= MAX_PIPELINED) return false;
+    behind.add(response);
+    response.once('close', () => behind.delete(response));
+    return true;
   }
 
   /**

@@ -1,13 +1,13 @@
 import type { Exchange } from '../http/exchange.ts';
 
-/** Whatever a placeholder brought in, the target stays one that can stand in a request line. */
+/** Whatever a placeholder brought in, the target stays one that can stand in a request line: without `#` too. */
 export function setTarget(exchange: Exchange, target: string): void {
   exchange.target = wellFormedTarget(target);
 }
 
 export function wellFormedTarget(target: string): string {
   const rooted = target.startsWith('/') ? target : `/${target}`;
-  return rooted.replace(/[^!-~]/gu, percentEncoded);
+  return rooted.replace(/[^!-~]|#/gu, percentEncoded);
 }
 
 function percentEncoded(letter: string): string {

@@ -137,6 +137,35 @@ describe('file_server', () => {
     assert.deepEqual([post.status, post.headers.allow], [405, 'GET, HEAD']);
   });
 
+  it('has no file where a matcher sees a directory, so that none is passed by', async (test) => {
+    const { get } = await serve(
+      test,
+      (root) => `\troot * ${root}\n\troute {\n\t\trespond /digits.txt 403\n\t\tfile_server\n\t}`,
+    );
+    assert.equal((await get('/digits.txt')).status, 403);
+    for (const end of ['/', '%2f', '/.', '/%2e', '%2f.', '%2F%2E', '/./', '//']) {
+      assert.equal((await get(`/digits.txt${end}`)).status, 404, end);
+    }
+    assert.equal((await get('/docs/.')).body, '<p>docs</p>');
+  });
+
+  it('sends to a directory with its slash however its name is written, so that no matcher is passed by', async (test) => {
+    const { get } = await serve(
+      test,
+      (root) => `\troot * ${root}\n\troute {\n\t\trespond /docs/* 403\n\t\tfile_server\n\t}`,
+    );
+    for (const [target, location] of [
+      ['/docs', './docs/'],
+      ['/%64ocs', './%64ocs/'],
+      ['/%2fdocs?x', './%2fdocs/?x'],
+      ['/.%2fdocs', './.%2fdocs/'],
+    ] as const) {
+      const { status, headers } = await get(target);
+      assert.deepEqual([status, headers.location], [308, location], target);
+      assert.equal((await get(location.slice(1))).status, 403, target);
+    }
+  });
+
   it('answers ranges (RFC 9110 §14)', async (test) => {
     const { get } = await serve(test, plain);
     for (const [range, expected, where] of [

@@ -54,6 +54,25 @@ describe('rewrite', () => {
   });
 });
 
+describe('a target that placeholders have filled in', () => {
+  it('has no fragment, which no request line has (RFC 9112 §3.2)', async (test) => {
+    const { own, theirs } = await ownAndTheirs(
+      test,
+      `	rewrite /a/* /x/{query.to}
+	uri /b/* replace /b/ /{query.to}/
+	uri /c/* path_regexp /c/(\\w+) /{query.to}/$1`,
+    );
+    for (const [target, expected] of [
+      ['/a/1?to=y%23z', '/x/y%23z?to=y%23z'],
+      ['/b/1?to=y%23z', '/y%23z/1?to=y%23z'],
+      ['/c/1?to=y%23z', '/y%23z/1?to=y%23z'],
+    ] as const) {
+      assert.equal(await own(target), expected, target);
+      if (theirs !== null) assert.equal(await theirs(target), expected, `Caddy: ${target}`);
+    }
+  });
+});
+
 describe('uri', () => {
   it('path_regexp replaces in the path alone, as Caddy does', async (test) => {
     const { own, theirs } = await ownAndTheirs(

@@ -3,6 +3,7 @@ import { HttpError } from '../../http/errors.ts';
 import { compileWildcard } from '../../http/wildcard.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
 import { pathOf } from '../../site/placeholders.ts';
+import { decodePath, matchedPath } from '../../site/request-path.ts';
 import { noSuchFile, realRoot, type SiteFile, siteFile, siteNames } from '../../site/site-files.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { FileServerConfig } from './data.ts';
@@ -40,7 +41,8 @@ export function fileServer(
       precompressed,
     });
     if (!found.stats.isDirectory()) {
-      if (wantsDirectory) throw noSuchFile();
+      // As matchers see it: `/secret.txt%2f` and `/secret.txt/.` are not what they have let pass.
+      if (matchedPath(exchange).endsWith('/')) throw noSuchFile();
       return serveFile(exchange, found.path, representations(names), status);
     }
     if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
@@ -103,10 +105,15 @@ function fileLike(pattern: string): (text: string) => boolean {
  */
 function redirected(exchange: Exchange, name: string | undefined): boolean {
   const [path = '', query] = exchange.originalTarget.split(/\?(.*)/s, 2);
-  const last = path.slice(path.lastIndexOf('/') + 1);
-  if (name === undefined || last === '' || last !== encodeURIComponent(name)) return false;
+  // Decoded as matchers do: what guards `/private/*` is not to be passed by with `/%70rivate`.
+  if (name === undefined || afterSlash(decodePath(path)) !== name) return false;
+  const last = afterSlash(path);
   answer(exchange, 308, { location: `./${last}/${query === undefined ? '' : `?${query}`}` });
   return true;
+}
+
+function afterSlash(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
 }
 
 async function indexOf(

@@ -27,9 +27,10 @@ export function forwardAuth(
   context: HandlerContext,
 ): Handler {
   const headerUp = [...ABOUT_THE_REQUEST, ...proxy.headerUp];
+  const isCopied = new Set(copyHeaders.map(({ to }) => dashed(to.toLowerCase())));
   const ask = reverseProxy({ ...proxy, headerUp }, context);
   return async (exchange, next) => {
-    for (const field of copyHeaders) exchange.headers.delete(field.to);
+    exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)));
     const answer: { granted: HeaderList | null } = { granted: null };
     const sub = new SubExchange(exchange, {
       method: 'GET',
@@ -50,6 +51,11 @@ export function forwardAuth(
     copy(answer.granted, exchange.headers, copyHeaders);
     await next();
   };
+}
+
+/** Apps that make variables of fields (RFC 3875 §4.1.18) read `X_User` as `X-User`. */
+function dashed(key: string): string {
+  return key.replaceAll('_', '-');
 }
 
 function copy(

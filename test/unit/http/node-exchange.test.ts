@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import net from 'node:net';
+import { finished } from 'node:stream/promises';
 import { describe, it } from 'node:test';
 import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
-import { ask1, ask2, PROTOCOLS, serveExchanges } from './exchange-server.ts';
+import { ask1, ask2, PROTOCOLS, serveExchanges, serveMounted } from './exchange-server.ts';
 
 const respond =
   (status: number, fields: Record<string, string | string[]>, body = ''): Handler =>
@@ -91,6 +92,49 @@ describe('signal', () => {
     });
   }
 
+  for (const [where, serve] of [
+    ['of the gateway', serveExchanges],
+    ['mounted in a server', serveMounted],
+  ] as const) {
+    it(`aborts those as well whose turn to be answered has not come, ${where}`, async () => {
+      const paths = ['/first', '/second', '/third'];
+      const told: string[] = [];
+      let all: () => void = () => {};
+      const aborted = new Promise<void>((resolve) => {
+        all = resolve;
+      });
+      const closed: string[] = [];
+      let allClosed: () => void = () => {};
+      const bodiesClosed = new Promise<void>((resolve) => {
+        allClosed = resolve;
+      });
+      let came = 0;
+      let allCame: () => void = () => {};
+      const here = new Promise<void>((resolve) => {
+        allCame = resolve;
+      });
+      await using server = await serve((exchange) => {
+        exchange.onAbandoned(() => {
+          assert.equal(exchange.abandoned, true);
+          if (told.push(exchange.target) === paths.length) all();
+        });
+        const body = exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' });
+        finished(body).catch(() => {
+          if (closed.push(exchange.target) === paths.length) allClosed();
+        });
+        came += 1;
+        if (came === paths.length) allCame();
+        return new Promise(() => {});
+      });
+      const socket = net.connect(server.http1, '127.0.0.1');
+      socket.write(paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`).join(''));
+      await here;
+      socket.resetAndDestroy();
+      await Promise.all([aborted, bodiesClosed]);
+      assert.deepEqual([...told].sort(), paths);
+    });
+  }
+
   it('aborts when an HTTP/2 client closes its connection', async () => {
     const { handler, aborted } = waiting();
     await using server = await serveExchanges(handler);
@@ -136,6 +180,44 @@ describe('the request', () => {
     );
     assert.deepEqual(exchange.headers.getAll('cookie'), ['a=1; b=2']);
     assert.ok([...exchange.headers].every(([name]) => !name.startsWith(':')));
+  });
+
+  it('is one of at most 251 under way on an HTTP/1.1 connection: those before are answered, the next is 503', async () => {
+    const held: (() => void)[] = [];
+    let full: () => void = () => {};
+    const isFull = new Promise<void>((resolve) => {
+      full = resolve;
+    });
+    await using server = await serveExchanges((exchange, next) => {
+      held.push(() => void respond(200, { 'content-length': '0' })(exchange, next));
+      if (held.length === 251) full();
+    });
+    const socket = net.connect(server.http1, '127.0.0.1');
+    let received = '';
+    socket.on('data', (chunk: Buffer) => {
+      received += chunk.toString('latin1');
+    });
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(400));
+    await isFull;
+    // In another order than they came.
+    for (const answer of held.reverse()) answer();
+    await once(socket, 'close');
+    assert.equal(held.length, 251);
+    assert.equal(received.match(/ 200 OK/g)?.length, 251);
+    assert.match(received, /HTTP\/1\.1 503 [^]*Connection: close\r\n\r\n$/);
+  });
+
+  it('may follow others without end, as long as they are answered', async () => {
+    await using server = await serveExchanges(respond(200, { 'content-length': '0' }));
+    const socket = net.connect(server.http1, '127.0.0.1');
+    let received = '';
+    socket.on('data', (chunk: Buffer) => {
+      received += chunk.toString('latin1');
+    });
+    const close = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(999) + close);
+    await once(socket, 'close');
+    assert.equal(received.match(/ 200 OK/g)?.length, 1000);
   });
 
   it('takes authority and path of an absolute-form target (RFC 9112 §3.2.2)', async () => {

@@ -296,6 +296,18 @@ describe('an upgrade', () => {
     assert.deepEqual(gateway.faults, []);
   });
 
+  it('that is answered with a page is 502 over HTTP/2, where 200 says that the tunnel is there (RFC 8441 §5)', async () => {
+    await using upstream = await origin(() => {});
+    upstream.server.on('upgrade', (_, socket) => {
+      socket.end('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage');
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const client = await connect(gateway, 'HTTP/2');
+    const [error] = await once(client, 'error');
+    assert.match(String(error), /502/);
+    await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+  });
+
   it('that lies about Sec-WebSocket-Accept over HTTP/2 is 502', async () => {
     await using upstream = await origin(() => {});
     upstream.server.on('upgrade', (_, socket) => {

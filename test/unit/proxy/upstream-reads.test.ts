@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import http from 'node:http';
 import http2 from 'node:http2';
+import net from 'node:net';
 import { type Readable, Transform } from 'node:stream';
 import { setTimeout as after } from 'node:timers/promises';
 import { describe, it } from 'node:test';
@@ -124,6 +125,26 @@ describe('what is read from upstreams', () => {
     await digest(await h1.get(gateway, '/2'));
     await digest(await h1.get(gateway, '/3'));
     assert.equal(Buffer.compare(Buffer.concat(kept), Buffer.concat(contents.slice(2))), 0);
+  });
+
+  it('lets no download disturb another one that came with it on one connection', async () => {
+    const body = Buffer.alloc(MB, 'x');
+    await using upstream = await origin((_, response) => {
+      response.writeHead(200, { 'content-length': body.length });
+      response.end(body);
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const COUNT = 60;
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.write(
+      'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
+        .repeat(COUNT)
+        .replace(/\r\n$/, 'Connection: close\r\n\r\n'),
+    );
+    let received = 0;
+    for await (const chunk of socket as AsyncIterable<Buffer>) received += chunk.length;
+    assert.deepEqual(gateway.faults, []);
+    assert.ok(received > COUNT * body.length, String(received));
   });
 
   it('makes no large buffer for small responses', async () => {

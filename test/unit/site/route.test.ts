@@ -320,6 +320,21 @@ describe('forward_auth', () => {
     ],
   });
 
+  it('takes away what an app that reads _ as - would take for a field of the service (RFC 3875 §4.1.18)', async () => {
+    await using service = await origin((_, response) => {
+      response.writeHead(200, { 'Remote-User': 'zoe' }).end();
+    });
+    let seen: string[] = [];
+    await using app = await origin((request, response) => {
+      seen = request.rawHeaders.filter((name) => /user|groups/i.test(name));
+      response.end();
+    });
+    await using site = await serveSite([on(auth(service.url)), on(proxyConfig([app.url]))]);
+    const headers = { Remote_User: 'admin', X_Groups: 'admins', 'Remote-User': 'admin' };
+    assert.equal((await ask1(site.http1, { headers })).status, 200);
+    assert.deepEqual(seen, ['Remote-User']);
+  });
+
   for (const { name, ask, port } of PROTOCOLS) {
     it(`asks with a GET, passes what is granted on with the named fields, over ${name}`, async () => {
       let asked: unknown;
