@@ -124,12 +124,16 @@ export class Sessions {
         failures = 0;
         await this.#use(session, use);
       }
-      // It may have been closed while it was opened anew.
       if (this.#closing) break;
       await this.#backOff(failures);
       if (this.#closing) break;
       failures += 1;
       session = await this.#reopen(failures, use);
+      if (this.#closing) {
+        // Whoever closes has had none to close.
+        session?.close();
+        break;
+      }
     }
     use.ended();
   }
