@@ -54,7 +54,8 @@ class DamagedLog implements Transport {
     this.#clock = clock;
     this.#log = log;
     this.presence = {
-      // Who comes while there is no board is not on it.
+      // Nobody is on the board who came while there was none: to be told of, each needs the log too,
+      // which refuses.
       enter: async (subscriber, records) => this.#opened?.presence.enter(subscriber, records),
       leave: async (subscriber) => this.#opened?.presence.leave(subscriber),
       page: async (after, limit, matcher) => this.#now().presence.page(after, limit, matcher),
