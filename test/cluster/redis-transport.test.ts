@@ -312,6 +312,32 @@ describe('a log in Redis and its nodes', () => {
     assert.equal(opened[0]?.isLost, true);
   });
 
+  it('comes back less and less often where each session is lost at once', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const delays: number[] = [];
+    const clock: Clock = {
+      ...systemClock,
+      after(delayMs, task) {
+        // Longer are the waits for answers.
+        if (delayMs > 2000) return systemClock.after(delayMs, task);
+        delays.push(delayMs);
+        return systemClock.after(0, task);
+      },
+    };
+    const place = { urls: urlsOf(redis.port), sentinel: null, cluster: false, trustPoolFile: null };
+    const sessions = new Sessions({
+      ...{ place, key: 'test', clock, random: () => 1, log: silentLogger },
+    });
+    const use = { begin: async () => {}, resume: async () => {}, ended: () => {} };
+    await sessions.open({ ...use, follow: async () => 'an entry that nobody can read' });
+    await until(() => delays.length >= 8);
+    sessions.openNoMore();
+    await sessions.close();
+    assert.deepEqual(delays.slice(0, 8), [50, 100, 200, 400, 800, 1600, 2000, 2000]);
+  });
+
   it('keeps nobody on the board who has left while it was away', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;

@@ -117,12 +117,15 @@ export class Sessions {
   }
 
   async #liveOn(first: Session, use: SessionUse): Promise<void> {
+    const { clock } = this.#options;
     let session: Session | null = first;
     let failures = 0;
     for (;;) {
       if (session !== null) {
-        failures = 0;
+        const began = clock.monotonic();
         await this.#use(session, use);
+        // One that is lost at once would be lost again: what it reads may be what is wrong.
+        if (clock.monotonic() - began >= MAX_BACKOFF_MS) failures = 0;
       }
       if (this.#closing) break;
       await this.#backOff(failures);
