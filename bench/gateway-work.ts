@@ -10,6 +10,7 @@ const CONNECTIONS = 64;
 const LARGE_MB = 200;
 /** A compiler that works while the program runs needs this long. */
 const WARM_UP_MS = 10_000;
+const WARM_UP_DOWNLOADS = 6;
 
 /** `proxy`: a response of 1 KiB, one core each, with discovery on. */
 export async function proxy(context: BenchContext): Promise<void> {
@@ -92,7 +93,7 @@ async function http2(
     if (!stdout.includes(`${count} succeeded`)) throw new Error(`${name}: ${stdout.slice(-1000)}`);
   };
   const count = durationMs * 5;
-  await run(Math.ceil(count / 5));
+  await run(count);
   const before = cpuOf(pid);
   await run(count);
   context.note('proxied 1 KiB, HTTP/2', name, 'µs of CPU', (cpuOf(pid) - before) / count);
@@ -101,14 +102,18 @@ async function http2(
 /** `download`: 200 MB in one response. */
 export async function download(context: BenchContext): Promise<void> {
   const measure = async (gateway: BenchGateway, work: string, options: string[]): Promise<void> => {
+    const scheme = gateway.caFile === null ? 'http' : 'https';
+    const url = `${scheme}://localhost:${gateway.port}/large`;
+    const trust = gateway.caFile === null ? [] : ['--cacert', gateway.caFile];
+    const fetch = async (times: number): Promise<void> => {
+      for (let i = 0; i < times; i += 1) {
+        await promisify(execFile)('curl', ['-sSf', '-o', '/dev/null', ...trust, ...options, url]);
+      }
+    };
+    await fetch(WARM_UP_DOWNLOADS);
     const before = cpuOf(gateway.pid);
     const rounds = context.amount(10);
-    for (let i = 0; i < rounds; i += 1) {
-      const scheme = gateway.caFile === null ? 'http' : 'https';
-      const url = `${scheme}://localhost:${gateway.port}/large`;
-      const trust = gateway.caFile === null ? [] : ['--cacert', gateway.caFile];
-      await promisify(execFile)('curl', ['-sSf', '-o', '/dev/null', ...trust, ...options, url]);
-    }
+    await fetch(rounds);
     const spent = (cpuOf(gateway.pid) - before) / 1000;
     context.note(work, gateway.name, 'ms of CPU per MB', spent / (rounds * LARGE_MB));
   };

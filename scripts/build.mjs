@@ -58,6 +58,7 @@ async function bundle() {
     platform: 'node',
     target: 'node20.19',
     external: EXTERNAL,
+    alias: { undici: './scripts/undici-client.cjs' },
     splitting: true,
     chunkNames: 'chunks/[name]-[hash]',
     banner: { js: REQUIRE },
@@ -139,6 +140,7 @@ function newestSource() {
       'package-lock.json',
       'tsconfig.build.json',
       'scripts/build.mjs',
+      'scripts/undici-client.cjs',
       'editors/vscode/tables.json',
     ].map((name) => join(root, name)),
   );

@@ -131,6 +131,7 @@ function checkReplay(replay: readonly LogEntry[], { begun, acknowledged }: Told)
   assert.deepEqual(
     ids.filter((id) => !begun.has(id)),
     [],
+    'nothing came that was not begun',
   );
   assert.deepEqual(
     replay.map(({ position }) => position),

@@ -63,6 +63,19 @@ describe('the package (npm pack)', () => {
     assert.deepEqual(strays, []);
   });
 
+  it('has of undici what the proxy uses, and not the rest, which every gateway would keep in memory', async () => {
+    const modules = new Set<string>();
+    for (const name of files.filter((one) => /^dist\/.*\.js$/.test(one))) {
+      const text = await readFile(join(directory, 'node_modules', 'hubgate', name), 'utf8');
+      for (const [, path = ''] of text.matchAll(/^\/\/ node_modules\/undici\/lib\/(\S+)$/gm)) {
+        modules.add(path);
+      }
+    }
+    assert.ok(modules.has('dispatcher/pool.js'));
+    // All of it has 112.
+    assert.ok(modules.size < 40, [...modules].join(' '));
+  });
+
   it('every door of it is found by Node and by the compiler, for modules and for CommonJS', async () => {
     const doors = `
       import { createGateway, parseHubfile, signToken } from 'hubgate';

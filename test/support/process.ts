@@ -12,6 +12,8 @@ export class TestProcess {
   readonly child: ChildProcess;
   output = '';
   #waiting: (() => void)[] = [];
+  #isClosed = false;
+  readonly #closed: Promise<void>;
 
   constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}, cwd = root) {
     this.child = spawn(process.execPath, args, {
@@ -25,15 +27,20 @@ export class TestProcess {
         for (const wake of this.#waiting.splice(0)) wake();
       });
     }
-    this.child.once('exit', () => {
-      for (const wake of this.#waiting.splice(0)) wake();
+    // Not `exit`: what a process has said may still be in its pipes when it is gone.
+    this.#closed = new Promise((resolve) => {
+      this.child.once('close', () => {
+        this.#isClosed = true;
+        for (const wake of this.#waiting.splice(0)) wake();
+        resolve();
+      });
     });
   }
 
   /** Resolves when the output, from `after` on, holds the text; rejects when the process ends first. */
   async says(text: string, after = 0): Promise<void> {
     while (!this.output.slice(after).includes(text)) {
-      if (this.child.exitCode !== null || this.child.signalCode !== null) {
+      if (this.#isClosed) {
         throw new Error(
           `The process ended without saying ${JSON.stringify(text)}:\n${this.output}`,
         );
@@ -42,21 +49,16 @@ export class TestProcess {
     }
   }
 
-  /** Resolves to the exit code when the process has ended by itself. */
+  /** Resolves to the exit code when the process has ended by itself and its output is complete. */
   async exited(): Promise<number | null> {
-    if (this.child.exitCode === null && this.child.signalCode === null) {
-      await once(this.child, 'exit');
-    }
+    await this.#closed;
     return this.child.exitCode;
   }
 
   /** Sends a signal and resolves to the exit code; null for one that a signal killed. */
   async end(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return this.child.exitCode;
-    const exit = once(this.child, 'exit');
-    this.child.kill(signal);
-    await exit;
-    return this.child.exitCode;
+    if (this.child.exitCode === null && this.child.signalCode === null) this.child.kill(signal);
+    return this.exited();
   }
 }
 
