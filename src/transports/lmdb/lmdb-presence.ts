@@ -105,7 +105,7 @@ export class LmdbPresence implements PresenceBoard {
 
   async leave(subscriber: string): Promise<void> {
     if (this.#own.delete(subscriber)) this.#gone.add(subscriber);
-    await this.#takeOffGone();
+    await this.#takeOffAll([subscriber]);
   }
 
   async page(
@@ -164,7 +164,7 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   async #beat(): Promise<void> {
-    if (this.#gone.size > 0) await this.#takeOffGone();
+    if (this.#gone.size > 0) await this.#takeOffAll([...this.#gone].slice(0, AT_ONCE));
     if (this.#own.size > 0) {
       let back: readonly Entry[] = [];
       await this.#write(() => {
@@ -184,12 +184,11 @@ export class LmdbPresence implements PresenceBoard {
     }
   }
 
-  async #takeOffGone(): Promise<void> {
-    const some = [...this.#gone].slice(0, AT_ONCE);
+  async #takeOffAll(subscribers: readonly string[]): Promise<void> {
     await this.#write(() => {
-      for (const subscriber of some) this.#takeOff([this.#process, subscriber]);
+      for (const subscriber of subscribers) this.#takeOff([this.#process, subscriber]);
     });
-    for (const subscriber of some) this.#gone.delete(subscriber);
+    for (const subscriber of subscribers) this.#gone.delete(subscriber);
   }
 
   /** Whether there is a dead process, or something that nobody has announced. */

@@ -136,6 +136,15 @@ describe('presence of several processes that share a history', () => {
     assert.deepEqual(await onBoard(other.transport.presence), [record('a'), record('b')]);
   });
 
+  it('takes each off who leaves, however many do in one turn', async (test) => {
+    const { transport } = await start(test, await directory(test));
+    const { presence } = transport;
+    const names = Array.from({ length: 600 }, (_, index) => `s${index}`);
+    await Promise.all(names.map((name) => presence.enter(name, [record(name)])));
+    await Promise.all(names.map((name) => presence.leave(name)));
+    assert.deepEqual(await onBoard(presence), []);
+  });
+
   it('keeps nobody who has left while nothing could be written', async (test) => {
     const [root, clock] = [open({ path: await directory(test), maxDbs: 10 }), new TestClock()];
     const presence = new LmdbPresence({ root, clock, log: silentLogger });
