@@ -69,6 +69,29 @@ describe('a log whose history is damaged', () => {
     assert.equal(state.opened, 3, 'nobody looks any more');
   });
 
+  it('looks at a history that takes long to look at for a tenth of the time', async () => {
+    const { log, clock } = setUp(damaged);
+    let opened = 0;
+    const open = async (): Promise<Transport> => {
+      opened += 1;
+      if (opened > 1) clock.turn(20_000);
+      throw damaged;
+    };
+    const transport = await openDespiteDamage(open, { clock, log });
+    const looked = async (times: number): Promise<void> => {
+      while (opened < times) await new Promise((resolve) => setImmediate(resolve));
+    };
+    clock.turn(5_000);
+    await looked(2);
+    clock.turn(199_000);
+    // Behind the timers of the clock.
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    assert.equal(opened, 2);
+    clock.turn(1_500);
+    await looked(3);
+    await transport.close();
+  });
+
   it('lets no stream in that is to be announced until there is a board for it', async () => {
     const { opening, log, clock, state } = setUp(damaged);
     const transport = await opening();
