@@ -9,7 +9,7 @@ import type { Update } from './update.ts';
 
 /** Slices for which writing waits while updates are still given out, so that more leave in one write. */
 const HELD_SLICES = 8;
-/** Characters of data that may wait to be given out before publishers have to wait. */
+/** Characters of data and topics that may wait to be given out before publishers have to wait. */
 const MAX_BACKLOG = 16 * 1024 * 1024;
 
 export interface DeliveryKeeper {
