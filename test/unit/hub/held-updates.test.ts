@@ -3,13 +3,19 @@ import { describe, it } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { encodeEvent } from '../../../src/hub/event-stream.ts';
 import { FanOut } from '../../../src/hub/fan-out.ts';
 import { Flusher } from '../../../src/hub/flusher.ts';
+import { Hub } from '../../../src/hub/hub.ts';
 import { LogPage } from '../../../src/hub/log-reader.ts';
+import { compileMatcher } from '../../../src/hub/matcher.ts';
+import { profiles } from '../../../src/hub/profile.ts';
 import type { Subscriber } from '../../../src/hub/subscriber.ts';
 import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
 import type { LogEntry } from '../../../src/hub/transport.ts';
 import { GroupCommit } from '../../../src/transports/group-commit.ts';
+import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
+import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 setFlagsFromString('--expose-gc');
@@ -75,6 +81,34 @@ describe('what a hub holds of updates', () => {
     }
     await turn();
     assert.ok(refused > 30);
+  });
+
+  it('is about what was published, however many streams share it under load', async () => {
+    const clock = new TestClock();
+    const names = { profile: profiles.hub, hubPath: '/hub', base };
+    const transport = createMemoryTransport({ size: 10 });
+    const hub = new Hub({ transport, names, ...processAround(clock) });
+    const matchers = [compileMatcher({ match: 't', matchType: 'exact' }, base, null)];
+    const made = new Set<ArrayBufferLike>();
+    const seen = { bytes: 0 };
+    for (let count = 0; count < 1_000; count += 1) {
+      const { open } = await hub.subscribe(wish({ matchers }));
+      const sink = new RecordingSink();
+      sink.write = (framed) => {
+        if (framed.length > 4_096) made.add(framed.buffer);
+        seen.bytes += framed.length;
+        return true;
+      };
+      open(sink);
+    }
+    const data = 'x'.repeat(2_000);
+    const updates = Array.from({ length: 1_000 }, (_, index) => entry(index, ['t'], data).update);
+    const published = updates.reduce((sum, one) => sum + encodeEvent(one).length, 0);
+    await Promise.all(updates.map((one) => hub.publish(one)));
+    while (seen.bytes < published * 1_000) await turn();
+    const bytes = [...made].reduce((sum, { byteLength }) => sum + byteLength, 0);
+    assert.ok(bytes < 3 * published, `${bytes} bytes for ${published}`);
+    hub.close();
   });
 
   it('counts an update that says nothing as something', () => {
