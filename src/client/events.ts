@@ -8,7 +8,10 @@ export interface Update {
 
 export interface EventReader {
   readonly update: (update: Update) => void;
-  /** The server asks for this wait before a new try. */
+  /**
+   * The server asks for this wait before a new try, from 1 up to 999,999,999; others are passed
+   * over: publishers choose it, 0 would never be doubled, and no timer holds what is longer.
+   */
   readonly retry: (milliseconds: number) => void;
 }
 
@@ -35,7 +38,7 @@ export async function readEvents(body: ReadableStream<Uint8Array>, to: EventRead
       if (field === 'data') data.push(text);
       else if (field === 'event') type = text;
       else if (field === 'id' && !text.includes('\0')) id = text;
-      else if (field === 'retry' && /^\d+$/.test(text)) to.retry(Number(text));
+      else if (field === 'retry' && /^0*[1-9]\d{0,8}$/.test(text)) to.retry(Number(text));
     }
   }
 }

@@ -151,7 +151,7 @@ class Follower {
         guard(() => this.#options.update(update));
       },
       retry: (milliseconds) => {
-        this.#wait = this.#firstWait = Math.max(milliseconds, 1);
+        this.#wait = this.#firstWait = milliseconds;
       },
     });
     return true;

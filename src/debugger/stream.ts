@@ -67,7 +67,7 @@ export async function follow(
           update(one);
         },
         retry: (milliseconds) => {
-          wait = firstWait = Math.max(milliseconds, 1);
+          wait = firstWait = milliseconds;
         },
       });
     } catch (error) {

@@ -16,8 +16,9 @@ export async function locate(
   lastEventId: string | null,
 ): Promise<number | null> {
   if (lastEventId === null || knowsNothing(lastEventId)) return null;
-  if (lastEventId === EARLIEST) return 0;
-  return reader.find(lastEventId);
+  const found = await reader.find(lastEventId);
+  // Asked for all the same: a log that cannot be read must not pass for one that is empty.
+  return lastEventId === EARLIEST ? 0 : found;
 }
 
 /** Where the replay begins: what was asked for when the log knows it, else `earliest`. */

@@ -7,9 +7,12 @@ import type { Topic } from './topic.ts';
 import type { LogEntry } from './transport.ts';
 import type { Update } from './update.ts';
 
-/** Slices for which writing waits while updates are still given out, so that more leave in one write. */
+/**
+ * Slices for which writing waits while updates are still given out, so that more leave in one write;
+ * then what is to be given out waits until all is written.
+ */
 const HELD_SLICES = 8;
-/** Characters of data that may wait to be given out before publishers have to wait. */
+/** Characters of data and topics that may wait to be given out before publishers have to wait. */
 const MAX_BACKLOG = 16 * 1024 * 1024;
 
 export interface DeliveryKeeper {
@@ -24,7 +27,6 @@ export class Delivery implements Work {
   readonly flusher: Flusher;
   readonly #fanOut: FanOut;
   readonly #slices: Slices;
-  readonly #part: Meter = { left: 0 };
   #held = 0;
   #waiting: (() => void)[] = [];
   /** Who waits for what was dispatched before, in order. */
@@ -75,21 +77,19 @@ export class Delivery implements Work {
   }
 
   run(meter: Meter): boolean {
-    const isHeld = this.#held < HELD_SLICES;
-    const part = this.#part;
-    part.left = isHeld ? meter.left : meter.left / 2;
-    const before = part.left;
-    const isGivingOut = this.#fanOut.run(part);
-    meter.left -= before - part.left;
-    this.#makeRoom();
-    this.#goOn();
-    if (isGivingOut && isHeld) {
-      this.#held += 1;
-      return true;
+    if (this.#held < HELD_SLICES) {
+      const isGivingOut = this.#fanOut.run(meter);
+      this.#makeRoom();
+      this.#goOn();
+      if (isGivingOut) {
+        this.#held += 1;
+        return true;
+      }
     }
+    // What is given out meanwhile would lengthen queues faster than they are written.
     const isWriting = this.flusher.run(meter);
-    if (!isWriting) this.#held = 0;
-    return isGivingOut || isWriting;
+    this.#held = isWriting ? this.#held + 1 : 0;
+    return isWriting || this.#fanOut.waiting > 0;
   }
 
   #goOn(): void {

@@ -5,12 +5,16 @@ import type { Subscriber } from './subscriber.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import { parseTopic, type Topic } from './topic.ts';
 import type { LogEntry } from './transport.ts';
-import type { Update } from './update.ts';
+import { type Update, updateSize } from './update.ts';
 
 /** What giving an event to a subscriber costs, in steps. */
 const VISIT_STEPS = 5;
 /** What beginning a dispatch costs, in steps. */
 const DISPATCH_STEPS = 200;
+/** Counted for an update beside its characters. */
+const UPDATE_OVERHEAD = 256;
+/** Updates that are kept though they have been given out, before they are cut off. */
+const MAX_GIVEN_OUT = 1_000;
 
 /** An update on its way to those who want it. */
 interface Dispatch {
@@ -34,7 +38,7 @@ export class FanOut {
   /** Updates that have been given out. */
   given = 0;
   #backlog: LogEntry[] = [];
-  #backlogBytes = 0;
+  #backlogSize = 0;
   /** How many of the backlog have been begun. */
   #begun = 0;
   #current: Dispatch | null = null;
@@ -57,9 +61,9 @@ export class FanOut {
     return this.#backlog.length - this.#begun + (this.#current === null ? 0 : 1);
   }
 
-  /** Characters of data that wait to be given out. */
+  /** Characters of data and topics that wait to be given out, and something for each update. */
   get backlogSize(): number {
-    return this.#backlogBytes;
+    return this.#backlogSize;
   }
 
   /** Remembers an update's topics, so that they are not read again. */
@@ -70,7 +74,7 @@ export class FanOut {
   add(entries: readonly LogEntry[]): void {
     for (const entry of entries) {
       this.#backlog.push(entry);
-      this.#backlogBytes += entry.update.data.length;
+      this.#backlogSize += updateSize(entry.update) + UPDATE_OVERHEAD;
     }
   }
 
@@ -100,7 +104,12 @@ export class FanOut {
       return null;
     }
     this.#begun += 1;
-    this.#backlogBytes -= entry.update.data.length;
+    // Where more always comes, the backlog is never empty.
+    if (this.#begun >= MAX_GIVEN_OUT && this.#begun * 2 >= this.#backlog.length) {
+      this.#backlog = this.#backlog.slice(this.#begun);
+      this.#begun = 0;
+    }
+    this.#backlogSize -= updateSize(entry.update) + UPDATE_OVERHEAD;
     this.#meter.left -= DISPATCH_STEPS;
     const topics = this.#topicsOf(entry.update);
     return {

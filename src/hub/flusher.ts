@@ -4,6 +4,8 @@ import type { Subscriber } from './subscriber.ts';
 
 /** What looking at a stream costs when there is nothing to write, in steps. */
 const LOOK_STEPS = 5;
+/** Streams that stay listed though they have been seen to, before they are cut off. */
+const MAX_SEEN_TO = 1_000;
 
 /** Writes what waits for subscribers, in slices: each in its turn, with one write for all that waits. */
 export class Flusher {
@@ -43,6 +45,13 @@ export class Flusher {
         return false;
       }
       this.#next += 1;
+      // Where some always wait, the list is never empty.
+      if (this.#next >= MAX_SEEN_TO && this.#next * 2 >= this.#listed.length) {
+        this.#listed = this.#listed.slice(this.#next);
+        this.#next = 0;
+        // All that was ever begun with hangs on it.
+        this.empty = Batch.empty();
+      }
       this.flush(subscriber, now, meter);
     }
     return this.#next < this.#listed.length;

@@ -1,12 +1,13 @@
 import { encodeEvent } from './event-stream.ts';
 import { parseTopic, type Topic } from './topic.ts';
 import type { LogEntry, Transport } from './transport.ts';
+import { updateSize } from './update.ts';
 
 /** Entries of a page, at most. */
 const PAGE_ENTRIES = 64;
 /** What a page should hold, in characters of data; only its last entry exceeds it. */
 const PAGE_SIZE = 256 * 1024;
-/** Characters of data in all pages that are kept for others who read the same part. */
+/** Characters of data and topics in all pages that are kept for others who read the same part. */
 const KEPT_SIZE = 4 * 1024 * 1024;
 const KEPT_PAGES = 64;
 
@@ -17,7 +18,7 @@ export class LogPage {
   /** … up to this one have been looked for. */
   readonly until: number;
   readonly entries: readonly LogEntry[];
-  /** Characters of data. */
+  /** Characters of data and topics. */
   readonly size: number;
   readonly #base: string;
   readonly #topics: (readonly Topic[] | undefined)[] = [];
@@ -27,7 +28,7 @@ export class LogPage {
     this.after = after;
     this.until = until;
     this.entries = entries;
-    this.size = entries.reduce((sum, { update }) => sum + update.data.length, 0);
+    this.size = entries.reduce((sum, { update }) => sum + updateSize(update), 0);
     this.#base = base;
   }
 

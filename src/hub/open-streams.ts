@@ -80,7 +80,9 @@ export class OpenStreams {
   open(subscriber: Subscriber, sink: EventSink, isBehind: boolean): void {
     subscriber.outlet.open(sink, subscriber);
     if (subscriber.ended !== null) {
-      sink.end();
+      // Its goodbye waits.
+      this.#writeNow(subscriber);
+      this.#arm(subscriber);
       return;
     }
     this.#arm(subscriber);

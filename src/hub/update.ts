@@ -13,6 +13,13 @@ export interface Update {
   readonly retry: string | null;
 }
 
+/** Characters of an update's data and topics: what it takes of memory grows with both. */
+export function updateSize({ data, topics }: Update): number {
+  let size = data.length;
+  for (const topic of topics) size += topic.length;
+  return size;
+}
+
 /** The cursor before the first update; as an update's id it is refused. */
 export const EARLIEST = 'earliest';
 

@@ -4,8 +4,10 @@ import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 
-/** How often a damaged history is looked at again. */
+/** How long after a look a damaged history is looked at again, at least. */
 const LOOK_AGAIN_MS = 5_000;
+/** Nor sooner than after so many times what the look has taken: a large one is read for minutes. */
+const REST = 10;
 
 export interface DamagedLogOptions {
   /** Opens what is there now. */
@@ -54,7 +56,8 @@ class DamagedLog implements Transport {
     this.#clock = clock;
     this.#log = log;
     this.presence = {
-      // Who comes while there is no board is not on it.
+      // Nobody is on the board who came while there was none: to be told of, each needs the log too,
+      // which refuses.
       enter: async (subscriber, records) => this.#opened?.presence.enter(subscriber, records),
       leave: async (subscriber) => this.#opened?.presence.leave(subscriber),
       page: async (after, limit, matcher) => this.#now().presence.page(after, limit, matcher),
@@ -64,7 +67,7 @@ class DamagedLog implements Transport {
       },
     };
     this.#tellCause();
-    this.#lookLater();
+    this.#lookLater(LOOK_AGAIN_MS);
   }
 
   get position(): number {
@@ -113,13 +116,14 @@ class DamagedLog implements Transport {
     throw new HubgateError('transport-failed', this.#cause.message, { cause: this.#cause });
   }
 
-  #lookLater(): void {
-    this.#stopLooking = this.#clock.after(LOOK_AGAIN_MS, () => {
+  #lookLater(delayMs: number): void {
+    this.#stopLooking = this.#clock.after(delayMs, () => {
       this.#looking = this.#look();
     });
   }
 
   async #look(): Promise<void> {
+    const began = this.#clock.monotonic();
     try {
       const opened = await this.#open();
       opened.presence.watch(async (change) => this.#changed(change));
@@ -131,7 +135,9 @@ class DamagedLog implements Transport {
       if (error instanceof HubgateError) this.#cause = error;
       else this.#cause = new HubgateError(codeOf(error) ?? 'transport-failed', messageOf(error));
       if (this.#cause.message !== before) this.#tellCause();
-      if (!this.#closed) this.#lookLater();
+      if (this.#closed) return;
+      const took = this.#clock.monotonic() - began;
+      this.#lookLater(Math.max(LOOK_AGAIN_MS, took * REST));
     }
   }
 

@@ -1,4 +1,4 @@
-import type { Update } from '../hub/update.ts';
+import { type Update, updateSize } from '../hub/update.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 
@@ -7,7 +7,7 @@ const GROUP_UPDATES = 512;
 const GROUP_BYTES = 4 * 1024 * 1024;
 /** What may wait for the groups before it; beyond it publishers are refused. */
 const WAITING_BYTES = 64 * 1024 * 1024;
-/** Counted for an update beside its data. */
+/** Counted for an update beside its characters. */
 const UPDATE_OVERHEAD_BYTES = 1024;
 /** How long a publisher waits for a store that does not answer. */
 const DEADLINE_MS = 10_000;
@@ -54,7 +54,7 @@ export class GroupCommit {
    * when the store did not say in time, and what the store throws
    */
   append(update: Update): Promise<void> {
-    const bytes = update.data.length + UPDATE_OVERHEAD_BYTES;
+    const bytes = updateSize(update) + UPDATE_OVERHEAD_BYTES;
     if (this.#waitingBytes + bytes > WAITING_BYTES) {
       const message = 'The update could not be stored: too many wait for the store already';
       return Promise.reject(new HubgateError('transport-failed', message));

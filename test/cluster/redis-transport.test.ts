@@ -10,6 +10,8 @@ import {
   openRedisTransport,
   type RedisTransportOptions,
 } from '../../src/transports/redis/redis-transport.ts';
+import type { Session } from '../../src/transports/redis/session.ts';
+import { Sessions } from '../../src/transports/redis/sessions.ts';
 import { startRedis, startSentinel } from '../support/redis-server.ts';
 import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
@@ -276,6 +278,90 @@ describe('a log in Redis and its nodes', () => {
     });
   });
 
+  it('opens no session that was still being opened when it was closed', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const place = { urls: urlsOf(redis.port), sentinel: null, cluster: false, trustPoolFile: null };
+    const sessions = new Sessions({
+      ...{ place, key: 'test', clock: systemClock, random: Math.random, log: silentLogger },
+    });
+    const opened: Session[] = [];
+    let goOn: () => void = () => {};
+    const said: string[] = [];
+    await sessions.open({
+      begin: async () => {},
+      resume(session) {
+        opened.push(session);
+        return new Promise((resolve) => {
+          goOn = resolve;
+        });
+      },
+      async follow() {
+        said.push('follow');
+        return 'lost';
+      },
+      ended: () => said.push('ended'),
+    });
+    await until(() => opened.length === 1);
+    sessions.openNoMore();
+    const closed = sessions.close();
+    goOn();
+    await closed;
+    assert.deepEqual(said, ['follow', 'ended']);
+    assert.equal(opened[0]?.isLost, true);
+  });
+
+  it('comes back less and less often where each session is lost at once', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const delays: number[] = [];
+    const clock: Clock = {
+      ...systemClock,
+      after(delayMs, task) {
+        // Longer are the waits for answers.
+        if (delayMs > 2000) return systemClock.after(delayMs, task);
+        delays.push(delayMs);
+        return systemClock.after(0, task);
+      },
+    };
+    const place = { urls: urlsOf(redis.port), sentinel: null, cluster: false, trustPoolFile: null };
+    const sessions = new Sessions({
+      ...{ place, key: 'test', clock, random: () => 1, log: silentLogger },
+    });
+    const use = { begin: async () => {}, resume: async () => {}, ended: () => {} };
+    await sessions.open({ ...use, follow: async () => 'an entry that nobody can read' });
+    await until(() => delays.length >= 8);
+    sessions.openNoMore();
+    await sessions.close();
+    assert.deepEqual(delays.slice(0, 8), [50, 100, 200, 400, 800, 1600, 2000, 2000]);
+  });
+
+  it('keeps nobody on the board who has left while it was away', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const away = await open(test, { urls: urlsOf(relay.port) });
+    const here = await open(test, { urls: urlsOf(redis.port) });
+    await away.presence.enter('urn:gone', [subscription('gone')]);
+    await away.presence.enter('urn:stays', [subscription('stays')]);
+    relay.cut();
+    await assert.rejects(away.check());
+    await assert.rejects(away.presence.leave('urn:gone'), { code: 'transport-failed' });
+    relay.heal();
+    while (
+      !(await away.check().then(
+        () => true,
+        () => false,
+      ))
+    )
+      await nextTurn();
+    const names = (await onBoard(here.presence)).map(({ subscriber }) => subscriber);
+    assert.deepEqual(names, ['stays']);
+  });
+
   it('tells the others what was revoked, those too that were away', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
@@ -387,6 +473,10 @@ function quickClock(): Clock {
     monotonic: () => systemClock.monotonic() * 10,
     after: (delayMs, task) => systemClock.after(delayMs / 10, task),
   };
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 async function until(condition: () => boolean): Promise<void> {

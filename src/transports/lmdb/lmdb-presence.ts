@@ -74,6 +74,8 @@ export class LmdbPresence implements PresenceBoard {
   readonly #process = randomUUID();
   /** What this process has entered, in case it is taken for dead. */
   readonly #own = new Map<string, Entry>();
+  /** What it has entered and could not take off: at most what was on the board when that failed. */
+  readonly #gone = new Set<string>();
   #order = 0;
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
   #stopHeartbeat: () => void = () => {};
@@ -102,8 +104,8 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   async leave(subscriber: string): Promise<void> {
-    this.#own.delete(subscriber);
-    await this.#write(() => this.#takeOff([this.#process, subscriber]));
+    if (this.#own.delete(subscriber)) this.#gone.add(subscriber);
+    await this.#takeOffAll([subscriber]);
   }
 
   async page(
@@ -162,6 +164,7 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   async #beat(): Promise<void> {
+    if (this.#gone.size > 0) await this.#takeOffAll([...this.#gone].slice(0, AT_ONCE));
     if (this.#own.size > 0) {
       let back: readonly Entry[] = [];
       await this.#write(() => {
@@ -179,6 +182,13 @@ export class LmdbPresence implements PresenceBoard {
       if (claimed.length === 0) return;
       await this.#announce(claimed);
     }
+  }
+
+  async #takeOffAll(subscribers: readonly string[]): Promise<void> {
+    await this.#write(() => {
+      for (const subscriber of subscribers) this.#takeOff([this.#process, subscriber]);
+    });
+    for (const subscriber of subscribers) this.#gone.delete(subscriber);
   }
 
   /** Whether there is a dead process, or something that nobody has announced. */

@@ -107,7 +107,10 @@ export class BlockingReader {
     if (first === undefined || !handedOut.isFollowedBy(first)) {
       // Nothing came, or something that does not follow what was read.
       if (await this.reconcile(session)) return;
-      if (first === undefined) return;
+      if (first === undefined) {
+        signals.flush();
+        return;
+      }
     }
     if (replicas > 0) await this.#untilReplicated(session);
     this.deliver(handedOut.advance(entries));

@@ -48,7 +48,7 @@ export class GroupAppend {
   async store(group: readonly Update[]): Promise<void> {
     const { clock, sessions, handedOut } = this.#options;
     const name = randomBytes(12).toString('base64url');
-    const since = placeOf(handedOut.stored);
+    let since = handedOut.stored;
     const updates = group.flatMap((update) => [update.id, encodeRest(update)]);
     const limits = this.#limitsOf(group);
     const end = clock.monotonic() + RETRY_MS;
@@ -56,9 +56,11 @@ export class GroupAppend {
     for (;;) {
       const session = mayBeStored ? await sessions.next(end) : sessions.live();
       if (session === null) throw uncertain('Redis went away before it could answer');
+      // A log that has lost its end stores it at positions that there were before.
+      since = Math.min(since, handedOut.stored);
       try {
         const position = await this.#append(session, [
-          ...[name, mayBeStored ? since : ''],
+          ...[name, mayBeStored ? placeOf(since) : ''],
           ...[...limits, ...updates],
         ]);
         await this.#readBack(position, `${name}:${group.length}`, end);

@@ -41,7 +41,7 @@ async function commonEnd(
   { recent }: HandedOut,
   end: number,
 ): Promise<number> {
-  let low = Math.max(0, recent.oldest - 1);
+  let low = Math.min(end, Math.max(0, recent.oldest - 1));
   let high = end;
   // Entries name their predecessors, so what two logs have in common is a beginning of both.
   while (low < high) {

@@ -39,6 +39,8 @@ export class RedisPresence implements PresenceBoard {
   readonly #options: RedisPresenceOptions;
   /** What this process has entered, in case the store loses it. */
   readonly #own = new Map<string, string>();
+  /** What it has entered and could not take off: at most what was on the board when the store went away. */
+  readonly #gone = new Set<string>();
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
   #stopHeartbeat: () => void = () => {};
   #closed = false;
@@ -50,15 +52,17 @@ export class RedisPresence implements PresenceBoard {
 
   async enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
     const entry = entryOf(records);
-    this.#own.set(subscriber, entry);
-    await this.#asked(() => this.#enter(this.#options.session(), [[subscriber, entry]]));
+    await this.#asked(() => {
+      const session = this.#options.session();
+      this.#own.set(subscriber, entry);
+      return this.#enter(session, [[subscriber, entry]]);
+    });
   }
 
   async leave(subscriber: string): Promise<void> {
-    const { keys, process, session } = this.#options;
-    this.#own.delete(subscriber);
-    const touched = touchedKeys(keys);
-    await this.#asked(() => session().run(LEAVE, touched, [process, subscriber]));
+    if (!this.#own.delete(subscriber)) return;
+    this.#gone.add(subscriber);
+    await this.#asked(async () => this.#takeOff(this.#options.session(), [subscriber]));
   }
 
   page(after: string | null, limit: number, matcher?: PresenceMatcher): Promise<PresencePage> {
@@ -88,6 +92,7 @@ export class RedisPresence implements PresenceBoard {
 
   /** Enters again what a server that has taken over may not know. */
   async restore(session: Session): Promise<void> {
+    await this.#takeOff(session, [...this.#gone]);
     await this.#enter(session, [...this.#own]);
   }
 
@@ -153,6 +158,7 @@ export class RedisPresence implements PresenceBoard {
   async #beat(): Promise<void> {
     const { keys, process, session } = this.#options;
     const touched = [...touchedKeys(keys), keys.departed, keys.claims];
+    await this.#takeOff(session(), [...this.#gone]);
     for (let more = true; more && !this.#closed; ) {
       const args = [process, String(LEASE_MS), String(AT_ONCE), randomUUID()];
       const reply = await session().run(BEAT, touched, args);
@@ -183,6 +189,16 @@ export class RedisPresence implements PresenceBoard {
     }
     const members = departed.filter((_, index) => index % 2 === 0);
     await session().run(ANNOUNCED, [keys.departed, keys.claims], members);
+  }
+
+  async #takeOff(session: Session, subscribers: readonly string[]): Promise<void> {
+    const { keys, process } = this.#options;
+    const touched = touchedKeys(keys);
+    for (let from = 0; from < subscribers.length; from += AT_ONCE) {
+      const some = subscribers.slice(from, from + AT_ONCE);
+      await Promise.all(some.map((one) => session.run(LEAVE, touched, [process, one])));
+      for (const one of some) this.#gone.delete(one);
+    }
   }
 
   /** Resolves to the records of those that were not there. */

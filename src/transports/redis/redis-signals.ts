@@ -27,9 +27,10 @@ export class RedisSignals implements TransportSignals {
   }
 
   send(message: string): void {
-    this.#waiting.push(message);
-    if (this.#waiting.length > WAITING) this.#waiting.shift();
-    this.flush();
+    this.#add(message).catch(() => {
+      this.#waiting.push(message);
+      if (this.#waiting.length > WAITING) this.#waiting.shift();
+    });
   }
 
   receive(listener: (message: string) => void): void {
@@ -48,11 +49,7 @@ export class RedisSignals implements TransportSignals {
   flush(): void {
     const messages = this.#waiting;
     this.#waiting = [];
-    for (const message of messages) {
-      this.#add(message).catch(() => {
-        this.#waiting.push(message);
-      });
-    }
+    for (const message of messages) this.send(message);
   }
 
   /** Passes on entries of the stream, but for those of this process. */

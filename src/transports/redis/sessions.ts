@@ -117,19 +117,26 @@ export class Sessions {
   }
 
   async #liveOn(first: Session, use: SessionUse): Promise<void> {
+    const { clock } = this.#options;
     let session: Session | null = first;
     let failures = 0;
     for (;;) {
       if (session !== null) {
-        failures = 0;
+        const began = clock.monotonic();
         await this.#use(session, use);
+        // One that is lost at once would be lost again: what it reads may be what is wrong.
+        if (clock.monotonic() - began >= MAX_BACKOFF_MS) failures = 0;
       }
-      // It may have been closed while it was opened anew.
       if (this.#closing) break;
       await this.#backOff(failures);
       if (this.#closing) break;
       failures += 1;
       session = await this.#reopen(failures, use);
+      if (this.#closing) {
+        // Whoever closes has had none to close.
+        session?.close();
+        break;
+      }
     }
     use.ended();
   }

@@ -281,6 +281,13 @@ describe('client: the event stream (WHATWG HTML §9.2.6)', () => {
     assert.deepEqual(retries, [70]);
   });
 
+  it('takes no wait that doubling leaves at 0, or that no timer can hold', async () => {
+    const { retries } = await read(
+      ...['0', '00', '1', '999999999', '1000000000', '0070'].map((text) => `retry: ${text}\n`),
+    );
+    assert.deepEqual(retries, [1, 999_999_999, 70]);
+  });
+
   it('reads the same however the bytes are cut', async () => {
     const text = 'id: ü\r\ndata: 日本\r\n\r\ndata: 2\r\n\r\n';
     const whole = await read(text);

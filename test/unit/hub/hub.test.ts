@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, it, type TestContext } from 'node:test';
+import { HubgateError } from '../../../src/kernel/error.ts';
 import type { Grants } from '../../../src/hub/grants.ts';
 import { Hub, type SubscribeOptions, type Subscription } from '../../../src/hub/hub.ts';
 import { compileMatcher } from '../../../src/hub/matcher.ts';
@@ -132,7 +133,45 @@ describe('hub: delivery', () => {
   });
 });
 
+describe('hub: a stream that ends before it has its connection', () => {
+  it('gives what waited, then the end, and breaks off a client that takes not even that', async (test) => {
+    const { hub, clock } = setUp(test);
+    const subscription = await hub.subscribe(wish({ matchers: matchers('*'), lifetimeMs: 1000 }));
+    await hub.publish(update('1'));
+    await turn();
+    clock.advance(1100);
+    const sink = new RecordingSink();
+    subscription.open(sink);
+    assert.deepEqual(sink.ids(), ['1']);
+    assert.equal(sink.ended, true);
+    for (let second = 0; second < 10; second += 1) clock.advance(1000);
+    assert.equal(sink.destroyed, true);
+  });
+
+  it('gives nothing of what waited to whose token was revoked', async (test) => {
+    const { hub } = setUp(test);
+    const subscription = await hub.subscribe(wish({ matchers: matchers('*'), tokenId: 'jti' }));
+    await hub.publish(update('1'));
+    await turn();
+    hub.revoke('jti');
+    const sink = new RecordingSink();
+    subscription.open(sink);
+    assert.deepEqual([sink.ids(), sink.ended], [[], true]);
+  });
+});
+
 describe('hub: replay', () => {
+  it('B-187: lets nobody in from earliest while the log cannot be read', async (test) => {
+    const broken: Transport = Object.create(createMemoryTransport({ size: 10 }), {
+      position: { get: () => 0 },
+      find: { value: () => Promise.reject(new HubgateError('transport-failed', 'damaged')) },
+    });
+    const { hub, connect } = setUp(test, { transport: broken });
+    await assert.rejects(connect({ lastEventId: 'earliest' }), { code: 'transport-failed' });
+    await assert.rejects(hub.cursor('earliest'), { code: 'transport-failed' });
+    await connect({});
+  });
+
   it('B-181 B-193: replays after the cursor, then goes on live without loss or doubling', async (test) => {
     const { hub, connect } = setUp(test, { size: 10_000 });
     for (let id = 0; id < 300; id += 1) await hub.publish(update(`u${id}`));

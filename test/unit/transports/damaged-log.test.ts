@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
+import { Hub } from '../../../src/hub/hub.ts';
+import { compileMatcher } from '../../../src/hub/matcher.ts';
+import { profiles } from '../../../src/hub/profile.ts';
 import type { LogEntry, Transport } from '../../../src/hub/transport.ts';
 import { HubgateError } from '../../../src/kernel/error.ts';
 import { openDespiteDamage } from '../../../src/transports/damaged-log.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
+import { onBoard } from '../../support/board.ts';
+import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { update } from '../../support/lmdb-files.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { TurnedClock } from '../../support/turned-clock.ts';
@@ -62,6 +67,54 @@ describe('a log whose history is damaged', () => {
     clock.turn(60_000);
     await new Promise((resolve) => setImmediate(resolve));
     assert.equal(state.opened, 3, 'nobody looks any more');
+  });
+
+  it('looks at a history that takes long to look at for a tenth of the time', async () => {
+    const { log, clock } = setUp(damaged);
+    const looks = { done: 0 };
+    const open = async (): Promise<Transport> => {
+      looks.done += 1;
+      if (looks.done > 1) clock.turn(20_000);
+      throw damaged;
+    };
+    const transport = await openDespiteDamage(open, { clock, log });
+    clock.turn(5_000);
+    while (looks.done < 2) await new Promise((resolve) => setImmediate(resolve));
+    clock.turn(199_000);
+    // Behind the timers of the clock.
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    assert.equal(looks.done, 2);
+    clock.turn(1_500);
+    while (looks.done < 3) await new Promise((resolve) => setImmediate(resolve));
+    await transport.close();
+  });
+
+  it('lets no stream in that is to be announced until there is a board for it', async () => {
+    const { opening, log, clock, state } = setUp(damaged);
+    const transport = await opening();
+    const names = { profile: profiles.hub, hubPath: '/hub', base: 'https://hub.invalid/hub' };
+    const hub = new Hub({ transport, names, ...processAround(clock) });
+    const asked = wish(
+      { matchers: [compileMatcher({ match: 'a', matchType: 'exact' }, names.base, null)] },
+      { announced: true },
+    );
+    await assert.rejects(hub.subscribe(asked), refused);
+    const quiet = await hub.subscribe(wish({}));
+    assert.equal(hub.counts.connected, 1);
+    state.next = createMemoryTransport({ size: 10 });
+    clock.turn(5_000);
+    await log.says('The history is used again');
+    const { subscriber } = await hub.subscribe(asked);
+    const present = await onBoard(transport.presence);
+    assert.deepEqual(
+      present.map((record) => record.subscriber),
+      [subscriber.id],
+    );
+    const sink = new RecordingSink();
+    quiet.open(sink);
+    assert.equal(sink.ended, false, 'who was in stays');
+    hub.close();
+    await transport.close();
   });
 
   it('is the log again when it can be opened', async () => {

@@ -3,10 +3,12 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { open } from 'lmdb';
 import type { SubscriptionRecord } from '../../../src/hub/presence.ts';
 import type { Transport } from '../../../src/hub/transport.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
+import { LmdbPresence } from '../../../src/transports/lmdb/lmdb-presence.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { onBoard } from '../../support/board.ts';
 
@@ -132,6 +134,34 @@ describe('presence of several processes that share a history', () => {
     stopped.clock.advance(20_000);
     assert.deepEqual(await back, { ids: ['a', 'b'], active: true });
     assert.deepEqual(await onBoard(other.transport.presence), [record('a'), record('b')]);
+  });
+
+  it('takes each off who leaves, however many do in one turn', async (test) => {
+    const { transport } = await start(test, await directory(test));
+    const { presence } = transport;
+    const names = Array.from({ length: 600 }, (_, index) => `s${index}`);
+    await Promise.all(names.map((name) => presence.enter(name, [record(name)])));
+    await Promise.all(names.map((name) => presence.leave(name)));
+    assert.deepEqual(await onBoard(presence), []);
+  });
+
+  it('keeps nobody who has left while nothing could be written', async (test) => {
+    const [root, clock] = [open({ path: await directory(test), maxDbs: 10 }), new TestClock()];
+    const presence = new LmdbPresence({ root, clock, log: silentLogger });
+    test.after(async () => {
+      await presence.close();
+      await root.close();
+    });
+    await presence.enter('a', [record('a')]);
+    await presence.enter('b', [record('b')]);
+    const { childTransaction } = root;
+    root.childTransaction = () => Promise.reject(new Error('full'));
+    await assert.rejects(presence.leave('a'), { code: 'transport-failed' });
+    root.childTransaction = childTransaction;
+    assert.deepEqual(await onBoard(presence), [record('a'), record('b')]);
+    clock.advance(5_000);
+    while ((await onBoard(presence)).length > 1) await new Promise((go) => setImmediate(go));
+    assert.deepEqual(await onBoard(presence), [record('b')]);
   });
 
   it('lives on while its process renews its lease', async (test) => {

@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { hubKeys } from '../../../src/transports/redis/keys.ts';
+import { RedisSignals } from '../../../src/transports/redis/redis-signals.ts';
+
+describe('signals to the other nodes while Redis is away', () => {
+  it('tries each when it is sent and when a session begins, and not with every other', async () => {
+    let asked = 0;
+    const signals = new RedisSignals({
+      keys: hubKeys('test'),
+      process: 'p',
+      session() {
+        asked += 1;
+        throw new Error('away');
+      },
+    });
+    for (let count = 0; count < 50; count += 1) {
+      signals.send(`s${count}`);
+      await settled();
+    }
+    assert.equal(asked, 50);
+    signals.flush();
+    await settled();
+    assert.equal(asked, 100);
+  });
+
+  it('keeps the newest 10,000, however many come in one turn', async () => {
+    let asked = 0;
+    const signals = new RedisSignals({
+      keys: hubKeys('test'),
+      process: 'p',
+      session() {
+        asked += 1;
+        throw new Error('away');
+      },
+    });
+    for (let count = 0; count < 10_500; count += 1) signals.send(`s${count}`);
+    await settled();
+    asked = 0;
+    signals.flush();
+    await settled();
+    assert.equal(asked, 10_000);
+  });
+});
+
+async function settled(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+}
