@@ -9,9 +9,11 @@ import type { Update } from './update.ts';
 
 /**
  * Slices for which writing waits while updates are still given out, so that more leave in one write;
- * then what is to be given out waits until all is written.
+ * then what is to be given out waits until all that waited by then is written.
  */
 const HELD_SLICES = 8;
+/** Slices after which it waits no longer: who catches up may always have something to be written. */
+const WRITING_SLICES = 512;
 /** Characters of data and topics that may wait to be given out before publishers have to wait. */
 const MAX_BACKLOG = 16 * 1024 * 1024;
 
@@ -77,19 +79,23 @@ export class Delivery implements Work {
   }
 
   run(meter: Meter): boolean {
-    if (this.#held < HELD_SLICES) {
+    this.#held += 1;
+    if (this.#held <= HELD_SLICES) {
       const isGivingOut = this.#fanOut.run(meter);
       this.#makeRoom();
       this.#goOn();
-      if (isGivingOut) {
-        this.#held += 1;
-        return true;
-      }
+      // What is given out meanwhile would lengthen queues faster than they are written.
+      if (this.#held === HELD_SLICES) this.flusher.beginRound();
+      if (isGivingOut) return true;
     }
-    // What is given out meanwhile would lengthen queues faster than they are written.
     const isWriting = this.flusher.run(meter);
-    this.#held = isWriting ? this.#held + 1 : 0;
+    if (!isWriting || this.#hasWrittenEnough()) this.#held = 0;
     return isWriting || this.#fanOut.waiting > 0;
+  }
+
+  #hasWrittenEnough(): boolean {
+    if (this.#held < HELD_SLICES) return false;
+    return this.flusher.hasEndedRound || this.#held >= HELD_SLICES + WRITING_SLICES;
   }
 
   #goOn(): void {

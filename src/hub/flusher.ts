@@ -15,6 +15,8 @@ export class Flusher {
   readonly #nowMs: () => number;
   #listed: Subscriber[] = [];
   #next = 0;
+  /** Those to be seen to until the round is over. */
+  #ahead = 0;
 
   /**
    * @param nowMs monotonic
@@ -30,6 +32,15 @@ export class Flusher {
     if (outlet.isListed) return;
     outlet.isListed = true;
     this.#listed.push(subscriber);
+  }
+
+  /** Begins a round: it is over when all that waits now has been written, whatever else comes. */
+  beginRound(): void {
+    this.#ahead = this.#listed.length - this.#next;
+  }
+
+  get hasEndedRound(): boolean {
+    return this.#ahead === 0;
   }
 
   /** Works as far as the meter goes; true when there is more to do. */
@@ -52,16 +63,21 @@ export class Flusher {
         // All that was ever begun with hangs on it.
         this.empty = Batch.empty();
       }
-      this.flush(subscriber, now, meter);
+      const isOfRound = this.#ahead > 0;
+      if (isOfRound) this.#ahead -= 1;
+      if (this.flush(subscriber, now, meter) && isOfRound) this.beginRound();
     }
     return this.#next < this.#listed.length;
   }
 
-  flush(subscriber: Subscriber, nowMs: number, meter: Meter): void {
+  /** Writes what waits for one; true when some of it still does. */
+  flush(subscriber: Subscriber, nowMs: number, meter: Meter): boolean {
     const { outlet } = subscriber;
     outlet.isListed = false;
     meter.left -= LOOK_STEPS;
-    if (outlet.flush(nowMs, meter)) this.add(subscriber);
+    const isUnfinished = outlet.flush(nowMs, meter);
+    if (isUnfinished) this.add(subscriber);
     this.#flushed(subscriber);
+    return isUnfinished;
   }
 }

@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { Delivery } from '../../../src/hub/delivery.ts';
 import { encodeEvent } from '../../../src/hub/event-stream.ts';
 import { FanOut } from '../../../src/hub/fan-out.ts';
 import { Flusher } from '../../../src/hub/flusher.ts';
@@ -14,6 +15,7 @@ import type { Subscriber } from '../../../src/hub/subscriber.ts';
 import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
 import type { LogEntry } from '../../../src/hub/transport.ts';
 import { GroupCommit } from '../../../src/transports/group-commit.ts';
+import type { Slices } from '../../../src/kernel/slices.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -26,6 +28,24 @@ const base = 'https://hub.invalid/hub';
 function entry(position: number, topics: readonly string[] = ['t'], data = ''): LogEntry {
   const update = { id: `u${position}`, topics, data, private: false, type: null, retry: null };
   return { position, update };
+}
+
+/** Though a thousand who catch up have such outlets. */
+function isGivenOut(outlet: { readonly isListed: boolean; flush(): boolean }): void {
+  const slices = { add: () => {} } as unknown as Slices;
+  const delivery: Delivery = new Delivery(new SubscriptionIndex(), base, slices, () => 0, {
+    deliver: () => {},
+    // The next page of the log waits for it at once.
+    flushed: (subscriber) => delivery.flush(subscriber),
+  });
+  for (let count = 0; count < 1_000; count += 1) {
+    delivery.flush({ outlet: { ...outlet } } as unknown as Subscriber);
+  }
+  for (let position = 1; position <= 100; position += 1) delivery.dispatch([entry(position)]);
+  for (let slice = 0; slice < 10_000 && delivery.given() !== null; slice += 1) {
+    delivery.run({ left: 50 });
+  }
+  assert.equal(delivery.given(), null);
 }
 
 describe('what a hub holds of updates', () => {
@@ -65,6 +85,12 @@ describe('what a hub holds of updates', () => {
     assert.equal(early.filter((ref) => ref.deref() !== undefined).length, 0);
     assert.equal(flusher.run({ left: 15 }), true, 'some wait');
   });
+
+  it('is given out though more catch up than are written in a slice', () =>
+    isGivenOut({ isListed: false, flush: () => false }));
+
+  it('is given out though some always have more to be written', () =>
+    isGivenOut({ isListed: false, flush: () => true }));
 
   it('counts topics as well as data: in the backlog, in pages of the log, before the store', async () => {
     const topics = Array.from({ length: 1_000 }, (_, index) => `${index}`.padEnd(1_000, 'x'));
