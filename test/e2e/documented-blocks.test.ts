@@ -45,6 +45,7 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
   'docs/operations.md': {
     'hubgate top': { run: lookAtTop },
     'systemctl start': { parsed: 'needs a systemd that serves' },
+    'cd /var/lib/hubgate/history': { run: replaceDamaged },
   },
   'docs/production.md': {
     'useradd --system': { parsed: 'changes users and services of the machine' },
@@ -215,10 +216,27 @@ async function restore(test: TestContext, block: DocumentedBlock): Promise<void>
   assert.deepEqual(JSON.parse(stdout).last_event_id, 'urn:one');
 }
 
+async function replaceDamaged(test: TestContext, { text }: DocumentedBlock): Promise<void> {
+  const { directory, run, etc } = await production(test, { page: 'docs/production.md' });
+  await run(
+    `echo '${UPDATE}' | tee backup.ndjson | hubgate history import --config ${etc}/Hubfile`,
+  );
+  const { stdout } = await run('dirname "$(find . -name history.mdb)"');
+  const history = join(directory, stdout.trim());
+  // Both pages that say where the rest is.
+  await run(`dd if=/dev/urandom of=${history}/history.mdb bs=8192 count=1 conv=notrunc`);
+  const stats = `hubgate history stats --json --config ${etc}/Hubfile`;
+  await assert.rejects(run(stats), /history\.mdb is not a history, or its page 0 is damaged/);
+  await run(
+    text.replaceAll('/etc/hubgate', etc).replaceAll('/var/lib/hubgate/history/…', `'${history}'`),
+  );
+  assert.equal(JSON.parse((await run(stats)).stdout).last_event_id, 'urn:one');
+}
+
 const UPDATE = '{"id":"urn:one","topics":["a"],"data":"x","at":1700000000000}';
 
 /** The Hubfile of the page, with its directories in the sandbox. */
-async function production(test: TestContext, { page }: DocumentedBlock) {
+async function production(test: TestContext, { page }: Pick<DocumentedBlock, 'page'>) {
   const { directory, run } = await sandbox(test);
   const etc = join(directory, 'etc');
   await mkdir(etc);
