@@ -130,9 +130,8 @@ export class OpenStreams {
 
   #sayGoodbye(subscriber: Subscriber, reason: EndReason): void {
     const { outlet } = subscriber;
-    // Who may no longer read gets no more than what has been begun.
     if (this.isLeaving && reason !== 'slow') this.#push(subscriber, comeBackLater());
-    outlet.end(reason === 'revoked');
+    outlet.end();
     this.#writeNow(subscriber);
     this.#arm(subscriber);
   }

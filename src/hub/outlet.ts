@@ -49,6 +49,7 @@ export class Outlet {
   /** The sink has refused to take more. */
   #isFull = false;
   #isEnding = false;
+  #isCut = false;
   /** What had been taken when that was looked at, and when. */
   #seenBytes = 0;
   #seenMs = 0;
@@ -91,6 +92,7 @@ export class Outlet {
 
   /** Queues an event. `empty` is the batch to begin with when nothing waits. */
   push(event: Buffer, empty: Batch): void {
+    if (this.#isCut) return;
     this.#queue = (this.#queue ?? empty).with(event);
   }
 
@@ -140,10 +142,15 @@ export class Outlet {
     return false;
   }
 
-  /** The end of the stream follows what is queued, or with `drop` what has been begun. */
-  end(drop: boolean): void {
+  /** Takes no more events and forgets those that wait: only what has been begun goes on. */
+  cut(): void {
+    this.#isCut = true;
+    this.#queue = null;
+  }
+
+  /** The end of the stream follows what is queued. */
+  end(): void {
     this.#isEnding = true;
-    if (drop) this.#queue = null;
   }
 
   /** Forgets what is queued: nobody takes it. */

@@ -45,13 +45,13 @@ export class Revocation {
     return counts;
   }
 
-  /** Ends at once the streams that were opened with the token of this `jti`, and says how many. */
+  /** Ends the streams that were opened with the token of this `jti`: they get nothing from here on. Says how many. */
   revoke(tokenId: string): number {
     this.#options.admission.revoked({ tokenId });
     return this.#endThose(this.#options.streams.roll.ofToken(tokenId));
   }
 
-  /** Ends at once the streams of a browser session that is over, and says how many. */
+  /** Ends the streams of a browser session that is over, as {@link revoke} does. Says how many. */
   signOut(session: string): number {
     this.#options.admission.revoked({ session });
     return this.#endThose(this.#options.streams.roll.ofSession(session));
@@ -70,14 +70,17 @@ export class Revocation {
   }
 
   #endThose(subscribers: Iterable<Subscriber>): number {
+    const { streams } = this.#options;
     const ending = [...subscribers];
-    for (const subscriber of ending) this.#options.streams.end(subscriber, 'revoked');
+    // Who may no longer read gets no more than what has been begun, however long the ending takes.
+    for (const { outlet } of ending) outlet.cut();
+    this.#forEach([ending], END_STEPS, (one) => streams.end(one, 'revoked'));
     return ending.length;
   }
 
   /** Does something to each of many streams, a slice at a time. */
   #forEach(
-    sets: readonly ReadonlySet<Subscriber>[],
+    sets: readonly Iterable<Subscriber>[],
     steps: number,
     task: (subscriber: Subscriber) => void,
   ): void {

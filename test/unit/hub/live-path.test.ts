@@ -351,6 +351,20 @@ describe('live path: who comes in while the door closes', () => {
     await assert.rejects(connect({ asOf, tokenId: null }), { code: 'not-admitted' });
   });
 
+  it('a logout of very many streams ends them in slices, and from its own turn on none is given anything', async (test) => {
+    const { hub, slices, connect } = setUp(test);
+    const sinks = await Promise.all(Array.from({ length: 1_000 }, () => connect({ session: 's' })));
+    await slices.all();
+    const ended = (): number => sinks.filter((sink) => sink.ended).length;
+    assert.equal(hub.signOut('s'), 1_000);
+    assert.ok(ended() <= 100, `${ended()} ended in one turn`);
+    await hub.publish(update('after'));
+    await slices.all();
+    assert.equal(ended(), 1_000);
+    assert.equal(hub.counts.connected, 0);
+    for (const sink of sinks) assert.deepEqual(sink.ids(), []);
+  });
+
   it('a logout looks at the streams of its session, not at all of them', async (test) => {
     const { hub, connect } = setUp(test);
     let looked = 0;
