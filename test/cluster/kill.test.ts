@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
@@ -13,6 +13,7 @@ import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
 import { root, startProcess } from '../support/process.ts';
 import { startRedis } from '../support/redis-server.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const ROUNDS = 50;
 
@@ -24,7 +25,7 @@ interface Told {
 describe(`SIGKILL while eight publishers publish, ${ROUNDS} rounds`, () => {
   it('LMDB: the process is killed; nothing acknowledged is lost', async (test) => {
     const path = await mkdtemp(join(tmpdir(), 'hubgate-kill-'));
-    test.after(() => rm(path, { recursive: true, force: true }));
+    removeWith(test, path);
     // Bundled once: a process of each round that compiles its modules would take longer than it lives.
     const program = join(path, 'publisher.mjs');
     await build({

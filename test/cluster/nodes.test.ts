@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { type RedisServer, startRedis, startSentinel } from '../support/redis-server.ts';
 import { type Relay, startRelay } from '../support/relay.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 /** HUBGATE_CLUSTER_SUBSCRIBERS=300 is the whole proof. */
 const SUBSCRIBERS = Number(process.env['HUBGATE_CLUSTER_SUBSCRIBERS'] ?? 100);
@@ -84,7 +85,7 @@ interface Cluster {
 
 async function startCluster(test: TestContext, transports: readonly string[]): Promise<Cluster> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-cluster-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const ports = await Promise.all(transports.map(() => freePort()));
   const nodes: (TestProcess | null)[] = [];
   const start = async (node: number): Promise<void> => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -16,6 +16,7 @@ import {
 import { onBoard } from '../support/board.ts';
 import { createClientAuthority } from '../support/client-authority.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 /** What docs/scaling.md gives the user of a hub. */
 const RIGHTS =
@@ -37,7 +38,7 @@ describe('Redis as others run it', () => {
 
   it('is spoken to by TLS, and verified with the authorities that are named', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-redis-tls-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const authority = createClientAuthority(directory, 'root');
     const { cert, key } = authority.issue('localhost', 'serverAuth');
     const [certFile, keyFile] = [join(directory, 'redis.crt'), join(directory, 'redis.key')];

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { mkdtemp, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
@@ -13,6 +13,7 @@ import { Secret } from '../../src/kernel/secret.ts';
 import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
 import { programPath } from '../support/program.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 export interface LogLimits {
   /** Updates kept. */
@@ -54,7 +55,7 @@ export const implementations: readonly Implementation[] = [
     hasAge: true,
     async log(test, { size, maxAgeMs = 0, clock = systemClock }) {
       const path = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
-      test.after(() => rm(path, { recursive: true, force: true }));
+      removeWith(test, path);
       return {
         open: () =>
           openLmdbTransport({

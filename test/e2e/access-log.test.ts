@@ -1,15 +1,16 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { cli, startProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 describe('access log', () => {
   it('writes a line for each exchange, without what opens doors', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-access-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const port = await freePort();
     const [file, hubfile] = [join(directory, 'access.log'), join(directory, 'Hubfile')];
     await writeFile(

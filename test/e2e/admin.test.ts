@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { openStream, send } from '../support/http.ts';
 import { cli, runCommand, startProcess, type TestProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const KEY = 'a-secret-of-the-test-that-is-long-enough';
 
@@ -24,7 +25,7 @@ interface Running {
 
 async function start(test: TestContext, directives = 'respond first'): Promise<Running> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-admin-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const [adminPort, port] = [await freePort(), await freePort()];
   const address = `127.0.0.1:${adminPort}`;
   const site = `http://localhost:${port}`;

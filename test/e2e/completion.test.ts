@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { runCommand } from '../support/process.ts';
 import { isMissed } from '../support/program.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 /** What a shell offers for a line, given its completion script. */
 type Complete = (line: string, directory: string, script: string) => string;
@@ -47,7 +48,7 @@ describe('hubgate completion', () => {
     it(`completes commands, options and choices in ${shell}`, async (test) => {
       if (!installed(test, shell)) return;
       const directory = await mkdtemp(join(tmpdir(), 'hubgate-completion-'));
-      test.after(() => rm(directory, { recursive: true, force: true }));
+      removeWith(test, directory);
       const { code, stdout } = await runCommand(['completion', shell]);
       assert.equal(code, 0);
       const script = join(directory, 'script');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -15,6 +15,7 @@ import { signToken } from '../support/hub-server.ts';
 import { root } from '../support/process.ts';
 import { clientBundle } from '../unit/discovery/client-bundle.ts';
 import { cookieHeader, cookies, detail, fields } from '../unit/discovery/site.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const KEYS = {
   HUB_PUBLISHER_JWT_KEY: 'publisher-key-of-the-test-0123456789abcdef',
@@ -36,7 +37,7 @@ interface Story {
 /** A gateway with the Hubfile of an example, on ports of its own. */
 async function tell(test: TestContext, example: string, host = 'localhost'): Promise<Story> {
   const storage = await mkdtemp(join(tmpdir(), 'hubgate-story-'));
-  test.after(() => rm(storage, { recursive: true, force: true }));
+  removeWith(test, storage);
   const port = await freePort();
   const site = `http://${host}:${port}`;
   const env = {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
@@ -8,13 +8,14 @@ import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
 import { cli, root, runCommand, startProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const run = promisify(execFile);
 
 describe('docs/tutorial.md', () => {
   it('leads to a live page, word for word', { timeout: 60_000 }, async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-tutorial-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const [port, app] = [await freePort(), await freePort()];
     // The test must not take the ports that the page names; nothing else is changed.
     const withPorts = (text: string): string =>

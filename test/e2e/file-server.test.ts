@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:http2';
-import { mkdir, mkdtemp, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import { type Answer, send } from '../support/http.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 interface Served {
   readonly root: string;
@@ -16,7 +17,7 @@ interface Served {
 
 async function serve(test: TestContext, directives: (root: string) => string): Promise<Served> {
   const base = await mkdtemp(join(tmpdir(), 'hubgate-files-'));
-  test.after(() => rm(base, { recursive: true, force: true }));
+  removeWith(test, base);
   const root = join(base, 'public');
   await mkdir(join(root, 'docs', 'empty'), { recursive: true });
   await mkdir(join(root, '.well-known'));

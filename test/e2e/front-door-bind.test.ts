@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, stat, writeFile } from 'node:fs/promises';
 import { request, type RequestOptions } from 'node:http';
 import { createServer, connect, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -14,6 +14,7 @@ import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import { programPath } from '../support/program.ts';
 import { startProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const run = promisify(execFile);
 const FIXTURE = [
@@ -258,7 +259,7 @@ describe('bind: what run says', () => {
 
 async function temporary(test: TestContext): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-bind-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   return directory;
 }
 

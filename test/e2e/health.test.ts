@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { createServer, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,10 +8,11 @@ import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
 import { cli, startProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 async function start(test: TestContext, site: string) {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-health-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const [adminPort, port] = [await freePort(), await freePort()];
   const file = join(directory, 'Hubfile');
   await writeFile(

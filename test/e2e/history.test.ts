@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, open as openFile, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, open as openFile, readFile, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -11,6 +11,7 @@ import type { Transport } from '../../src/hub/transport.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { runCommand } from '../support/process.ts';
 import { startRedis } from '../support/redis-server.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 /** What the reference hub kept of 40 updates, in its own format. */
 const REFERENCE_HISTORY = new URL('fixtures/reference-history.db.gz', import.meta.url);
@@ -164,7 +165,7 @@ describe('hubgate history', () => {
 
 async function setUp(test: TestContext) {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-history-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const path = join(directory, 'history');
   const hubfile = join(directory, 'Hubfile');
   await writeFile(hubfile, hubWith(`transport lmdb {\n\t\t\tpath ${path}\n\t\t}`));

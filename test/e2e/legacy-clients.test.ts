@@ -123,7 +123,7 @@ for (const [name, file] of Object.entries(files)) {
       await received.opened;
       const token = await sign(PUBLISHER_KEY, { publish: ['*'] });
       const directory = await mkdtemp(join(tmpdir(), 'hubgate-symfony-'));
-      test.after(() => rm(directory, { recursive: true, force: true }));
+      removeWith(test, directory);
       const script = join(directory, 'publish.php');
       await writeFile(script, SYMFONY);
       const { stdout } = await promisify(execFile)(php, [script, place.url, token]);
@@ -160,6 +160,7 @@ from pymercure.message import Message
 from pymercure.publisher.sync import SyncPublisher
 SyncPublisher(sys.argv[1], sys.argv[2]).publish(Message(['urn:python'], 'from Python'))
 `;
+import { removeWith } from '../support/temporary-directory.ts';
 
 async function start({ hubfileIn, more }: File): Promise<Place> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-legacy-'));

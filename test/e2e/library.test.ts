@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { EventSource } from 'eventsource';
 import { freePort } from '../support/free-port.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 describe('library: the examples compile and run', () => {
   for (const [name, app] of [
@@ -50,7 +51,7 @@ describe('library: the examples compile and run', () => {
 
   it('gateway: starts from the text of a Hubfile and stops', async (test) => {
     const storage = await mkdtemp(join(tmpdir(), 'hubgate-library-'));
-    test.after(() => rm(storage, { recursive: true, force: true }));
+    removeWith(test, storage);
     const port = await freePort();
     const hubfile = `{\n\tstorage ${storage}\n}\nhttp://localhost:${port} {\n\trespond "from the library"\n}\n`;
     const example = startExample(test, 'gateway', [hubfile], {});

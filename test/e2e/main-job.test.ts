@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -7,6 +7,7 @@ import type { Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { freePort } from '../support/free-port.ts';
 import { cli, root, runCommand, startProcess, type TestProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const KEYS = {
   HUB_PUBLISHER_JWT_KEY: 'publisher-key-of-the-test-0123456789abcdef',
@@ -168,7 +169,7 @@ describe('the main job: a gateway in front of an app, with Hubfile.example', () 
 /** A copy of Hubfile.example with ports of its own, the gateway, and the example app behind it. */
 async function install(test: TestContext): Promise<Installation> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-e2e-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const [https, http, app] = [await freePort(), await freePort(), await freePort()];
   const site = `https://localhost:${https}`;
   const hubfile = join(directory, 'Hubfile');

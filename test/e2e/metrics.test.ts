@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import { openStream, send } from '../support/http.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { programPath } from '../support/program.ts';
 import { visit } from '../support/tls-client.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 
@@ -36,7 +37,7 @@ async function start(
   directives = '',
 ): Promise<Running> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-metrics-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const app = createServer((request, response) => {
     if (request.url === '/chunks') {
       response.write('a'.repeat(100));
@@ -224,7 +225,7 @@ describe('what the metrics are shown by', () => {
     const promtool = programPath(test, 'promtool', 'prometheus');
     if (promtool === null) return;
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-dashboard-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const rules = expressions.map((expr, index) => ({
       record: `panel:${index}`,
       // Grafana's own variable.

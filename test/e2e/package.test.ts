@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { before, describe, it, after } from 'node:test';
 import { promisify } from 'node:util';
 import { root } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const run = promisify(execFile);
 /** Licences that ask for no more than their text, which `dist/LICENSES.txt` has. */
@@ -123,7 +124,7 @@ describe('the package (npm pack)', () => {
 
   it('npm ci takes the lock file on every platform', { timeout: 120_000 }, async (test) => {
     const copy = await mkdtemp(join(tmpdir(), 'hubgate-lock-'));
-    test.after(() => rm(copy, { recursive: true, force: true }));
+    removeWith(test, copy);
     for (const name of ['package.json', 'package-lock.json', '.npmrc'])
       await writeFile(join(copy, name), await readFile(join(root, name)));
     for (const [os, cpu] of [

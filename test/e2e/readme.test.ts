@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 import { cli, root, runCommand, startProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const KEYS = {
   HUB_PUBLISHER_JWT_KEY: 'publisher-key-of-the-test-0123456789abcdef',
@@ -16,7 +17,7 @@ const KEYS = {
 describe('README', () => {
   it('its curl commands do what it says, copied and pasted', { timeout: 60_000 }, async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-readme-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const [https, http, app] = [await freePort(), await freePort(), await freePort()];
     // The test must not take the ports that the README names; nothing else is changed.
     const withPorts = (text: string): string =>
@@ -72,7 +73,7 @@ describe('README', () => {
 
   it('its Hubfile is valid', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-readme-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const readme = await readFile(join(root, 'README.md'), 'utf8');
     const [, hubfile = ''] = /```hubfile\n(example\.com \{[^`]+)```/.exec(readme) ?? [];
     await writeFile(join(directory, 'Hubfile'), hubfile);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { Agent, createServer, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +11,7 @@ import { freePort } from '../support/free-port.ts';
 import { openStream, send, type Stream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import type { Order, Reply } from './fixtures/reloading-gateway.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const RELOADS = 200;
 const STREAMS = 500;
@@ -76,7 +77,7 @@ interface Started {
 
 async function startGateway(test: TestContext): Promise<Started> {
   const storage = await mkdtemp(join(tmpdir(), 'hubgate-reload-'));
-  test.after(() => rm(storage, { recursive: true, force: true }));
+  removeWith(test, storage);
   const app = await startApp(test);
   const [port, otherPort] = [await freePort(), await freePort()];
   const site = `http://localhost:${port}`;

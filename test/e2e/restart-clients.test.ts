@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
-import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 import { SignJWT } from 'jose';
 import { freePort } from '../support/free-port.ts';
 import { cli, root, startProcess, type TestProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const KEY = 'a-key-of-this-test-only-0123456789abcdef';
 const ISSUER = 'https://issuer.example';
@@ -38,7 +39,7 @@ describe('clients that others wrote, over two restarts of the gateway', {
   for (const [name, program] of Object.entries(clients)) {
     it(`${name}: loses nothing, has nothing twice, keeps the order`, async (test) => {
       const directory = await mkdtemp(join(tmpdir(), 'hubgate-restart-'));
-      test.after(() => rm(directory, { recursive: true, force: true }));
+      removeWith(test, directory);
       const command = await program(test, directory);
       if (command === null) return;
       const place = await setUp(directory);

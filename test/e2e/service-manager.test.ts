@@ -2,13 +2,14 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { programPath } from '../support/program.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 /** Node has no such sockets, Python has. */
 const LISTEN = `import socket, sys
@@ -24,7 +25,7 @@ describe('systemd (sd_notify)', () => {
     const notify = programPath(test, 'systemd-notify', 'systemd');
     if (python === null || notify === null) return;
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-notify-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const socket = join(directory, 'notify');
     const listener = spawn(python, ['-c', LISTEN, socket], {
       stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -9,10 +9,11 @@ import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { openStream, send, type Stream } from '../support/http.ts';
 import { cli, startProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 async function start(test: TestContext, site: string) {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-stop-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const port = await freePort();
   const file = join(directory, 'Hubfile');
   await writeFile(

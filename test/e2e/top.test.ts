@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -9,10 +9,11 @@ import { freePort } from '../support/free-port.ts';
 import { openStream, send } from '../support/http.ts';
 import { cli, runCommand, startProcess } from '../support/process.ts';
 import { programPath } from '../support/program.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 async function start(test: TestContext) {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-top-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const [address, port] = [`127.0.0.1:${await freePort()}`, await freePort()];
   const file = join(directory, 'Hubfile');
   await writeFile(

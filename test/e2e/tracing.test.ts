@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import { programPath } from '../support/program.ts';
 import { freePort } from '../support/free-port.ts';
 import { openStream, send } from '../support/http.ts';
 import { cli, runCommand, startProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
@@ -28,7 +29,7 @@ async function listening(test: TestContext, answer: (request: IncomingMessage) =
 
 async function start(test: TestContext, options: string, site: string) {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-trace-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const port = await freePort();
   const file = join(directory, 'Hubfile');
   const log = join(directory, 'access.log');
@@ -148,7 +149,7 @@ describe('what the log says', () => {
     const script = programPath(test, 'script', 'bsdutils');
     if (script === null) return;
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-tty-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const port = await freePort();
     const admin = `127.0.0.1:${await freePort()}`;
     const file = join(directory, 'Hubfile');

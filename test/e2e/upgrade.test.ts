@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -12,6 +12,7 @@ import { openStream, send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli } from '../support/process.ts';
 import { programPath } from '../support/program.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const KEEPER = fileURLToPath(new URL('../support/socket-keeper.py', import.meta.url));
 const KEY = 'a-secret-of-the-test-that-is-long-enough';
@@ -142,7 +143,7 @@ async function keepSocket(
   python: string,
 ): Promise<{ readonly site: string; start(version: string): Promise<Version> }> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-upgrade-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const keeper = spawn(python, [KEEPER], { stdio: ['pipe', 'pipe', 'inherit'] });
   test.after(() => keeper.stdin.end());
   const lines = createInterface({ input: keeper.stdout })[Symbol.asyncIterator]();

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -9,6 +9,7 @@ import { LocalAuthority } from '../../src/tls/local-authority.ts';
 import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 interface Watched {
   readonly directory: string;
@@ -24,7 +25,7 @@ async function run(
   more: (directory: string) => readonly string[] = () => [],
 ): Promise<Watched> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-follow-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const port = await freePort();
   for (const [name, text] of Object.entries(files(port, directory))) {
     await writeFile(join(directory, name), await text);
@@ -179,7 +180,7 @@ describe('hubgate run follows what it has read (hubfile.md §4)', () => {
 
   it('certificate and key files: the next handshake gets the new certificate', async (test) => {
     const storage = await mkdtemp(join(tmpdir(), 'hubgate-authority-'));
-    test.after(() => rm(storage, { recursive: true, force: true }));
+    removeWith(test, storage);
     const authority = new LocalAuthority(storage, systemClock);
     await authority.prepare();
     const first = await authority.issue(['localhost']);

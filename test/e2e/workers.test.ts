@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +9,7 @@ import { freePort } from '../support/free-port.ts';
 import { openStream, send, type Stream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
+import { removeWith } from '../support/temporary-directory.ts';
 
 const KEY = 'the key of publishers and subscribers, long enough';
 const WORKERS = 3;
@@ -239,7 +240,7 @@ async function hubfile(
   option: string,
 ): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-workers-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const file = join(directory, 'Hubfile');
   await writeFile(file, text(file, site, admin, more, option));
   return file;
@@ -287,7 +288,7 @@ function grant(
 /** A site without anything, so that what is measured is the gateway. */
 async function tinyHubfile(test: TestContext, port: number, workers: number): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-workers-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   const file = join(directory, 'Hubfile');
   await writeFile(
     file,

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +9,7 @@ import { profiles } from '../../src/hub/profile.ts';
 import type { LogFields, Logger } from '../../src/kernel/log.ts';
 import { type Answer, openStream, type Owner, type RawRequest, send, type Stream } from './http.ts';
 import { startWorkerHub } from './worker-hub.ts';
+import { removeWith } from './temporary-directory.ts';
 
 export const ISSUER = 'https://issuer.example';
 export const PUBLISHER_KEY = 'publisher-key-0123456789-0123456789-abc';
@@ -168,7 +169,7 @@ async function chosenTransport(
   if (chosen === 'memory' || (chosen !== 'lmdb' && clock !== undefined)) return {};
   if (chosen !== 'lmdb') return { redis: { urls: [chosen], stream: randomUUID() } };
   const history = await mkdtemp(join(tmpdir(), 'hubgate-protocol-'));
-  test.after(() => rm(history, { recursive: true, force: true }));
+  removeWith(test, history);
   return { history };
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -16,6 +16,7 @@ import {
 } from '../../../src/discovery/link.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { deferred, fields, startSite } from './site.ts';
+import { removeWith } from '../../support/temporary-directory.ts';
 
 describe('what responses say of a hub', () => {
   it('is written once for each of its updates', () => {
@@ -170,7 +171,7 @@ describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
 
   it('is on the files of a site as well', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-files-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     await writeFile(join(directory, 'page.html'), 'a file');
     const site = await startSite(test, (_, response) => response.end(), {
       site: `handle /page.html {\n\t\troot ${directory}\n\t\tfile_server\n\t}`,

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +9,7 @@ import { parseHubfile } from '../../../src/parse-hubfile.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type Answer, openStream, type RawRequest, send, type Stream } from '../../support/http.ts';
 import { signToken } from '../../support/hub-server.ts';
+import { removeWith } from '../../support/temporary-directory.ts';
 
 export const PUBLISHER_KEY = 'a publisher key of more than 32 bytes, for tests';
 export const SUBSCRIBER_KEY = 'a subscriber key of more than 32 bytes, for tests';
@@ -73,7 +74,7 @@ export async function startSite(
   const appPort = await listen(test, app, prepare);
   const port = await freePort();
   const storage = await mkdtemp(join(tmpdir(), 'hubgate-discovery-'));
-  test.after(() => rm(storage, { recursive: true, force: true }));
+  removeWith(test, storage);
   const text =
     hubfile ??
     `http://localhost:{port} {${HUB}

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -17,6 +17,7 @@ import { formatHubfile } from '../../../src/hubfile/format.ts';
 import { loadConfig } from '../../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../../support/certificate-files.ts';
 import { programPath } from '../../support/program.ts';
+import { removeWith } from '../../support/temporary-directory.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const deploy = join(root, 'deploy');
@@ -298,6 +299,6 @@ function scalarsOf(part: unknown, path = ''): readonly string[] {
 
 async function temporary(test: TestContext): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-deploy-'));
-  test.after(() => rm(directory, { recursive: true, force: true }));
+  removeWith(test, directory);
   return directory;
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -9,6 +9,7 @@ import { type HubCore, openHubCore } from '../../../src/runtime/hub-core.ts';
 import { HubSignals, type Signal, type Siblings } from '../../../src/runtime/siblings.ts';
 import { processAround } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
+import { removeWith } from '../../support/temporary-directory.ts';
 
 /** Siblings in one process: what one sends, all others receive. */
 function family(size: number): Siblings[] {
@@ -57,7 +58,7 @@ async function openCore(
 describe('hubs of several processes', () => {
   it('wake each other before the publisher is answered', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-siblings-'));
-    test.after(() => rm(directory, { recursive: true, force: true }));
+    removeWith(test, directory);
     const [first, second] = family(2);
     const one = await openCore(test, first, directory, 'shared');
     const two = await openCore(test, second, directory, 'shared');

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -11,6 +11,7 @@ import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.t
 import { LmdbPresence } from '../../../src/transports/lmdb/lmdb-presence.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { onBoard } from '../../support/board.ts';
+import { removeWith } from '../../support/temporary-directory.ts';
 
 interface Change {
   readonly ids: readonly string[];
@@ -181,7 +182,7 @@ describe('presence of several processes that share a history', () => {
 
 async function directory(test: TestContext): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'hubgate-presence-'));
-  test.after(() => rm(path, { recursive: true, force: true }));
+  removeWith(test, path);
   return path;
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, open as openFile, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, open as openFile, readFile, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -10,6 +10,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbHistory } from '../../../src/transports/lmdb/lmdb-history.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
+import { removeWith } from '../../support/temporary-directory.ts';
 
 describe('a history in LMDB on disk', () => {
   it('K-580: has a directory with mode 0700 and files with 0600, the lock too', async (test) => {
@@ -156,7 +157,7 @@ describe('a history in LMDB on disk', () => {
 
 async function directory(test: TestContext): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
-  test.after(() => rm(path, { recursive: true, force: true }));
+  removeWith(test, path);
   return path;
 }
 
