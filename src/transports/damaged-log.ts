@@ -9,6 +9,9 @@ const LOOK_AGAIN_MS = 5_000;
 /** Nor sooner than after so many times what the look has taken: a large one is read for minutes. */
 const REST = 10;
 
+/** Errors of opening after which the hub runs without its history. */
+const MENDABLE = new Set(['history-damaged', 'history-unavailable']);
+
 export interface DamagedLogOptions {
   /** Opens what is there now. */
   readonly open: () => Promise<Transport>;
@@ -19,10 +22,11 @@ export interface DamagedLogOptions {
 }
 
 /**
- * Opens a log. Where its history is damaged the hub runs without: what needs the log is refused, its
- * streams stay open, and it goes on as soon as there is a sound history in its place.
+ * Opens a log. Where its history is damaged, or on a disk that is full, read-only or broken, the hub
+ * runs without: what needs the log is refused, its streams stay open, and it goes on as soon as there
+ * is a sound history in its place.
  *
- * @throws as `open`, but for `history-damaged`
+ * @throws as `open`, but for `history-damaged` and `history-unavailable`
  */
 export async function openDespiteDamage(
   open: () => Promise<Transport>,
@@ -31,7 +35,7 @@ export async function openDespiteDamage(
   try {
     return await open();
   } catch (error) {
-    if (!(error instanceof HubgateError) || error.code !== 'history-damaged') throw error;
+    if (!(error instanceof HubgateError) || !MENDABLE.has(error.code)) throw error;
     return new DamagedLog({ open, cause: error, clock, log });
   }
 }

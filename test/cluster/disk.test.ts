@@ -128,6 +128,32 @@ describe('the disk of a history', { timeout: 120_000 }, () => {
     assert.deepEqual(await replay.untilId('last'), acknowledged);
   });
 
+  it('is read-only: the hub answers 503 and says why, other sites are served, and it goes on when it can be written', async (test) => {
+    const place = smallDisk(test);
+    if (place === null) return;
+    const history = join(place, 'history');
+    const first = await start(test, history);
+    assert.equal(await first.publish('a'), 200);
+    await first.process.end();
+    execFileSync('mount', ['-o', 'remount,ro', place]);
+
+    const hub = await start(test, history);
+    assert.match(hub.process.output, /not used while its disk is as it is \(Read-only file system/);
+    assert.equal(await hub.publish('b'), 503);
+    assert.equal(await hub.ready(), 503);
+    assert.equal(await (await fetch(hub.other)).text(), 'the other site');
+    const stream = await openStream(test, `${hub.url}?match=a`);
+
+    execFileSync('mount', ['-o', 'remount,rw', place]);
+    await hub.process.says('The history is used again');
+    assert.equal(await hub.publish('c'), 200);
+    assert.equal(await hub.ready(), 200);
+    assert.deepEqual(await stream.untilId('c'), ['c'], 'the stream was open all the while');
+    const replay = await openStream(test, `${hub.url}?match=a&last_event_id=earliest`);
+    assert.deepEqual(await replay.untilId('c'), ['a', 'c']);
+    assert.equal(await hub.process.end(), 0);
+  });
+
   it('has changed a byte: the hub answers 503 and says why, other sites are served, and it goes on with a copy', async (test) => {
     const history = join(await temporaryDirectory(test), 'history');
     const first = await start(test, history);

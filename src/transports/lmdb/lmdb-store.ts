@@ -1,4 +1,5 @@
 import { chmod, mkdir } from 'node:fs/promises';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
@@ -12,6 +13,10 @@ const FORMAT = 1;
 const TAIL = 'tail';
 const FORMAT_KEY = 'format';
 const PROBE_KEY = 'probe';
+/** What a disk says that may be well again without anybody changing the configuration. */
+const DISK_FAULTS = ['EDQUOT', 'EIO', 'ENOSPC', 'EROFS'] as const;
+/** As LMDB says it, and as Node does. */
+const diskFaults = new Set<unknown>(DISK_FAULTS.flatMap((name) => [name, constants.errno[name]]));
 
 /** When it was written, and the room that it took. */
 interface Probe {
@@ -41,7 +46,7 @@ export interface LmdbStore {
  * Opens the history in a directory; made with mode 0700 when it is missing, its files with 0600. Every
  * page of the file that is in use is checked first.
  *
- * @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new`
+ * @throws HubgateError `transport-failed`, `history-damaged`, `history-unavailable`, `history-too-new`
  */
 export async function openLmdbStore(path: string, slices?: Slices): Promise<LmdbStore> {
   const file = join(path, 'history.mdb');
@@ -121,6 +126,13 @@ function openingError(path: string, cause: unknown): HubgateError {
     return new HubgateError(cause.code, `The history in ${path} is not used: ${cause.message}`);
   }
   const said = messageOf(cause);
+  if (cause instanceof Error && 'code' in cause && diskFaults.has(cause.code)) {
+    return new HubgateError(
+      'history-unavailable',
+      `The history in ${path} is not used while its disk is as it is (${said})`,
+      { cause },
+    );
+  }
   return new HubgateError(
     'transport-failed',
     `The history in ${path} cannot be opened (${said}); is the directory writable, and the disk not full?`,

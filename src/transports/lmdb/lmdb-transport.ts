@@ -36,7 +36,7 @@ const ENTRIES_AT_ONCE = 256;
  * processes may share it. With durability `commit` nothing is handed out or acknowledged before it
  * has been flushed to the disk.
  *
- * @throws HubgateError `transport-failed`, `history-damaged`, `history-too-new`
+ * @throws HubgateError `transport-failed`, `history-damaged`, `history-unavailable`, `history-too-new`
  */
 export async function openLmdbTransport(options: LmdbTransportOptions): Promise<Transport> {
   return new LmdbTransport(await openLmdbStore(options.path, options.slices), options);
