@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { setTimeout as after } from 'node:timers/promises';
 import { describe, it, type TestContext } from 'node:test';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
 import { type LogEntry, PAGE_BYTES, type Transport } from '../../src/hub/transport.ts';
@@ -271,6 +272,21 @@ for (const implementation of implementations) {
       const [first, ...others] = await Promise.all(arrived);
       assert.equal(new Set(ids(first ?? [])).size, 300);
       for (const other of others) assert.deepEqual(other, first);
+    });
+
+    it('is told of what others add while it stores something of its own', async (test) => {
+      const log = await implementation.log(test, { size: 100_000 });
+      if (log === null) return;
+      const all = [await open(log, test), await open(log, test)];
+      const seen = all.map((transport) => collect(transport));
+      for (let round = 1; round <= 30; round += 1) {
+        await Promise.all(
+          all.map((transport, index) => transport.append(update(`${round}-${index}`))),
+        );
+        // Nothing comes after the last of them that would tell of it.
+        while (seen.some(({ length }) => length < round * all.length)) await after(1);
+      }
+      assert.deepEqual(ids(seen[0] ?? []), ids(seen[1] ?? []));
     });
 
     it('K-578: keeps its updates, its position and its last event id over a restart', async (test) => {

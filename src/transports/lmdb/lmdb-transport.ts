@@ -56,6 +56,8 @@ class LmdbTransport implements Transport {
   #closed: Promise<void> | undefined;
   /** A group of this process is being stored: it hands out what there is when it is done. */
   #storing = false;
+  /** Something came from others meanwhile, perhaps behind that group. */
+  #wasWoken = false;
   #advancing = false;
   #stopWatching: () => void = () => {};
 
@@ -146,6 +148,7 @@ class LmdbTransport implements Transport {
       throw storingError(cause);
     } finally {
       this.#storing = false;
+      if (this.#wasWoken) this.wake();
     }
     this.#options.appended?.();
   }
@@ -197,6 +200,7 @@ class LmdbTransport implements Transport {
 
   /** Hands out what others have committed, a slice in each turn of the event loop. */
   #advance(): void {
+    this.#wasWoken = this.#storing;
     if (this.#storing || this.#advancing) return;
     this.#refresh();
     const tail = this.#store.tail.get();
