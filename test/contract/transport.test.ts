@@ -277,11 +277,14 @@ for (const implementation of implementations) {
     it('is told of what others add while it stores something of its own', async (test) => {
       const log = await implementation.log(test, { size: 100_000 });
       if (log === null) return;
-      const all = [await open(log, test), await open(log, test)];
+      const all = [await open(log, test), await open(log, test), await open(log, test)];
       const seen = all.map((transport) => collect(transport));
       for (let round = 1; round <= 30; round += 1) {
         await Promise.all(
-          all.map((transport, index) => transport.append(update(`${round}-${index}`))),
+          all.map(async (transport, index) => {
+            await after((round * (index + 1)) % 4);
+            await transport.append(update(`${round}-${index}`));
+          }),
         );
         // Nothing comes after the last of them that would tell of it.
         while (seen.some(({ length }) => length < round * all.length)) await after(1);
