@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { configSchema } from '../src/config/json-schema.ts';
 import { directives } from '../src/directives/syntaxes.ts';
 import { conditions } from '../src/matchers/syntaxes.ts';
-import { globalUsage } from '../src/hubfile/global-options.ts';
+import { globalUsage } from '../src/hubfile/global-usage.ts';
 import { directiveOrder } from '../src/hubfile/running-order.ts';
 import { editorTables } from './editor-tables.mjs';
 import { fromCaddy } from './from-caddy.mjs';

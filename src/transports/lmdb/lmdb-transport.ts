@@ -56,8 +56,6 @@ class LmdbTransport implements Transport {
   #closed: Promise<void> | undefined;
   /** A group of this process is being stored: it hands out what there is when it is done. */
   #storing = false;
-  /** Something came from others meanwhile, perhaps behind that group. */
-  #wasWoken = false;
   #advancing = false;
   #stopWatching: () => void = () => {};
 
@@ -148,7 +146,8 @@ class LmdbTransport implements Transport {
       throw storingError(cause);
     } finally {
       this.#storing = false;
-      if (this.#wasWoken) this.wake();
+      // What others have stored behind that group may have been told of meanwhile.
+      this.wake();
     }
     this.#options.appended?.();
   }
@@ -200,7 +199,6 @@ class LmdbTransport implements Transport {
 
   /** Hands out what others have committed, a slice in each turn of the event loop. */
   #advance(): void {
-    this.#wasWoken = this.#storing;
     if (this.#storing || this.#advancing) return;
     this.#refresh();
     const tail = this.#store.tail.get();

@@ -1,4 +1,5 @@
 import type { Meter } from '../../kernel/slices.ts';
+import { FreeIds } from './free-ids.ts';
 import { PageFault } from './page-fault.ts';
 import {
   ID_BYTES,
@@ -15,6 +16,7 @@ import {
   type TreeRecord,
   whole,
 } from './page-format.ts';
+import { compareKeys, copyKey, type Key, setKey } from './page-keys.ts';
 import { childOf, keyBytes, nodeAt, PageLayout, valueBytes } from './page-layout.ts';
 import type { PageReader, PageWindow } from './page-reader.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -30,13 +32,6 @@ const MAX_GAP = 3;
 const PAGE_STEPS = 60;
 const NODE_STEPS = 6;
 const ID_STEPS = 2;
-
-/** A key on a page in a window. */
-interface Key {
-  bytes: Buffer | null;
-  from: number;
-  length: number;
-}
 
 /** Where the walk is in one level of a tree. */
 interface Level {
@@ -219,10 +214,10 @@ export class TreeCheck {
         this.#fail(page, 'an entry of the free list has no number');
       const order =
         index > first
-          ? compare(bytes, from, length, bytes, key, size, isNumber)
+          ? compareKeys(bytes, from, length, bytes, key, size, isNumber)
           : low.bytes === null || (!isLeaf && low.length === 0)
             ? -1
-            : compare(low.bytes, low.from, low.length, bytes, key, size, isNumber);
+            : compareKeys(low.bytes, low.from, low.length, bytes, key, size, isNumber);
       // Only the first may be as small as the bound.
       if (order > 0 || (order === 0 && index > first)) {
         this.#fail(page, 'its keys are not in ascending order');
@@ -230,7 +225,7 @@ export class TreeCheck {
       [from, length] = [key, size];
     }
     if (high.bytes !== null && nodes > first) {
-      if (compare(bytes, from, length, high.bytes, high.from, high.length, isNumber) >= 0) {
+      if (compareKeys(bytes, from, length, high.bytes, high.from, high.length, isNumber) >= 0) {
         this.#fail(page, 'its keys belong to another page');
       }
     }
@@ -320,7 +315,7 @@ export class TreeCheck {
       const key = node + NODE_HEADER_BYTES;
       const keySize = keyBytes(view, node);
       if (valueBytes(view, node) !== 0) this.#fail(page, fault);
-      if (index > 0 && compare(bytes, from, length, bytes, key, keySize, false) >= 0) {
+      if (index > 0 && compareKeys(bytes, from, length, bytes, key, keySize, false) >= 0) {
         this.#fail(page, 'the values of a key are not in ascending order');
       }
       [from, length] = [key, keySize];
@@ -425,87 +420,4 @@ export class TreeCheck {
   #fail(page: number, message: string): never {
     throw new PageFault(Number.isSafeInteger(page) ? page : this.#snapshot.page, message);
   }
-}
-
-/**
- * A list of free pages: how many numbers follow, then pages; a negative number says how many pages
- * there are from the next one on, and 0 nothing.
- */
-class FreeIds {
-  readonly #take: (page: number, pages: number) => void;
-  readonly #size: number;
-  #left = -1;
-  #pages = 1;
-
-  constructor(size: number, take: (page: number, pages: number) => void) {
-    this.#size = size;
-    this.#take = take;
-  }
-
-  get done(): boolean {
-    return this.#left === 0;
-  }
-
-  /** @returns what is wrong, or null */
-  add(view: DataView, at: number, length: number): string | null {
-    let from = at;
-    if (this.#left < 0) {
-      if (length < ID_BYTES) return 'a list of free pages is too short';
-      this.#left = whole(view, from);
-      from += ID_BYTES;
-      if (this.#left > Math.floor(this.#size / ID_BYTES) - 1) {
-        return 'a list of free pages is longer than its value';
-      }
-    }
-    for (; from < at + length && this.#left > 0; from += ID_BYTES) {
-      this.#left -= 1;
-      const high = view.getInt32(from + 4, true);
-      const entry = high * 0x1_0000_0000 + view.getUint32(from, true);
-      if (this.#pages > 1 || entry > 0) {
-        if (entry <= 0) return 'a list of free pages is impossible';
-        this.#take(entry, this.#pages);
-        this.#pages = 1;
-      } else if (entry < 0) this.#pages = -entry;
-    }
-    return null;
-  }
-
-  end(): string | null {
-    return this.#pages > 1 ? 'a list of free pages ends in the middle' : null;
-  }
-}
-
-function setKey(key: Key, bytes: Buffer | null, from: number, length: number): void {
-  key.bytes = bytes;
-  key.from = from;
-  key.length = length;
-}
-
-function copyKey(key: Key, { bytes, from, length }: Key): void {
-  setKey(key, bytes, from, length);
-}
-
-/** As LMDB compares keys: byte for byte, the shorter first; or as numbers. */
-function compare(
-  a: Buffer,
-  aFrom: number,
-  aLength: number,
-  b: Buffer,
-  bFrom: number,
-  bLength: number,
-  isNumber: boolean,
-): number {
-  if (isNumber) {
-    for (let index = ID_BYTES - 1; index >= 0; index -= 1) {
-      const difference = (a[aFrom + index] ?? 0) - (b[bFrom + index] ?? 0);
-      if (difference !== 0) return difference;
-    }
-    return 0;
-  }
-  const common = aLength < bLength ? aLength : bLength;
-  for (let index = 0; index < common; index += 1) {
-    const difference = (a[aFrom + index] ?? 0) - (b[bFrom + index] ?? 0);
-    if (difference !== 0) return difference;
-  }
-  return aLength - bLength;
 }

@@ -358,10 +358,13 @@ describe('live path: who comes in while the door closes', () => {
     const ended = (): number => sinks.filter((sink) => sink.ended).length;
     assert.equal(hub.signOut('s'), 1_000);
     assert.ok(ended() <= 100, `${ended()} ended in one turn`);
+    // Another login of the browser, whose mark is the same, while the others still end.
+    const next = await connect({ asOf: hub.revision, session: 's' });
     await hub.publish(update('after'));
     await slices.all();
     assert.equal(ended(), 1_000);
-    assert.equal(hub.counts.connected, 0);
+    assert.deepEqual(next.ids(), ['after']);
+    assert.equal(hub.counts.connected, 1);
     for (const sink of sinks) assert.deepEqual(sink.ids(), []);
   });
 
