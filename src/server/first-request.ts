@@ -11,7 +11,7 @@ interface Deadline {
 }
 
 interface Carrier {
-  [DEADLINE]?: Deadline;
+  [DEADLINE]?: Deadline | undefined;
 }
 
 /**
@@ -36,7 +36,9 @@ export function forgetDeadline(socket: Socket): void {
   if (deadline === undefined) return;
   deadline.cancel();
   const carrier: Socket & Carrier = carrierOf(socket);
-  delete carrier[DEADLINE];
+  // Not deleted: a socket that has lost a property is a hash table from then on, slower to use and
+  // three times as large.
+  carrier[DEADLINE] = undefined;
 }
 
 function deadlineOf(socket: Socket): Deadline | undefined {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
+import { setTimeout as after } from 'node:timers/promises';
 import { connect, type ConnectionOptions } from 'node:tls';
 import { freePorts, type Ports, SharedStorage, startAcmeGateway } from '../support/acme-gateway.ts';
 import { runCaddy } from '../support/caddy.ts';
@@ -133,8 +134,23 @@ async function startBoth(
     sites: sites(own[port]),
   });
   const caddyfile = `{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n\thttp_port ${beside.httpPort}\n\thttps_port ${beside.httpsPort}\n${at(beside[port])}}\n${sites(beside[port])}`;
-  const certificates = sites(0).split('tls internal').length - 1;
-  return (await runCaddy(test, caddyfile, certificates)) ? [own[port], beside[port]] : null;
+  const certified = [...sites(0).matchAll(/^(\S+):0 \{\s+tls internal/gm)].map(([, name]) => name);
+  if (!(await runCaddy(test, caddyfile, certified.length))) return null;
+  for (const name of certified) await hasCertificate(beside[port], name ?? '');
+  return [own[port], beside[port]];
+}
+
+/** Caddy says that it has a certificate a moment before it presents it. */
+async function hasCertificate(port: number, servername: string): Promise<void> {
+  const isMissing = async (): Promise<boolean> => {
+    try {
+      await shake(port, { servername, ALPNProtocols: ['h2', 'http/1.1'] });
+      return false;
+    } catch (error) {
+      return String(error).includes('internal error');
+    }
+  };
+  while (await isMissing()) await after(20);
 }
 
 /** The protocol of a handshake; who signed the certificate does not matter here. */
