@@ -27,8 +27,7 @@ export class ConnectionStream implements ResponseStream {
     this.#socket = socket;
     this.#onLeave = onLeave;
     this.#socket[STREAM] = this;
-    socket.on('drain', onDrain);
-    socket.once('close', onClose);
+    socket.on('drain', onDrain).on('close', onClose);
   }
 
   write(framed: Buffer): boolean {

@@ -19,6 +19,7 @@ import { peerOf } from './peers.ts';
 import { mendedQuery, packetOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
 import { ServerExchange } from './server-exchange.ts';
+import { sharedListener } from './shared-listener.ts';
 import { StoppedParsers } from './stopped-parsers.ts';
 import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
@@ -79,9 +80,11 @@ export class Http1 {
   accept(socket: Socket): void {
     onNoRequest(socket, () => this.#refuse(socket, 408));
     this.#sockets.add(socket);
-    socket.once('close', () => this.#sockets.delete(socket));
+    socket.on('close', this.#forget);
     giveConnection(this.#server, socket);
   }
+
+  readonly #forget = sharedListener((socket) => void this.#sockets.delete(socket));
 
   /** Lets what is in flight finish and closes each connection after it. */
   drain(): void {

@@ -17,6 +17,7 @@ import { expectFirstRequest, forgetDeadline } from './first-request.ts';
 import { type Peer, Peers } from './peers.ts';
 import { Protocols } from './protocols.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
+import { sharedListener } from './shared-listener.ts';
 import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 
 /** What a listener does with what it accepts. A reload replaces it in one step. */
@@ -231,19 +232,22 @@ export class Listener {
     measures.accepted += 1;
     measures.open += 1;
     this.#sockets.add(socket);
-    socket.once('close', () => {
-      measures.open -= 1;
-      forgetDeadline(socket);
-      this.#sockets.delete(socket);
-      this.#held.delete(socket);
-    });
-    socket.on('error', (error) => {
-      this.#log.debug('A connection failed', { error: messageOf(error) });
-    });
+    socket.on('close', this.#onClose).on('error', this.#onError);
     if (this.#service !== null) this.#receive(socket, this.#service);
     else if (this.#held.size < MAX_HELD_CONNECTIONS) this.#held.add(socket);
     else this.#turnAway(socket, 'not_ready');
   }
+
+  readonly #onClose = sharedListener((socket) => {
+    this.#options.measures.open -= 1;
+    forgetDeadline(socket);
+    this.#sockets.delete(socket);
+    this.#held.delete(socket);
+  });
+
+  readonly #onError = (error: Error): void => {
+    this.#log.debug('A connection failed', { error: messageOf(error) });
+  };
 
   #turnAway(socket: Socket, reason: keyof ConnectionMeasures['turnedAway']): void {
     this.#options.measures.turnedAway[reason] += 1;

@@ -111,11 +111,27 @@ export function releaseParser(socket: Socket): boolean {
     }
   }
   socket.off('close', onClose);
-  // It frees the parser and destroys the requests that are under way.
-  onClose.call(socket);
+  closeQuietly(socket, onClose);
+  // The server's own, which watch for others that read: a closure each.
+  const { addListener, on, prependListener } = Socket.prototype;
+  Object.assign(socket, { addListener, on, prependListener });
   // Whatever comes next reads by itself.
   socket.setTimeout(0);
   return true;
+}
+
+/**
+ * Node frees the parser, and destroys the requests that are under way, each with an error for nobody:
+ * its stack would be the dearest thing of a stream that is opened.
+ */
+function closeQuietly(socket: Socket, onClose: Listener): void {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 0;
+  try {
+    onClose.call(socket);
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
 }
 
 function parserCloseOf(socket: Socket): Listener | undefined {

@@ -33,7 +33,7 @@ export class Peers {
     const origin = originOf(socket);
     this.#byOrigin.set(origin, peer);
     this.#connections.set(address, this.connectionsOf(address) + 1);
-    socket.once('close', () => {
+    socket.on('close', () => {
       this.#byOrigin.delete(origin);
       const left = this.connectionsOf(address) - 1;
       if (left === 0) this.#connections.delete(address);

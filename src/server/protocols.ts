@@ -51,7 +51,7 @@ export class Protocols {
 
   #count(socket: Socket): void {
     this.#connections += 1;
-    socket.once('close', this.#onClose);
+    socket.on('close', this.#onClose);
   }
 
   readonly #onClose = (): void => {

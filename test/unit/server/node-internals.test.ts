@@ -131,6 +131,9 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
       assert.ok(!(value instanceof ServerResponse), String(key));
       if (key === 'parser') assert.equal(value ?? null, null);
     }
+    for (const method of ['on', 'addListener', 'prependListener'] as const) {
+      assert.equal(socket[method], net.Socket.prototype[method], method);
+    }
     // It can still be written to, and its end is noticed.
     socket.resume();
     socket.write('raw');
@@ -139,5 +142,25 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
     client.destroy();
     await once(socket, 'close');
     assert.equal(closes, 1);
+  });
+
+  it('what a released request is told has no stack that nobody reads, others have', async (test) => {
+    const { stackTraceLimit } = Error;
+    const client = await serve(test, (request, response) => {
+      response.writeHead(200).write('begun');
+      setImmediate(() => {
+        const { socket } = response;
+        request.once('error', (error) => socket?.end(JSON.stringify(error.stack)));
+        releaseConnection(request, response);
+      });
+    });
+    client.write(GET);
+    let text = '';
+    client.on('data', (some) => {
+      text += String(some);
+    });
+    await once(client, 'end');
+    assert.match(text, /"Error: aborted"$/);
+    assert.equal(Error.stackTraceLimit, stackTraceLimit);
   });
 });
