@@ -31,7 +31,7 @@ describe('an event stream, as hubgate subscribe reads it (WHATWG HTML §9.2.6)',
       const { events } = await read([stream.slice(0, at), stream.slice(at), 'data: y\n']);
       assert.deepEqual(events, expected, `cut at ${at}`);
     }
-    assert.deepEqual((await read([...stream, ':\n'])).events, expected);
+    assert.deepEqual((await read(Array.from(`${stream}:\n`))).events, expected);
   });
 
   it('may have a character in two chunks', async () => {

@@ -2,6 +2,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import type MimeTypes from 'mime-types';
 import { answer } from '../../../http/answer.ts';
 import type { Exchange } from '../../../http/exchange.ts';
 import { HeaderList } from '../../../http/header-list.ts';
@@ -71,7 +72,7 @@ async function encodedFile(
 }
 
 /** Loaded with the first file: a gateway that serves none has no use for 2,500 types in its memory. */
-let mediaTypes: Promise<typeof import('mime-types')> | undefined;
+let mediaTypes: Promise<typeof MimeTypes> | undefined;
 
 async function mediaType(path: string): Promise<string> {
   mediaTypes ??= import('mime-types').then((loaded) => loaded.default);
