@@ -41,10 +41,12 @@ function decodedByBytes(path: string): string {
     .join('');
 }
 
+const DIGITS = Array.from('0123456789ABCDEFabcdef');
+
 /** What two hexadecimal digits stand for, in capitals or not. */
 const ESCAPED: ReadonlyMap<string, string> = new Map(
-  [...'0123456789ABCDEFabcdef'].flatMap((high) =>
-    [...'0123456789ABCDEFabcdef'].map((low) => {
+  DIGITS.flatMap((high) =>
+    DIGITS.map((low) => {
       const hex = high + low;
       return [hex, String.fromCharCode(Number.parseInt(hex, 16))] as const;
     }),

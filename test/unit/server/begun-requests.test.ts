@@ -31,7 +31,7 @@ describe('requests that a client sends in one go', () => {
     }
     assert.ok(
       sizes.every((size) => size <= MAX_BEGUN),
-      `${sizes.join()}`,
+      sizes.join(),
     );
     assert.deepEqual(
       begun,
