@@ -6,6 +6,9 @@ import { HttpError } from '../http/errors.ts';
 /** Bytes that have come and nobody has taken yet, beside those that the connection holds. */
 const MAX_BUFFERED_BYTES = 64 * 1024;
 
+/** Bytes of small chunks that are handed on together. */
+const GATHERED_BYTES = 16 * 1024;
+
 export interface SilenceLimit {
   /** Longest time in milliseconds without a byte while somebody waits for one. */
   readonly limitMs: number;
@@ -25,6 +28,10 @@ export class ClientBody extends Readable {
   /** When the client was last heard, or first waited for. */
   #since = 0;
   #cancel: (() => void) | null = null;
+  /** A chunk has been handed on in this tick: those that follow in it are gathered. */
+  #isGathering = false;
+  #gathered: Buffer[] = [];
+  #gatheredBytes = 0;
 
   /** `onSilent` is told before the error is. */
   constructor(source: Readable, silence: SilenceLimit, onSilent: () => void) {
@@ -48,6 +55,7 @@ export class ClientBody extends Readable {
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#stopChecking();
     this.#source.off('data', this.#onData);
+    this.#gathered = [];
     // What is not wanted is read and dropped, so that the connection can go on.
     if (this.#isAttached) this.#source.resume();
     done(error);
@@ -64,6 +72,7 @@ export class ClientBody extends Readable {
     this.#source.on('data', this.#onData);
     this.#source.on('end', () => {
       this.#stopChecking();
+      this.#handOn();
       this.push(null);
     });
   }
@@ -92,8 +101,31 @@ export class ClientBody extends Readable {
 
   readonly #onData = (chunk: Buffer): void => {
     this.#isWanted = false;
-    if (!this.push(chunk)) this.#source.pause();
+    if (!this.#isGathering) {
+      this.#isGathering = true;
+      process.nextTick(this.#onTick);
+      if (!this.push(chunk)) this.#source.pause();
+      return;
+    }
+    // A client may send thousands of chunks in one packet, each of which would be a write elsewhere.
+    this.#gathered.push(chunk);
+    this.#gatheredBytes += chunk.length;
+    if (this.#gatheredBytes >= GATHERED_BYTES) this.#handOn();
   };
+
+  readonly #onTick = (): void => {
+    this.#isGathering = false;
+    this.#handOn();
+  };
+
+  #handOn(): void {
+    const [first, ...more] = this.#gathered;
+    if (first === undefined || this.destroyed) return;
+    const bytes = more.length === 0 ? first : Buffer.concat(this.#gathered, this.#gatheredBytes);
+    this.#gathered = [];
+    this.#gatheredBytes = 0;
+    if (!this.push(bytes)) this.#source.pause();
+  }
 
   readonly #onClose = (): void => {
     if (this.#source.readableEnded || this.destroyed) return;
