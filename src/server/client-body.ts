@@ -28,7 +28,7 @@ export class ClientBody extends Readable {
   /** When the client was last heard, or first waited for. */
   #since = 0;
   #cancel: (() => void) | null = null;
-  /** A chunk has been handed on in this tick: those that follow in it are gathered. */
+  /** A chunk has been handed on in this turn: those that follow in it are gathered. */
   #isGathering = false;
   #gathered: Buffer[] = [];
   #gatheredBytes = 0;
@@ -103,7 +103,8 @@ export class ClientBody extends Readable {
     this.#isWanted = false;
     if (!this.#isGathering) {
       this.#isGathering = true;
-      process.nextTick(this.#onTick);
+      // Node runs what is due in the next tick between the chunks of one packet.
+      setImmediate(this.#onTurn);
       if (!this.push(chunk)) this.#source.pause();
       return;
     }
@@ -113,7 +114,7 @@ export class ClientBody extends Readable {
     if (this.#gatheredBytes >= GATHERED_BYTES) this.#handOn();
   };
 
-  readonly #onTick = (): void => {
+  readonly #onTurn = (): void => {
     this.#isGathering = false;
     this.#handOn();
   };

@@ -19,6 +19,20 @@ describe('body of a client that sends many small chunks at once', () => {
     assert.ok(chunks.length < 20, `${chunks.length} chunks`);
     assert.ok(Buffer.concat(chunks).equals(sent));
   });
+
+  it('is handed on in few although ticks run between them', async () => {
+    const { source, body } = start();
+    let events = 0;
+    body.on('data', () => (events += 1));
+    await turn();
+    for (let n = 0; n < 1000; n += 1) {
+      source.push('a');
+      await Promise.resolve();
+    }
+    source.push(null);
+    await once(body, 'end');
+    assert.ok(events <= 3, `${events} chunks`);
+  });
 });
 
 describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
