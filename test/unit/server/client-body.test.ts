@@ -120,10 +120,13 @@ describe('a body that is lent', () => {
 
   it('does not count the time in which the client is waited for against its reader', async () => {
     const { source, body, clock } = lendFor(LIMIT_MS);
-    body.on('data', () => {});
     for (let i = 0; i < 3; i += 1) {
-      const came = once(body, 'data');
+      body.pause().read(0);
       source.write(Buffer.alloc(2 * BUFFER_BYTES));
+      await turn();
+      assert.equal(clock.waiting, 1, 'the reader is waited for');
+      const came = once(body, 'data');
+      body.resume();
       await came;
       await turn();
       clock.advance(10 * LIMIT_MS);
