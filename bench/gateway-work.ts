@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { availableParallelism } from 'node:os';
+import { setTimeout as after } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { type BenchContext, percentile } from './context.ts';
 import { type BenchGateway, type Front, GATEWAYS, startApp, startHubgate } from './gateways.ts';
@@ -11,6 +12,8 @@ const LARGE_MB = 200;
 /** A compiler that works while the program runs needs this long. */
 const WARM_UP_MS = 10_000;
 const WARM_UP_DOWNLOADS = 6;
+/** What a program has taken to start, and gives back by itself when nothing is asked of it, is gone by then. */
+const IDLE_MS = 15_000;
 
 /** `proxy`: a response of 1 KiB, one core each, with discovery on. */
 export async function proxy(context: BenchContext): Promise<void> {
@@ -51,6 +54,7 @@ async function requests(
   work: string,
   durationMs: number,
 ): Promise<void> {
+  await after(IDLE_MS);
   const idle = residentOf(gateway.pid);
   await load(gateway, WARM_UP_MS);
   const before = cpuOf(gateway.pid);

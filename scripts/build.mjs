@@ -57,6 +57,10 @@ async function bundle() {
     entryPoints: ENTRIES.map((name) => `src/${name}.ts`),
     platform: 'node',
     target: 'node20.19',
+    // The text of a program stays in memory; names stay for who reads a stack.
+    minifyWhitespace: true,
+    minifySyntax: true,
+    legalComments: 'none',
     external: EXTERNAL,
     alias: { undici: './scripts/undici-client.cjs' },
     splitting: true,

@@ -13,6 +13,8 @@ export interface StreamPosition {
   retryMs: number | null;
 }
 
+/** Shortest wait that a stream may ask for; without one its end would be asked for again at once. */
+const MIN_RETRY_MS = 100;
 /** Longest line that is kept while its end has not arrived. */
 const MAX_LINE_LENGTH = 64 * 1024 * 1024;
 
@@ -26,8 +28,12 @@ export async function* parseEventStream(
   let data: string[] = [];
   let type = '';
   for await (const chunk of chunks) {
-    buffered += decoder.decode(chunk, { stream: true });
+    const text = decoder.decode(chunk, { stream: true });
+    const mayEnd = /[\r\n]/.test(text) || buffered.endsWith('\r');
+    buffered += text;
     if (buffered.length > MAX_LINE_LENGTH) throw new RangeError('The stream has an endless line');
+    // A long line is not looked through again with each of its chunks.
+    if (!mayEnd) continue;
     // A carriage return at the very end may be the first half of CRLF: it waits for what follows.
     const lines = buffered.split(/\r\n|\r(?!$)|\n/);
     buffered = lines.pop() ?? '';
@@ -44,7 +50,9 @@ export async function* parseEventStream(
       if (field === 'data') data.push(value);
       else if (field === 'event') type = value;
       else if (field === 'id' && !value.includes('\0')) position.lastEventId = value;
-      else if (field === 'retry' && /^\d{1,9}$/.test(value)) position.retryMs = Number(value);
+      else if (field === 'retry' && /^\d{1,9}$/.test(value)) {
+        position.retryMs = Math.max(Number(value), MIN_RETRY_MS);
+      }
     }
   }
 }

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, describe, it, after } from 'node:test';
 import { promisify } from 'node:util';
+import { sourcesOf } from '../support/built-sources.ts';
 import { root } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
@@ -67,9 +68,9 @@ describe('the package (npm pack)', () => {
   it('has of undici what the proxy uses, and not the rest, which every gateway would keep in memory', async () => {
     const modules = new Set<string>();
     for (const name of files.filter((one) => /^dist\/.*\.js$/.test(one))) {
-      const text = await readFile(join(directory, 'node_modules', 'hubgate', name), 'utf8');
-      for (const [, path = ''] of text.matchAll(/^\/\/ node_modules\/undici\/lib\/(\S+)$/gm)) {
-        modules.add(path);
+      for (const source of await sourcesOf(join(root, name))) {
+        const [, path] = /node_modules\/undici\/lib\/(.+)$/.exec(source) ?? [];
+        if (path !== undefined) modules.add(path);
       }
     }
     assert.ok(modules.has('dispatcher/pool.js'));

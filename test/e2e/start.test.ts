@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, it, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
+import { sourcesOf } from '../support/built-sources.ts';
 import { cli, root } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
@@ -31,6 +32,16 @@ describe('what a command loads', () => {
       assert.deepEqual(needless, []);
     });
   }
+
+  it('keeps no program in memory that has two bytes a character', async () => {
+    const wide: string[] = [];
+    for (const name of await readdir(join(root, 'dist'), { recursive: true })) {
+      if (!name.endsWith('.js')) continue;
+      const text = await readFile(join(root, 'dist', name), 'utf8');
+      if (/[^\0-\u00ff]/.test(text)) wide.push(name);
+    }
+    assert.deepEqual(wide, []);
+  });
 
   it('loads the gateway only once there is a configuration to run', async (t) => {
     const files = await filesLoadedBy(t, ['run', '--config', 'missing']);
@@ -59,12 +70,12 @@ async function filesLoadedBy(t: TestContext, args: readonly string[]): Promise<s
     .filter((file) => file.startsWith(root));
 }
 
-/** The libraries whose code stands in these files: the bundler names each file before its text. */
+/** The libraries whose code stands in these files, as their maps tell. */
 async function librariesIn(files: readonly string[]): Promise<string[]> {
   const found = new Set<string>();
   for (const file of files) {
-    const text = `${file}\n${await readFile(file, 'utf8')}`;
-    for (const [, name] of text.matchAll(/node_modules\/((?:@[^/\s]+\/)?[^/\s]+)\//g)) {
+    for (const source of [file, ...(await sourcesOf(file))]) {
+      const [, name] = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(source) ?? [];
       if (name !== undefined) found.add(name);
     }
   }

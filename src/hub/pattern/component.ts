@@ -1,7 +1,7 @@
 import type { Meter } from '../../kernel/slices.ts';
-import { parseGroupRegexp } from './group-regexp.ts';
+import { type CharacterClasses, parseGroupRegexp } from './group-regexp.ts';
 import type { Group, Part } from './parts.ts';
-import { compile, isAnything, type Program } from './program.ts';
+import { compile, isAnything, type Program, refuseTooLarge } from './program.ts';
 import { literal, type Syntax } from './syntax.ts';
 
 /** One compiled component: text that must come first, and what follows it. */
@@ -13,10 +13,23 @@ export interface Component {
 
 /**
  * @param delimiter the character that `:name` stops at; empty for none
+ * @param classes those of the whole pattern
  * @throws HubgateError `invalid-pattern`
  */
-export function compileComponent(parts: readonly Part[], delimiter: string): Component {
-  return componentOf(parts.flatMap((part) => syntaxOf(part, delimiter)));
+export function compileComponent(
+  parts: readonly Part[],
+  delimiter: string,
+  classes: CharacterClasses,
+): Component {
+  const group = parts.findIndex((part) => part.group !== null || part.modifier !== '');
+  const fixed = group === -1 ? parts.length : group;
+  const others = parts.slice(fixed);
+  // Before anything is made of each character.
+  refuseTooLarge(others.reduce((sum, part) => sum + part.prefix.length + part.suffix.length, 0));
+  const items = others.flatMap((part) => syntaxOf(part, delimiter, classes));
+  const { prefix, rest } = componentOf(items);
+  const text = parts.slice(0, fixed).map((part) => part.prefix + part.suffix);
+  return { prefix: text.join('') + prefix, rest };
 }
 
 /** @throws HubgateError `invalid-pattern` */
@@ -40,9 +53,9 @@ export function matchesComponent(component: Component, text: string, meter: Mete
   return rest === 'anything' || rest.test(text, prefix.length, meter);
 }
 
-function syntaxOf(part: Part, delimiter: string): readonly Syntax[] {
+function syntaxOf(part: Part, delimiter: string, classes: CharacterClasses): readonly Syntax[] {
   const items = [...literal(part.prefix)];
-  if (part.group !== null) items.push(groupSyntax(part.group, delimiter));
+  if (part.group !== null) items.push(groupSyntax(part.group, delimiter, classes));
   items.push(...literal(part.suffix));
   if (part.modifier === '') return items;
   const [only] = items;
@@ -53,14 +66,14 @@ function syntaxOf(part: Part, delimiter: string): readonly Syntax[] {
   return [{ kind: 'repeat', item: { kind: 'sequence', items }, min, max }];
 }
 
-function groupSyntax(group: Group, delimiter: string): Syntax {
+function groupSyntax(group: Group, delimiter: string, classes: CharacterClasses): Syntax {
   switch (group.kind) {
     case 'wildcard':
       return repeat({ kind: 'any' }, 0);
     case 'segment':
       return repeat(delimiter === '' ? { kind: 'any' } : allBut(delimiter), 1);
     case 'regexp':
-      return parseGroupRegexp(group.body);
+      return parseGroupRegexp(group.body, classes);
   }
 }
 

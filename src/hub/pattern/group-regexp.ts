@@ -1,7 +1,7 @@
 import { refusal } from './refusal.ts';
 import type { AsciiSet, Syntax } from './syntax.ts';
 
-/** Distinct character classes in one group; each costs a run of the engine over ASCII. */
+/** Distinct character classes in one pattern; each costs a run of the engine over ASCII. */
 const MAX_CLASSES = 64;
 /** Largest number in `{n,m}`. */
 const MAX_REPEAT = 1000;
@@ -15,11 +15,27 @@ const ESCAPE = /\\(?:[pP]\{[^}]*\}|u\{[^}]*\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|c[
  * into a tree that linear time can match.
  *
  * @throws HubgateError `invalid-pattern`: a syntax error, a look-around, a back-reference, an
- *   inline modifier, a repeat beyond 1000, or more than 64 character classes
+ *   inline modifier, a repeat beyond 1000, or more than 64 character classes in its pattern
  */
-export function parseGroupRegexp(body: string): Syntax {
+export function parseGroupRegexp(body: string, classes: CharacterClasses): Syntax {
   requireSyntax(body);
-  return new GroupParser(body).parse();
+  return new GroupParser(body, classes).parse();
+}
+
+/** The character classes of one pattern. */
+export class CharacterClasses {
+  readonly #sets = new Map<string, AsciiSet>();
+
+  /** Which ASCII characters a class accepts: the engine itself is asked, so nothing is translated. */
+  setOf(text: string): AsciiSet {
+    const known = this.#sets.get(text);
+    if (known !== undefined) return known;
+    if (this.#sets.size === MAX_CLASSES) throw refusal(`more than ${MAX_CLASSES} classes`);
+    const set = new Uint8Array(128);
+    for (const found of ASCII.matchAll(new RegExp(text, 'gv'))) set[found.index] = 1;
+    this.#sets.set(text, set);
+    return set;
+  }
 }
 
 /** Syntax is the engine's business; it compiles nothing before the first match. */
@@ -34,11 +50,12 @@ function requireSyntax(body: string): RegExp {
 /** Recursive descent over a text that is known to be well-formed. */
 class GroupParser {
   readonly #body: string;
-  readonly #classes = new Map<string, AsciiSet>();
+  readonly #classes: CharacterClasses;
   #at = 0;
 
-  constructor(body: string) {
+  constructor(body: string, classes: CharacterClasses) {
     this.#body = body;
+    this.#classes = classes;
   }
 
   parse(): Syntax {
@@ -90,7 +107,7 @@ class GroupParser {
     if (this.#take('$')) return { kind: 'assert', at: 'end' };
     if (this.#take('.')) return { kind: 'any' };
     const character = this.#body.charAt(this.#at);
-    if (character === '[') return { kind: 'set', set: this.#setOf(this.#classText()) };
+    if (character === '[') return { kind: 'set', set: this.#classes.setOf(this.#classText()) };
     if (character === '\\') return this.#escape();
     if (SPECIAL.test(character)) throw refusal(`unexpected "${character}" in a group`);
     this.#at += 1;
@@ -114,7 +131,7 @@ class GroupParser {
     if (text === '\\b') return { kind: 'assert', at: 'word' };
     if (text === '\\B') return { kind: 'assert', at: 'not-word' };
     if (/^\\[1-9k]/.test(text)) throw refusal('back-references are not supported');
-    return { kind: 'set', set: this.#setOf(text) };
+    return { kind: 'set', set: this.#classes.setOf(text) };
   }
 
   /** A class with its brackets; under the flag `v` classes nest. */
@@ -131,17 +148,6 @@ class GroupParser {
     const text = this.#body.slice(start, this.#at);
     if (text.includes('\\q')) throw refusal('strings in classes are not supported');
     return text;
-  }
-
-  /** Which ASCII characters a class accepts: the engine itself is asked, so nothing is translated. */
-  #setOf(text: string): AsciiSet {
-    const known = this.#classes.get(text);
-    if (known !== undefined) return known;
-    if (this.#classes.size === MAX_CLASSES) throw refusal(`more than ${MAX_CLASSES} classes`);
-    const set = new Uint8Array(128);
-    for (const found of ASCII.matchAll(new RegExp(text, 'gv'))) set[found.index] = 1;
-    this.#classes.set(text, set);
-    return set;
   }
 
   #take(character: string): boolean {

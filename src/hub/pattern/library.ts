@@ -1,6 +1,7 @@
 import { URLPattern } from 'urlpattern-polyfill';
 import { unmetered } from '../../kernel/slices.ts';
 import { type Component, compileComponent, matchesComponent } from './component.ts';
+import { CharacterClasses } from './group-regexp.ts';
 import { type Part, parseParts } from './parts.ts';
 import { refusal } from './refusal.ts';
 import { isPlain, type Token, tokenize } from './tokens.ts';
@@ -17,7 +18,7 @@ const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
 const SPECIAL_SCHEMES = ['http', 'https', 'ws', 'wss', 'ftp', 'file'];
 const SCHEME = /^[a-z][a-z0-9+.-]*$/i;
 /** Groups and braces in one pattern; the library's time grows faster than their number. */
-const MAX_GROUPS = 200;
+const MAX_GROUPS = 100;
 /** Two hosts that a text is put on: what both refuse to give up their own for is no host. */
 const PROBES = ['https://one.invalid', 'https://two.invalid'] as const;
 
@@ -36,30 +37,29 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
   const tokens = tokenize(text);
   refuseMisread(tokens);
   if (tokens.filter(isGroup).length > MAX_GROUPS) throw refusal(`more than ${MAX_GROUPS} groups`);
+  const classes = new CharacterClasses();
+  const compiled = (parts: readonly Part[], delimiter = ''): Component =>
+    compileComponent(parts, delimiter, classes);
   const colon = protocolEnd(tokens);
   const scheme = colon === -1 ? null : text.slice(0, tokens[colon]?.index);
-  const protocol = compileComponent(
-    protocolParts(scheme ?? requireUrl(base).protocol.slice(0, -1)),
-    '',
-  );
+  const protocol = compiled(protocolParts(scheme ?? requireUrl(base).protocol.slice(0, -1)));
   const special = SPECIAL_SCHEMES.some((name) => matchesComponent(protocol, name, unmetered()));
   const groups: string[] = [];
   const rest = colon === -1 ? tokens : tokens.slice(colon);
   const host = scheme === null ? null : hostRange(rest, special);
   const textOf = ({ start, end }: Range): string =>
     text.slice(rest[start]?.index, rest[end]?.index);
-  const braced = unusedText(`${text} ${base}`);
-  const masked = mask(text, rest, { groups, host, special: scheme === null || special, braced });
+  const unused = unusedText(`${text} ${base}`);
+  const keepsHost = scheme === null || special;
+  const masked = mask(text, rest, { groups, host, unused, special: keepsHost });
   // `file` is special and has no default port, which depends on the real protocol.
   const standIn = scheme === null ? '' : special ? 'file' : 'x';
   const library = construct(`${standIn}${masked}`, base);
-  const read = (source: string, prefix: string): readonly Part[] =>
-    parseParts(source, prefix).map((part) => unmask(part, groups));
-  const readTail = (source: string, separator: string): readonly Part[] =>
-    read(source, '').map((part) => ({
-      ...part,
-      prefix: part.prefix.replaceAll(braced, separator),
-      suffix: part.suffix.replaceAll(braced, separator),
+  const read = (source: string, prefix: string, hidden = ''): readonly Part[] =>
+    parseParts(source, prefix).map((part) => ({
+      ...unmask(part, groups),
+      prefix: part.prefix.replaceAll(unused, hidden),
+      suffix: part.suffix.replaceAll(unused, hidden),
     }));
   const hostname =
     host === null ? read(library.hostname, '') : parseParts(textOf(host), '').map(canonicalHost);
@@ -68,19 +68,18 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
   const slash = special ? '/' : '';
   return {
     protocol,
-    username: compileComponent(read(library.username, ''), ''),
-    password: compileComponent(read(library.password, ''), ''),
-    hostname: compileComponent(hostname, '.'),
-    port: compileComponent(port, ''),
-    pathname: compileComponent(read(library.pathname, slash).map(resolved), slash),
-    search: compileComponent(readTail(library.search, '?'), ''),
-    hash: compileComponent(readTail(library.hash, '#'), ''),
+    username: compiled(read(library.username, '')),
+    password: compiled(read(library.password, '')),
+    hostname: compiled(hostname, '.'),
+    port: compiled(port),
+    pathname: compiled(read(library.pathname, slash, '/').map(resolved), slash),
+    search: compiled(read(library.search, '', '?')),
+    hash: compiled(read(library.hash, '', '#')),
   };
 }
 
-/** What the library sees as a group, or may; see {@link mask} for the escapes. */
-function isGroup({ type, value }: Token): boolean {
-  if (type === 'escaped-char') return value === '?' || value === '#';
+/** What the library sees as a group, or may. */
+function isGroup({ type }: Token): boolean {
   return type === 'open' || type === 'name' || type === 'regexp' || type === 'asterisk';
 }
 
@@ -109,78 +108,65 @@ function canonicalScheme(text: string): string {
 
 /**
  * The text of `tokens` with each custom group replaced by its number, and each name by another.
- * A `?` in the query and a `#` in the fragment, which the library drops where a part begins with
- * them, become groups that match just them, or in braces, which hold no group, a text that stands for
- * them. So does a second slash in the path of a scheme that is
- * not special: the library would take what follows for a host, and lose it. The host is read here,
- * so the library gets a stand-in.
+ * Unused text stands for what the library would lose: a `?` in the query and a `#` in the fragment
+ * where a part begins with them, and a second slash in the path of a scheme that is not special, which
+ * begins a host for it. The host is read here, so the library gets a stand-in.
  */
 function mask(
   text: string,
   tokens: readonly Token[],
-  { groups, host, special, braced }: Masking,
+  { groups, host, special, unused }: Masking,
 ): string {
   const names = new Map<string, number>();
   const component = new ComponentTracker();
+  const doubled = special ? null : doubledSlashes(tokens);
   let masked = '';
-  let replaced = false;
-  let inBraces = false;
   tokens.forEach((token, index) => {
     if (host !== null && index >= host.start && index < host.end) {
       // A digit: behind a colon a letter would begin a name.
       if (index === host.start) masked += '1';
       return;
     }
-    if (replaced && token.type === 'other-modifier') throw refusal('text takes no modifier');
-    const wildcard = replaced && token.type === 'asterisk';
-    replaced = component.reads(token, tokens[index - 1]);
-    if (token.type === 'open' || token.type === 'close') inBraces = token.type === 'open';
-    if (!special && doublesSlash(tokens, index, inBraces)) masked += `{}(g${groups.push('/') - 1})`;
+    const isLost = component.reads(token, tokens[index - 1]);
+    if (isLost || doubled?.has(index) === true) masked += unused;
     else if (token.type === 'regexp') masked += `(g${groups.push(token.value) - 1})`;
     else if (token.type === 'name') masked += `:n${numberOf(token.value, names)}`;
-    // The empty braces keep a name before it from taking the group for its own.
-    else if (replaced) masked += `{}(g${groups.push(`[${token.value}]`) - 1})`;
-    // Behind a group an asterisk would be its modifier.
-    else if (wildcard) masked += '(.*)';
-    else if (component.isBraced) masked += braced;
     else masked += text.slice(token.index, tokens[index + 1]?.index);
   });
   return masked;
 }
 
-/**
- * Whether a token is a slash behind another one of the path, which braces without a meaning may hide.
- *
- * @throws HubgateError `invalid-pattern` where it stands in such braces, in which no group may be put
- */
-function doublesSlash(tokens: readonly Token[], index: number, inBraces: boolean): boolean {
-  const isSlash = (at: number): boolean => {
-    const token = tokens[at];
-    return token !== undefined && isPlain(token, '/');
-  };
-  if (!isSlash(index)) return false;
-  let before = index - 1;
-  while (isMeaningless(tokens, before)) before -= 1;
+/** The slashes behind another one of the path, which braces without a meaning may hide. */
+function doubledSlashes(tokens: readonly Token[]): ReadonlySet<number> {
+  const isSlash = (at: number): boolean => isPlain(tokens[at], '/');
+  const meaningless = meaninglessBraces(tokens);
   // The first token is the colon of the protocol; two slashes behind it begin the authority.
   const path = isSlash(1) && isSlash(2) ? 3 : 1;
-  if (before < path || !isSlash(before)) return false;
-  if (inBraces) throw refusal('"//" in braces');
-  return true;
+  const doubled = new Set<number>();
+  let follows = false;
+  for (let at = path; at < tokens.length; at += 1) {
+    if (meaningless.has(at)) continue;
+    if (follows && isSlash(at)) doubled.add(at);
+    follows = isSlash(at);
+  }
+  return doubled;
 }
 
-/** Whether a token is a brace of a pair that holds no group and has no modifier: it could be left out. */
-function isMeaningless(tokens: readonly Token[], index: number): boolean {
-  const type = tokens[index]?.type;
-  if (type !== 'open' && type !== 'close') return false;
-  const open =
-    type === 'open'
-      ? index
-      : tokens.slice(0, index).findLastIndex((token) => token.type === 'open');
-  const length = tokens.slice(open).findIndex((token) => token.type === 'close');
-  const inside = tokens.slice(open + 1, open + length);
-  const next = tokens[open + length + 1]?.type;
-  const isText = inside.every((token) => token.type === 'char' || token.type === 'escaped-char');
-  return isText && next !== 'other-modifier' && next !== 'asterisk';
+/** The braces of pairs that hold no group and have no modifier: they could be left out. */
+function meaninglessBraces(tokens: readonly Token[]): ReadonlySet<number> {
+  const found = new Set<number>();
+  let open: number | null = null;
+  tokens.forEach(({ type }, at) => {
+    if (type === 'open') open = at;
+    else if (type === 'close') {
+      const next = tokens[at + 1]?.type;
+      if (open !== null && next !== 'other-modifier' && next !== 'asterisk') {
+        found.add(open).add(at);
+      }
+      open = null;
+    } else if (type !== 'char' && type !== 'escaped-char') open = null;
+  });
+  return found;
 }
 
 interface Masking {
@@ -188,16 +174,18 @@ interface Masking {
   readonly groups: string[];
   readonly host: Range | null;
   readonly special: boolean;
-  /** Stands for `?` and `#` in braces. */
-  readonly braced: string;
+  /** Stands for what the library would lose. */
+  readonly unused: string;
 }
 
-/**
- * A text that the pattern has not, nor gets when it loses its escapes, its braces and what no URL
- * keeps. It begins with what no name goes on with, and the library leaves it as it is.
- */
+/** What no name goes on with, no parser changes, and means nothing in a pattern. */
+const QUIET = ['~', '!', ',', ';'];
+
+/** A text that the pattern has not, nor gets when it loses its escapes, its braces and what no URL keeps. */
 function unusedText(text: string): string {
   const plain = text.replaceAll(/[\\{}\s]/g, '');
+  const quiet = QUIET.find((character) => !plain.includes(character));
+  if (quiet !== undefined) return quiet;
   let number = 0;
   while (plain.includes(`~${number}~`)) number += 1;
   return `~${number}~`;
@@ -208,8 +196,6 @@ class ComponentTracker {
   #component: 'before' | 'search' | 'hash' = 'before';
   #begins = false;
   #inBraces = false;
-  /** Whether the last token was the component's separator in braces. */
-  isBraced = false;
 
   /** Takes the next token; true when it is the component's separator but stands for itself. */
   reads(token: Token, previous: Token | undefined): boolean {
@@ -219,8 +205,7 @@ class ComponentTracker {
     const first = this.#begins && token.type === 'char';
     this.#begins = false;
     const separator = this.#component === 'hash' ? '#' : '?';
-    this.isBraced = this.#inBraces && this.#component !== 'before' && isPlain(token, separator);
-    if (this.#inBraces) return false;
+    if (this.#inBraces) return this.#component !== 'before' && isPlain(token, separator);
     if (this.#component === 'hash') return isPlain(token, '#') && !first;
     if (isPlain(token, '#')) this.#enter('hash');
     else if (this.#component === 'search') return isPlain(token, '?');

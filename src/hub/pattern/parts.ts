@@ -16,6 +16,9 @@ export type Group =
   | { readonly kind: 'wildcard' }
   | { readonly kind: 'regexp'; readonly body: string };
 
+/** What a pattern string without any of it says is just itself. */
+const MEANT = /[\\*+?{}:(]/;
+
 /**
  * Reads the pattern string of one component (URL Pattern §2.1, "parse a pattern string").
  * `prefix` is the character that belongs to a group that follows it: `/` in a path, else empty.
@@ -23,6 +26,9 @@ export type Group =
  * @throws HubgateError `invalid-pattern`
  */
 export function parseParts(text: string, prefix: string): readonly Part[] {
+  if (!MEANT.test(text)) {
+    return text === '' ? [] : [{ group: null, prefix: text, suffix: '', modifier: '' }];
+  }
   const tokens = new TokenReader(tokenize(text));
   const names = new Set<string>();
   const parts: Part[] = [];

@@ -159,6 +159,11 @@ function beginMarks(length: number): void {
   WORKSPACE.used += length + 1;
 }
 
+/** @throws HubgateError `invalid-pattern` when a program would be too large that looks at so many characters */
+export function refuseTooLarge(characters: number): void {
+  if (characters > MAX_INSTRUCTIONS) throw refusal('too large');
+}
+
 /** @throws HubgateError `invalid-pattern` when the program would be too large */
 export function compile(syntax: Syntax): Program {
   const code = new Code();
@@ -191,7 +196,7 @@ class Code {
   write(syntax: Syntax): void {
     // Counts visits as well, since a repeat of nothing emits nothing.
     this.#written += 1;
-    if (this.#written > MAX_INSTRUCTIONS) throw refusal('too large');
+    refuseTooLarge(this.#written);
     switch (syntax.kind) {
       case 'char':
         this.emit(CHAR, syntax.code);
@@ -217,7 +222,7 @@ class Code {
   }
 
   emit(op: number, first = 0): number {
-    if (this.ops.length === MAX_INSTRUCTIONS) throw refusal('too large');
+    refuseTooLarge(this.ops.length + 1);
     this.first.push(first);
     this.second.push(0);
     return this.ops.push(op) - 1;

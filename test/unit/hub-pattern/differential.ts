@@ -7,11 +7,10 @@ import type { Question, Verdicts } from './native-oracle.ts';
 
 /**
  * Why this hub may refuse what the standard compiles: a host or port with characters that no URL
- * has there, `//` in braces, `..` leading out of the text behind a
+ * has there, `..` leading out of the text behind a
  * group. The other way round there is no exception.
  */
-export const NARROWER =
-  /invalid (?:hostname|port) pattern|refuses its host|"\/\/" in braces|leads out of the text/;
+export const NARROWER = /invalid (?:hostname|port) pattern|refuses its host|leads out of the text/;
 
 /**
  * Where Node's engine takes what stands behind `//` in the path of a scheme that is not special for a

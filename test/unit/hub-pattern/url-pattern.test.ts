@@ -202,7 +202,33 @@ describe('hosts and paths that the library reads otherwise', () => {
     assert.ok(!verdict('foo://h//admin/*', 'foo://h/x'));
     assert.ok(verdict('foo://h//admin/*', 'foo://h//admin/x'));
     assert.ok(!verdict('foo://h/{}//:x/y', 'foo://h/y'));
-    assert.throws(() => verdict('foo://h/{/a}', 'foo://h/'), { code: 'invalid-pattern' });
+    assert.ok(verdict('foo://h/{/a}', 'foo://h//a'));
+    assert.ok(
+      verdict('foo://h/x{//a}?', 'foo://h/x') && verdict('foo://h/x{//a}?', 'foo://h/x//a'),
+    );
+    assert.ok(verdict('foo://h/x//../y', 'foo://h/x/y'), 'dot segments behind it are resolved');
+  });
+
+  it('gives a group, a modifier or a query behind // its own meaning', () => {
+    for (const slashes of ['//', '///', '/{}/']) {
+      const plain = slashes.replace('{}', '');
+      assert.ok(verdict(`foo:/a${slashes}*`, `foo:/a${plain}b`), slashes);
+      assert.ok(!verdict(`foo:/a${slashes}*`, 'foo:/a/'), slashes);
+      assert.ok(verdict(`foo:/a${slashes}?q`, `foo:/a${plain}?q`), slashes);
+      assert.throws(() => verdict(`foo:/a${slashes}+`, 'foo:/a'), { code: 'invalid-pattern' });
+    }
+  });
+
+  it('reads each # of a fragment and each ? of a query, however many there are', () => {
+    assert.ok(verdict(`/a#${'#'.repeat(4000)}`, `https://example.com/a#${'#'.repeat(3999)}`));
+    assert.ok(!verdict(`/a#${'#'.repeat(4000)}`, `https://example.com/a#${'#'.repeat(4000)}`));
+    assert.ok(verdict('/a?x\\?\\?*', 'https://example.com/a?x??y'));
+    // What stands for them is what the pattern does not have.
+    for (const taken of ['~', '~!', '~!,', '~!,;', '~!,;~0~', '~!,;\\~0~']) {
+      const text = taken.replace('\\', '');
+      assert.ok(verdict(`/a#${taken}#*`, `https://example.com/a#${text}#b`), taken);
+      assert.ok(!verdict(`/a#${taken}#*`, `https://example.com/a#${text}b`), taken);
+    }
   });
 
   it('takes no written text for the host that the library falls back to', () => {
@@ -219,5 +245,14 @@ describe('hosts and paths that the library reads otherwise', () => {
     assert.ok(verdict('https://example.com{/bar}', 'https://example.com/x'));
     assert.ok(verdict('https://h\\\\x/y', 'https://h/y'));
     assert.ok(verdict('https://{sub.}?example.com/*', 'https://sub.example.com/x'));
+  });
+
+  it('has at most 100 groups, and 64 character classes in all of them', () => {
+    assert.ok(verdict('/*'.repeat(100), `https://example.com${'/a'.repeat(100)}`));
+    assert.throws(() => verdict('/*'.repeat(101), 'https://example.com/'), /more than 100 groups/);
+    const classes = (count: number): string =>
+      Array.from({ length: count }, (_, i) => `([a\\x${(0x20 + i).toString(16)}])`).join('');
+    assert.ok(verdict(`/${classes(64)}`, `https://example.com/${'a'.repeat(64)}`));
+    assert.throws(() => verdict(`/${classes(65)}`, 'https://example.com/'), /more than 64 classes/);
   });
 });

@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import mimeTypes from 'mime-types';
+import type MimeTypes from 'mime-types';
 import { answer } from '../../../http/answer.ts';
 import type { Exchange } from '../../../http/exchange.ts';
 import { HeaderList } from '../../../http/header-list.ts';
@@ -44,7 +44,7 @@ export async function serveFile(
     const suffix = encoded === null ? '' : `-${encoded.encoding}`;
     const etag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}${suffix}"`;
     const fields = {
-      'content-type': mediaType(path),
+      'content-type': await mediaType(path),
       ...(encoded === null ? {} : { 'content-encoding': encoded.encoding }),
     };
     const vary = representations.precompressed.length === 0 ? {} : { vary: 'Accept-Encoding' };
@@ -71,8 +71,12 @@ async function encodedFile(
   return null;
 }
 
-function mediaType(path: string): string {
-  const known = mimeTypes.contentType(extname(path).toLowerCase());
+/** Loaded with the first file: a gateway that serves none has no use for 2,500 types in its memory. */
+let mediaTypes: Promise<typeof MimeTypes> | undefined;
+
+async function mediaType(path: string): Promise<string> {
+  mediaTypes ??= import('mime-types').then((loaded) => loaded.default);
+  const known = (await mediaTypes).contentType(extname(path).toLowerCase());
   return known === false || extname(path) === '' ? 'application/octet-stream' : known;
 }
 

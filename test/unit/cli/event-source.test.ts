@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import {
+  parseEventStream,
+  type ReceivedEvent,
+  type StreamPosition,
+} from '../../../src/cli/event-source.ts';
+
+async function read(
+  chunks: readonly string[],
+): Promise<{ events: readonly ReceivedEvent[]; position: StreamPosition }> {
+  const position: StreamPosition = { lastEventId: '', retryMs: null };
+  const events: ReceivedEvent[] = [];
+  const bytes = async function* (): AsyncGenerator<Buffer> {
+    for (const chunk of chunks) yield Buffer.from(chunk, 'latin1');
+  };
+  for await (const event of parseEventStream(bytes(), position)) events.push(event);
+  return { events, position };
+}
+
+describe('an event stream, as hubgate subscribe reads it (WHATWG HTML §9.2.6)', () => {
+  const stream = 'id: 1\r\ndata: one\r\ndata\r\n\r\n:\nevent: a\ndata:two\n\rdata: x\r\r';
+  const expected = [
+    { id: '1', type: 'message', data: 'one\n' },
+    { id: '1', type: 'a', data: 'two' },
+    { id: '1', type: 'message', data: 'x' },
+  ];
+
+  it('is the same wherever its chunks end', async () => {
+    for (let at = 0; at <= stream.length; at += 1) {
+      const { events } = await read([stream.slice(0, at), stream.slice(at), 'data: y\n']);
+      assert.deepEqual(events, expected, `cut at ${at}`);
+    }
+    assert.deepEqual((await read(Array.from(`${stream}:\n`))).events, expected);
+  });
+
+  it('may have a character in two chunks', async () => {
+    const { events } = await read(['data: \xc3', '\xa9\n\n']);
+    assert.equal(events[0]?.data, 'é');
+  });
+
+  it('never asks to come back without a pause', async () => {
+    for (const [value, waited] of [
+      ['0', 100],
+      ['5', 100],
+      ['2500', 2500],
+      ['soon', null],
+      ['-1', null],
+    ] as const) {
+      assert.equal((await read([`retry: ${value}\n`])).position.retryMs, waited);
+    }
+  });
+
+  it('of one long line is looked at once, not once for each of its chunks', async (test) => {
+    const split = test.mock.method(String.prototype, 'split');
+    const { events } = await read(['data: ', ...Array<string>(1000).fill('x'.repeat(100)), '\n\n']);
+    assert.equal(events[0]?.data.length, 100_000);
+    assert.ok(split.mock.callCount() < 10, `${split.mock.callCount()} times`);
+  });
+});

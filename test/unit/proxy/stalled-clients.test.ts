@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http from 'node:http';
+import http2 from 'node:http2';
+import net from 'node:net';
+import { Readable } from 'node:stream';
+import { describe, it } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { MAX_STALL_MS } from '../../../src/proxy/forwarding.ts';
+import { portOf } from '../http/exchange-server.ts';
+import { TestClock } from '../../support/test-clock.ts';
+import { proxyTo, until } from './gateway.ts';
+
+/** More than all that lies between the app and a client can hold. */
+const LARGE_BYTES = 64 * 1024 * 1024;
+const STEP_MS = 1000;
+
+interface App {
+  readonly url: string;
+  /** Answers that it is giving. */
+  open(): number;
+  /** Pieces that it has given. */
+  given(): number;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+function body(onGive: () => void): Readable {
+  return Readable.from(
+    (function* () {
+      for (let left = LARGE_BYTES; left > 0; left -= 65_536) {
+        onGive();
+        yield Buffer.alloc(65_536, 'x');
+      }
+    })(),
+  );
+}
+
+/** Until the app is held back: what it gives stays the same for some turns of the loop. */
+async function held(app: App): Promise<void> {
+  let [seen, turns] = [0, 0];
+  await until(() => {
+    turns = app.given() === seen ? turns + 1 : 0;
+    seen = app.given();
+    return seen > 0 && turns > 25;
+  }, 'the client takes no more');
+}
+
+async function http1App(): Promise<App> {
+  let open = 0;
+  let given = 0;
+  const server = http.createServer((_request, response) => {
+    open += 1;
+    response.once('close', () => {
+      open -= 1;
+    });
+    response.writeHead(200, { 'content-length': LARGE_BYTES });
+    body(() => {
+      given += 1;
+    }).pipe(response);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${portOf(server)}`,
+    open: () => open,
+    given: () => given,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((done) => server.close(done));
+    },
+  };
+}
+
+async function http2App(): Promise<App> {
+  let open = 0;
+  let given = 0;
+  const sessions = new Set<http2.Http2Session>();
+  const server = http2.createServer();
+  server.on('session', (session) => sessions.add(session));
+  server.on('stream', (stream) => {
+    open += 1;
+    stream.on('error', () => {});
+    stream.once('close', () => {
+      open -= 1;
+    });
+    stream.respond({ ':status': 200, 'content-length': LARGE_BYTES });
+    body(() => {
+      given += 1;
+    }).pipe(stream);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `h2c://127.0.0.1:${portOf(server)}`,
+    open: () => open,
+    given: () => given,
+    async [Symbol.asyncDispose]() {
+      for (const session of sessions) session.destroy();
+      await new Promise((done) => server.close(done));
+    },
+  };
+}
+
+/** Time in which the app goes on answering pings. */
+async function passes(clock: TestClock, ms: number): Promise<void> {
+  for (let left = ms; left > 0; left -= STEP_MS) {
+    clock.advance(Math.min(left, STEP_MS));
+    for (let turns = 0; turns < 20; turns += 1) await turn();
+  }
+}
+
+describe('a client that takes nothing of a proxied answer', () => {
+  for (const [name, start] of [
+    ['HTTP/1.1', http1App],
+    ['HTTP/2', http2App],
+  ] as const) {
+    it(`is let go after two minutes, with what an app over ${name} was giving it`, async () => {
+      await using app = await start();
+      const clock = new TestClock();
+      await using gateway = await proxyTo([app.url], {}, { clock });
+      const client = net.connect(gateway.http1, '127.0.0.1').on('error', () => {});
+      client.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+      await held(app);
+      await passes(clock, MAX_STALL_MS - 1);
+      assert.equal(app.open(), 1);
+      clock.advance(1);
+      await until(() => app.open() === 0, 'the app is told');
+      client.resume();
+      await once(client, 'close');
+      assert.ok(client.bytesRead < LARGE_BYTES);
+    });
+
+    it(`gets all of it over ${name} where it takes some more in time`, async () => {
+      await using app = await start();
+      const clock = new TestClock();
+      await using gateway = await proxyTo([app.url], {}, { clock });
+      const request = http.get({ host: '127.0.0.1', port: gateway.http1, agent: false });
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      for (let pauses = 0; pauses < 3; pauses += 1) {
+        await held(app);
+        await passes(clock, MAX_STALL_MS - 1);
+        let taken = 0;
+        for await (const chunk of response.iterator({ destroyOnReturn: false })) {
+          taken += (chunk as Buffer).length;
+          if (taken > LARGE_BYTES / 8) break;
+        }
+      }
+      response.resume();
+      await once(response, 'end');
+      assert.ok(response.complete);
+    });
+  }
+});
