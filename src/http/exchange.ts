@@ -189,6 +189,8 @@ export interface ResponseHead {
   readonly headers: HeaderList;
   /** `upstream` for the site's pages, of the proxied app or from files; `gateway` for all of our own. */
   readonly source: 'upstream' | 'gateway';
+  /** The answer to an extended CONNECT whose tunnel is there. */
+  readonly opensTunnel?: true;
 }
 
 /**

@@ -59,7 +59,7 @@ export function switchHttp2(
       try {
         const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
         head.headers.delete('sec-websocket-accept');
-        const client = exchange.begin({ ...head, status: 200 });
+        const client = exchange.begin({ ...head, status: 200, opensTunnel: true });
         if (early.length > 0) upstream.unshift(early);
         upstream.pipe(client);
         stream.pipe(upstream);

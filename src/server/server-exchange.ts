@@ -185,6 +185,10 @@ export class ServerExchange implements Exchange {
 
   begin(head: ResponseHead): Writable {
     this.#refuseSecondHead();
+    // RFC 9113 §8.5: any 2xx tells the client that its tunnel is there, and what follows is of it.
+    if (this.upgrade?.kind === 'http2' && head.opensTunnel !== true && isSuccess(head.status)) {
+      head.status = 501;
+    }
     this.#wire.prepare(head, this.#isStream);
     const wrappers: BodyWrapper[] = [];
     const waiting = this.#changes.apply(head, wrappers);
@@ -269,4 +273,8 @@ export class ServerExchange implements Exchange {
     if (!trailers.isEmpty) this.#wire.sendTrailers(trailers);
     body.end();
   }
+}
+
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
 }

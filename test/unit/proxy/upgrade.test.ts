@@ -6,7 +6,8 @@ import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { describe, it } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
-import { portOf } from '../http/exchange-server.ts';
+import { answer } from '../../../src/http/answer.ts';
+import { portOf, serveExchanges } from '../http/exchange-server.ts';
 import { freePort } from '../../support/free-port.ts';
 import { origin, type Origin, proxyTo, rawOrigin, type TestGateway, until } from './gateway.ts';
 
@@ -306,6 +307,22 @@ describe('an upgrade', () => {
     const [error] = await once(client, 'error');
     assert.match(String(error), /502/);
     await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+  });
+
+  it('that no tunnel answers is 501 over HTTP/2, whatever page is written (RFC 9113 §8.5)', async () => {
+    for (const status of [200, 204, 299]) {
+      await using server = await serveExchanges((exchange) => answer(exchange, status, {}, 'page'));
+      const session = http2.connect(`http://127.0.0.1:${server.http2}`);
+      await once(session, 'remoteSettings');
+      const stream = session.request({
+        ':method': 'CONNECT',
+        ':protocol': 'websocket',
+        ':path': '/',
+      });
+      const [headers] = await once(stream, 'response');
+      assert.equal(headers[':status'], 501);
+      session.destroy();
+    }
   });
 
   it('that lies about Sec-WebSocket-Accept over HTTP/2 is 502', async () => {
