@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Duplex, Readable, Writable } from 'node:stream';
+import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { TraceContext } from './trace-context.ts';
 import type { HeaderList } from './header-list.ts';
@@ -32,6 +33,12 @@ export interface Exchange {
   readonly clientAddress: string;
   /** Body of the request. Ends at once when there is none. Handlers may put a limiting one before it. */
   body: Readable;
+  /**
+   * Lends what is left of the body to a reader who may destroy it: what he has not been given by
+   * then waits for the next one, or for who reads `body`. One reader at a time; null where the
+   * message cannot have a body.
+   */
+  lendBody(loan: BodyLoan): LentBody | null;
   /** False when the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
   readonly hasBody: boolean;
   /** Trailer fields of the request; complete once `body` has ended. */
@@ -104,6 +111,28 @@ export interface Exchange {
   end(body: Writable, trailers: HeaderList): void;
   /** Breaks the response off, so that the client cannot take it for complete. */
   abort(): void;
+}
+
+/** On which terms a body is lent. */
+export interface BodyLoan {
+  /** Called once, when the reader first asks for bytes. */
+  readonly onWanted: () => void;
+  /** How long the reader may take nothing while bytes wait for him; null: as long as he likes. */
+  readonly stall: WaitLimit | null;
+}
+
+/** A body that its reader may destroy. */
+export interface LentBody extends Readable {
+  /** True once it has been given bytes, which nobody else can have any more. */
+  readonly consumed: boolean;
+}
+
+/** How long somebody may let another wait. */
+export interface WaitLimit {
+  readonly limitMs: number;
+  readonly clock: Clock;
+  /** Makes what it ends with, once the wait was too long. */
+  readonly over: () => Error;
 }
 
 /** How an upstream was asked for an answer. */

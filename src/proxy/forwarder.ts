@@ -1,17 +1,17 @@
 import type { FastcgiConfig, ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
 import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/expect.ts';
-import type { Exchange, Expand } from '../http/exchange.ts';
+import type { Exchange, Expand, LentBody, WaitLimit } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
 import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
 import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
 import type { Connections } from './forwarding.ts';
 import { upstreamRequestFields } from './header-fields.ts';
-import { RequestBody } from './request-body.ts';
 import type { UpstreamResponse } from './response.ts';
 import { type Tunnels, wantsWebSocket } from './tunnels.ts';
 
@@ -33,7 +33,7 @@ interface Attempt {
   readonly address: UpstreamAddress;
   readonly connections: Connections;
   /** As {@link Forwarder.bodyOf} says. */
-  readonly body: RequestBody | null;
+  readonly body: LentBody | null;
 }
 
 /** Makes of an exchange what an upstream is asked, and asks it the way it wants to be asked. */
@@ -41,11 +41,13 @@ export class Forwarder {
   readonly #config: ReverseProxyConfig;
   readonly #options: ForwarderOptions;
   readonly #headerUp: ApplyOperations;
+  readonly #stall: WaitLimit | null;
 
   constructor(config: ReverseProxyConfig, options: ForwarderOptions) {
     this.#config = config;
     this.#options = options;
     this.#headerUp = compileOperations(config.headerUp);
+    this.#stall = writeLimit(config.transport.writeTimeoutMs, options.clock);
   }
 
   methodOf({ method }: Exchange): string {
@@ -53,13 +55,13 @@ export class Forwarder {
   }
 
   /** What is read of the client's body for one attempt; null where none is sent. */
-  bodyOf(exchange: Exchange): RequestBody | null {
+  bodyOf(exchange: Exchange): LentBody | null {
     const { method } = this.#config;
     if (!exchange.hasBody || method === 'GET' || method === 'HEAD') return null;
-    return new RequestBody(exchange.body, {
-      writeTimeoutMs: this.#config.transport.writeTimeoutMs,
+    return exchange.lendBody({
       // RFC 9110 §10.1.1: the client sends its body once the upstream asks for it.
       onWanted: () => wantBody(exchange),
+      stall: this.#stall,
     });
   }
 
@@ -108,7 +110,7 @@ export class Forwarder {
     { root, splitPath, env }: FastcgiConfig,
     exchange: Exchange,
     headers: HeaderList,
-    body: RequestBody | null,
+    body: LentBody | null,
   ): FastcgiRequest {
     const { clock, expand } = this.#options;
     const path = decodedPath(exchange.target);
@@ -125,6 +127,14 @@ export class Forwarder {
     const { method, log } = exchange;
     return { method, parameters, body, contentLength, client: exchange, clock, log };
   }
+}
+
+/** For an upstream that takes nothing; 0 means no limit. */
+function writeLimit(limitMs: number, clock: Clock): WaitLimit | null {
+  if (limitMs === 0) return null;
+  const over = (): Error =>
+    new HubgateError('upstream-write-timeout', 'The upstream takes no more bytes');
+  return { limitMs, clock, over };
 }
 
 /** @throws HttpError 400 for one that is no UTF-8 */

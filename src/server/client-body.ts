@@ -1,136 +1,131 @@
 import { Readable } from 'node:stream';
-import type { Clock } from '../kernel/clock.ts';
+import type { BodyLoan, LentBody, WaitLimit } from '../http/exchange.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { HttpError } from '../http/errors.ts';
+import { WaitWatch } from './wait-watch.ts';
 
-/** Bytes that have come and nobody has taken yet, beside those that the connection holds. */
+/** Bytes that have come and the reader has not taken yet, beside those that the connection holds. */
 const MAX_BUFFERED_BYTES = 64 * 1024;
-
 /** Bytes of small chunks that are handed on together. */
 const GATHERED_BYTES = 16 * 1024;
 
-export interface SilenceLimit {
-  /** Longest time in milliseconds without a byte while somebody waits for one. */
-  readonly limitMs: number;
-  readonly clock: Clock;
-}
-
 /**
- * The body of a request as the client sends it. While it is read the client must not fall silent:
- * then it ends with an HttpError 408. Time in which nobody wants more of it does not count.
+ * The body of a request for one reader, who may destroy it without taking the client's connection
+ * along; neither the client nor the reader may let the other wait for too long.
  */
-export class ClientBody extends Readable {
+export class ClientBody extends Readable implements LentBody {
+  consumed = false;
   readonly #source: Readable;
-  readonly #silence: SilenceLimit;
-  readonly #onSilent: () => void;
+  readonly #loan: BodyLoan | null;
+  readonly #silence: WaitWatch | null;
+  readonly #stall: WaitWatch | null;
   #isAttached = false;
-  #isWanted = false;
-  /** When the client was last heard, or first waited for. */
-  #since = 0;
-  #cancel: (() => void) | null = null;
   /** A chunk has been handed on in this turn: those that follow in it are gathered. */
   #isGathering = false;
   #gathered: Buffer[] = [];
   #gatheredBytes = 0;
 
-  /** `onSilent` is told before the error is. */
-  constructor(source: Readable, silence: SilenceLimit, onSilent: () => void) {
+  /**
+   * @param silence how long the client may send nothing while more is wanted
+   * @param loan null for who reads it last: what he leaves is read and dropped
+   */
+  constructor(source: Readable, silence: WaitLimit | null, loan: BodyLoan | null) {
     super({ highWaterMark: MAX_BUFFERED_BYTES });
     this.#source = source;
-    this.#silence = silence;
-    this.#onSilent = onSilent;
+    this.#loan = loan;
+    const stall = loan?.stall ?? null;
+    const end = (error: Error): void => void this.destroy(error);
+    this.#silence = silence === null ? null : new WaitWatch(silence, end);
+    this.#stall = stall === null ? null : new WaitWatch(stall, end);
     // Nobody may be listening when the answer has begun.
-    this.on('error', () => {});
+    this.on('error', ignore);
   }
 
   override _read(): void {
-    if (!this.#isAttached) this.#attach();
-    if (this.destroyed) return;
-    this.#isWanted = true;
-    this.#since = this.#silence.clock.monotonic();
-    if (this.#cancel === null) this.#checkAfter(this.#silence.limitMs);
+    if (!this.#isAttached && !this.#attach()) return;
+    this.#stall?.end();
+    this.#silence?.begin();
     this.#source.resume();
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#stopChecking();
-    this.#source.off('data', this.#onData);
+    this.#silence?.close();
+    this.#stall?.close();
     this.#gathered = [];
-    // What is not wanted is read and dropped, so that the connection can go on.
-    if (this.#isAttached) this.#source.resume();
+    const source = this.#source;
+    source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
+    if (this.#isAttached && !source.readableEnded) {
+      // What nobody wants is read and dropped, so that the connection can go on.
+      if (this.#loan === null) source.resume();
+      else source.pause();
+    }
     done(error);
   }
 
-  #attach(): void {
+  /** False where nothing more comes. */
+  #attach(): boolean {
     this.#isAttached = true;
-    this.#source.on('error', (error) => this.destroy(error));
-    this.#source.on('close', this.#onClose);
-    if (this.#source.destroyed) {
+    const source = this.#source;
+    // Never removed: what a leaving client makes the source emit must not end the process.
+    if (!source.listeners('error').includes(ignore)) source.on('error', ignore);
+    if (source.readableEnded) {
+      this.#onEnd();
+      return false;
+    }
+    if (source.destroyed) {
       this.#onClose();
-      return;
+      return false;
     }
-    this.#source.on('data', this.#onData);
-    this.#source.on('end', () => {
-      this.#stopChecking();
-      this.#handOn();
-      this.push(null);
-    });
-  }
-
-  #checkAfter(delayMs: number): void {
-    this.#cancel = this.#silence.clock.after(delayMs, () => this.#check());
-  }
-
-  #stopChecking(): void {
-    this.#cancel?.();
-    this.#cancel = null;
-  }
-
-  #check(): void {
-    this.#cancel = null;
-    if (!this.#isWanted) return;
-    const { clock, limitMs } = this.#silence;
-    const leftMs = this.#since + limitMs - clock.monotonic();
-    if (leftMs > 0) {
-      this.#checkAfter(leftMs);
-      return;
-    }
-    this.#onSilent();
-    this.destroy(new HttpError(408, `the client was silent for ${limitMs} ms`));
+    source.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
+    this.#loan?.onWanted();
+    return true;
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#isWanted = false;
+    this.consumed = true;
+    this.#silence?.end();
     if (!this.#isGathering) {
       this.#isGathering = true;
       // Node runs what is due in the next tick between the chunks of one packet.
       setImmediate(this.#onTurn);
-      if (!this.push(chunk)) this.#source.pause();
+      this.#handOn(chunk);
       return;
     }
     // A client may send thousands of chunks in one packet, each of which would be a write elsewhere.
     this.#gathered.push(chunk);
     this.#gatheredBytes += chunk.length;
-    if (this.#gatheredBytes >= GATHERED_BYTES) this.#handOn();
+    if (this.#gatheredBytes >= GATHERED_BYTES) this.#handOnGathered();
+  };
+
+  readonly #onEnd = (): void => {
+    this.#silence?.end();
+    this.#handOnGathered();
+    this.push(null);
   };
 
   readonly #onTurn = (): void => {
     this.#isGathering = false;
-    this.#handOn();
+    this.#handOnGathered();
   };
 
-  #handOn(): void {
-    const [first, ...more] = this.#gathered;
-    if (first === undefined || this.destroyed) return;
-    const bytes = more.length === 0 ? first : Buffer.concat(this.#gathered, this.#gatheredBytes);
+  #handOnGathered(): void {
+    if (this.#gathered.length === 0 || this.destroyed) return;
+    const bytes = Buffer.concat(this.#gathered, this.#gatheredBytes);
     this.#gathered = [];
     this.#gatheredBytes = 0;
-    if (!this.push(bytes)) this.#source.pause();
+    this.#handOn(bytes);
+  }
+
+  #handOn(bytes: Buffer): void {
+    if (this.push(bytes)) return;
+    this.#source.pause();
+    this.#stall?.begin();
   }
 
   readonly #onClose = (): void => {
-    if (this.#source.readableEnded || this.destroyed) return;
+    if (this.#source.readableEnded) return;
     const left = new HubgateError('client-left', 'The client left in the middle of its request');
     this.destroy(this.#source.errored ?? left);
   };
 }
+
+function ignore(): void {}

@@ -1,7 +1,7 @@
 import type { UpgradeRequest } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { SilenceLimit } from './client-body.ts';
 import type { Peer } from './peers.ts';
 
 /** What all exchanges of a service have in common. */
@@ -10,7 +10,7 @@ export interface ExchangeSettings {
   /** The address of the client behind trusted proxies; null takes the connection's. */
   readonly clientAddress: ((headers: HeaderList, peer: string) => string) | null;
   /** How long a client may be silent in the middle of a body; null for as long as it likes. */
-  readonly silence: SilenceLimit | null;
+  readonly silence: { readonly limitMs: number; readonly clock: Clock } | null;
 }
 
 /** What is known of a connection beside the request. */

@@ -1,13 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
+import { HttpError } from '../http/errors.ts';
 import type {
+  BodyLoan,
   BodyWrapper,
   Exchange,
   HeadTransform,
+  LentBody,
   ResponseHead,
   ResponseStream,
   UpgradeRequest,
   UpstreamVisit,
+  WaitLimit,
 } from '../http/exchange.ts';
 import { expectsContinue } from '../http/expect.ts';
 import { plainAddress } from '../http/forwarded.ts';
@@ -37,7 +41,6 @@ export class ServerExchange implements Exchange {
   readonly remoteAddress: string;
   readonly remotePort: number;
   readonly clientAddress: string;
-  body: Readable;
   readonly hasBody: boolean;
   readonly variables: Map<string, string> = new Map();
   readonly upgrade: UpgradeRequest | null;
@@ -47,10 +50,12 @@ export class ServerExchange implements Exchange {
   responseBytes = 0;
 
   readonly #wire: Wire;
-  readonly #parentLog: Logger;
+  readonly #settings: ExchangeSettings;
   readonly #changes = new HeadChanges();
   #id: string | undefined;
   #log: Logger | undefined;
+  /** What is read instead of the wire's, once somebody has asked for it or put another there. */
+  #body: Readable | null = null;
   #held: HeldBody | null = null;
   #departure: Departure | undefined;
   /** The client holds its body back until it is told to go on. */
@@ -66,7 +71,7 @@ export class ServerExchange implements Exchange {
     { secure, tlsVersion, peer, upgrade }: ExchangeConnection,
   ) {
     this.#wire = wire;
-    this.#parentLog = settings.log;
+    this.#settings = settings;
     this.upgrade = upgrade;
     this.tlsVersion = tlsVersion;
     this.scheme = secure ? 'https' : 'http';
@@ -82,10 +87,6 @@ export class ServerExchange implements Exchange {
     this.clientAddress =
       settings.clientAddress?.(wire.headers, this.remoteAddress) ?? this.remoteAddress;
     this.#awaitsContinue = this.hasBody && expectsContinue(this);
-    this.body =
-      settings.silence !== null && this.hasBody && upgrade === null
-        ? new ClientBody(wire.body, settings.silence, () => this.forgoBody())
-        : wire.body;
   }
 
   get id(): string {
@@ -94,8 +95,30 @@ export class ServerExchange implements Exchange {
   }
 
   get log(): Logger {
-    this.#log ??= this.#parentLog.child({ request: this.id });
+    this.#log ??= this.#settings.log.child({ request: this.id });
     return this.#log;
+  }
+
+  get body(): Readable {
+    if (this.#body !== null) return this.#body;
+    const { body } = this.#wire;
+    const silence = this.#silence();
+    // Of one that has ended, or will not come, nothing is waited for.
+    const isPlain = silence === null || body.readableEnded || this.#isSilent;
+    this.#body = isPlain ? body : new ClientBody(body, silence, null);
+    return this.#body;
+  }
+
+  set body(body: Readable) {
+    this.#body = body;
+  }
+
+  lendBody(loan: BodyLoan): LentBody | null {
+    if (!this.hasBody) return null;
+    // What has been asked for before has the limit of silence itself.
+    return this.#body === null
+      ? new ClientBody(this.#wire.body, this.#silence(), loan)
+      : new ClientBody(this.#body, null, loan);
   }
 
   trailers(): HeaderList {
@@ -196,6 +219,17 @@ export class ServerExchange implements Exchange {
   abort(): void {
     this.#departure?.happen();
     this.#wire.breakOff();
+  }
+
+  #silence(): WaitLimit | null {
+    const { silence } = this.#settings;
+    if (silence === null || !this.hasBody || this.upgrade !== null) return null;
+    const { limitMs, clock } = silence;
+    const over = (): Error => {
+      this.forgoBody();
+      return new HttpError(408, `the client was silent for ${limitMs} ms`);
+    };
+    return { limitMs, clock, over };
   }
 
   #awaitDeparture(): Departure {

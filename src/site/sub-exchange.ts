@@ -81,6 +81,10 @@ export class SubExchange implements Exchange {
   }
 
   /** It has none. */
+  lendBody(): null {
+    return null;
+  }
+
   forgoBody(): void {}
 
   onAbandoned(listener: () => void): () => void {

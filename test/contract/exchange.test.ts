@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import http from 'node:http';
 import http2 from 'node:http2';
 import { Transform } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, it } from 'node:test';
 import type { Exchange, Handler } from '../../src/http/exchange.ts';
 import { HeaderList } from '../../src/http/header-list.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
 import { SubExchange } from '../../src/site/sub-exchange.ts';
 import { deferred } from '../unit/discovery/site.ts';
 import { PROTOCOLS, serveExchanges, serveMounted } from '../unit/http/exchange-server.ts';
@@ -27,7 +29,11 @@ const onBehalf =
 
 /** Every implementation of an exchange, over both protocols. */
 const WAYS = PROTOCOLS.flatMap(({ name, ...protocol }) => [
-  { ...protocol, name: `over ${name}`, serve: serveExchanges },
+  {
+    ...protocol,
+    name: `over ${name}`,
+    serve: (handler: Handler) => serveExchanges(handler, { limitMs: 60_000, clock: systemClock }),
+  },
   { ...protocol, name: `mounted in a server for ${name}`, serve: serveMounted },
   {
     ...protocol,
@@ -246,6 +252,35 @@ for (const { name, ask, port, serve } of WAYS) {
         return respond(200, {}, 'x')(exchange, () => Promise.resolve());
       });
       assert.equal((await ask(port(server))).body, 'a(b(x))');
+    });
+
+    it('lends its body, if it has one, to one reader after another until somebody takes it', async () => {
+      await using server = await serve(async (exchange, next) => {
+        const loan = { onWanted: () => {}, stall: null };
+        exchange.lendBody(loan)?.destroy();
+        exchange.lendBody(loan)?.resume().destroy(new Error('the upstream hung up'));
+        const body = exchange.lendBody(loan);
+        assert.equal(body === null, !exchange.hasBody);
+        const lent = body === null ? 'none' : await text(body);
+        const rest = exchange.lendBody(loan);
+        if (rest !== null) assert.equal(await text(rest), '', 'nothing is left');
+        return respond(200, {}, lent)(exchange, next);
+      });
+      const expected = name.includes('on behalf') ? 'none' : 'hello';
+      assert.equal((await ask(port(server), { method: 'POST', body: 'hello' })).body, expected);
+      assert.equal((await ask(port(server))).body, 'none');
+      assert.deepEqual(server.faults, []);
+    });
+
+    it('leaves what a reader has not been given to who reads the body itself', async () => {
+      await using server = await serve(async (exchange, next) => {
+        exchange.lendBody({ onWanted: () => {}, stall: null })?.destroy();
+        const { body } = exchange;
+        assert.equal(exchange.body, body, 'the same, however often it is asked for');
+        return respond(200, {}, await text(body))(exchange, next);
+      });
+      const expected = name.includes('on behalf') ? '' : 'hello';
+      assert.equal((await ask(port(server), { method: 'POST', body: 'hello' })).body, expected);
     });
 
     it('knows its status, and that it has begun', async () => {

@@ -128,7 +128,7 @@ function mask(
       return;
     }
     const isLost = component.reads(token, tokens[index - 1]);
-    if (isLost || doubled?.has(index) === true) masked += unused;
+    if (isLost || (component.isBefore && doubled?.has(index) === true)) masked += unused;
     else if (token.type === 'regexp') masked += `(g${groups.push(token.value) - 1})`;
     else if (token.type === 'name') masked += `:n${numberOf(token.value, names)}`;
     else masked += text.slice(token.index, tokens[index + 1]?.index);
@@ -197,6 +197,11 @@ class ComponentTracker {
   #begins = false;
   #inBraces = false;
 
+  /** Whether neither has begun yet. */
+  get isBefore(): boolean {
+    return this.#component === 'before';
+  }
+
   /** Takes the next token; true when it is the component's separator but stands for itself. */
   reads(token: Token, previous: Token | undefined): boolean {
     if (this.#inBraces) this.#inBraces = token.type !== 'close';
@@ -247,8 +252,10 @@ function refuseMisread(tokens: readonly Token[]): void {
 
 function climbs(run: string): boolean {
   const [path = ''] = run.split(/[?#]/, 1);
-  if (path.startsWith('/') || !/\.|%2e/i.test(path)) return false;
-  return !withoutDotSegments({ pathname: `/-${path}`, protocol: 'https:' }).startsWith('/-');
+  if (!/\.|%2e/i.test(path)) return false;
+  const left = withoutDotSegments({ pathname: `/-${path}`, protocol: 'https:' });
+  // Of a run that is nothing but a way up the library keeps no slash, which is what the standard makes of it.
+  return path.startsWith('/') ? left === '/' && !path.endsWith('/') : !left.startsWith('/-');
 }
 
 function numberOf(name: string, names: Map<string, number>): number {

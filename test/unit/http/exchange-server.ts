@@ -8,6 +8,7 @@ import { HttpError } from '../../../src/http/errors.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
+import type { ExchangeSettings } from '../../../src/server/exchange-settings.ts';
 import { Http1 } from '../../../src/server/http1.ts';
 import { Http2 } from '../../../src/server/http2.ts';
 import { mountedExchange } from '../../../src/server/mounted-exchange.ts';
@@ -48,9 +49,12 @@ function answering(handler: Handler): Answering {
 }
 
 /** Serves a handler over HTTP/1.1 and HTTP/2 on loopback, as the listeners of the gateway do. */
-export async function serveExchanges(handler: Handler): Promise<ExchangeServer> {
+export async function serveExchanges(
+  handler: Handler,
+  silence: ExchangeSettings['silence'] = null,
+): Promise<ExchangeServer> {
   const answered = answering(handler);
-  const settings = { log: silentLogger, clientAddress: null, silence: null };
+  const settings = { log: silentLogger, clientAddress: null, silence };
   const reception = {
     settings: () => settings,
     take: (exchange: Exchange) => void answered.answer(exchange),

@@ -22,6 +22,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     body: Readable.from([]),
     hasBody: false,
     trailers: () => new HeaderList(),
+    lendBody: () => null,
     forgoBody: () => {},
     abandoned: false,
     onAbandoned: () => () => {},

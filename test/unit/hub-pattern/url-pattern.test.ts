@@ -196,6 +196,10 @@ describe('hosts and paths that the library reads otherwise', () => {
     assert.ok(verdict('https://h/x/.y/../z/*', 'https://h/x/z/1'));
     assert.ok(!verdict('https://h/users/42/*', 'https://h/users/42/.x/../../43/secret'));
     assert.ok(verdict('https://h/:id/%2E%2e/x', 'https://h/1/x'));
+    assert.ok(verdict('https://h/:id/x/..', 'https://h/1/') && verdict('foo:/:id/../', 'foo:/1/'));
+    for (const up of ['https://h/:id/..', 'https://h/:id/x/../..', 'foo:/a{/a}*/%2e%2e']) {
+      assert.throws(() => verdict(up, 'https://h/1'), { code: 'invalid-pattern' }, up);
+    }
   });
 
   it('keeps what stands behind // in the path of a scheme that is not special', () => {
@@ -207,6 +211,7 @@ describe('hosts and paths that the library reads otherwise', () => {
       verdict('foo://h/x{//a}?', 'foo://h/x') && verdict('foo://h/x{//a}?', 'foo://h/x//a'),
     );
     assert.ok(verdict('foo://h/x//../y', 'foo://h/x/y'), 'dot segments behind it are resolved');
+    assert.ok(verdict('foo:/a?b//c#d//*', 'foo:/a?b//c#d//e'), 'elsewhere it is itself');
   });
 
   it('gives a group, a modifier or a query behind // its own meaning', () => {

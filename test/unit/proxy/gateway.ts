@@ -6,6 +6,7 @@ import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { ReverseProxy, type ReverseProxyOptions } from '../../../src/proxy/reverse-proxy.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
+import type { ExchangeSettings } from '../../../src/server/exchange-settings.ts';
 import { type ExchangeServer, portOf, serveExchanges } from '../http/exchange-server.ts';
 import type { ReverseProxyConfig } from '../../../src/directives/reverse-proxy/data.ts';
 
@@ -95,6 +96,8 @@ export async function proxyTo(
   overrides: Overrides = {},
   more: Parameters<typeof proxyOptions>[1] & {
     readonly before?: (exchange: Exchange) => void;
+    /** How long a client may be silent in the middle of its body. */
+    readonly silence?: ExchangeSettings['silence'];
   } = {},
 ): Promise<TestGateway> {
   const registry = new UpstreamRegistry();
@@ -103,7 +106,7 @@ export async function proxyTo(
     more.before?.(exchange);
     return proxy.handle(exchange, next);
   };
-  const server = await serveExchanges(handler);
+  const server = await serveExchanges(handler, more.silence);
   const close = async (): Promise<void> => {
     proxy.close();
     registry.destroy();

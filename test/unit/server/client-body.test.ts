@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { PassThrough } from 'node:stream';
+import { PassThrough, type Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { describe, it } from 'node:test';
 import { ClientBody } from '../../../src/server/client-body.ts';
 import { HttpError } from '../../../src/http/errors.ts';
+import type { BodyLoan } from '../../../src/http/exchange.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 const LIMIT_MS = 60_000;
@@ -107,6 +109,123 @@ describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
   });
 });
 
+describe('a body that is lent', () => {
+  it('asks the client for nothing before its reader does, who is told of once', async () => {
+    const source = new PassThrough();
+    let asked = 0;
+    const body = lend(source, { onWanted: () => (asked += 1) });
+    source.write('a');
+    await turn();
+    assert.deepEqual([asked, body.consumed, source.listenerCount('data')], [0, false, 0]);
+    body.resume();
+    await once(body, 'data');
+    source.end('b');
+    await once(body, 'end');
+    assert.deepEqual([asked, body.consumed], [1, true]);
+  });
+
+  it('waits for the next reader when one destroys it, asked for or not', async () => {
+    const source = new PassThrough();
+    lend(source).destroy();
+    const second = lend(source).resume();
+    await turn();
+    second.destroy(new Error('the upstream hung up'));
+    source.write('all of it');
+    await turn();
+    assert.equal(second.consumed, false);
+    assert.equal(source.destroyed, false);
+    source.end();
+    assert.equal(await text(lend(source)), 'all of it');
+  });
+
+  it('is empty for who comes when all of it has been read', async () => {
+    const source = new PassThrough();
+    source.end('a');
+    assert.equal(await text(lend(source)), 'a');
+    assert.equal(await text(lend(source)), '');
+  });
+
+  it('does not count the time in which the client is waited for against its reader', async () => {
+    const { source, body, clock } = lendFor(LIMIT_MS);
+    for (let i = 0; i < 3; i += 1) {
+      body.pause().read(0);
+      source.write(Buffer.alloc(2 * BUFFER_BYTES));
+      await turn();
+      assert.equal(clock.waiting, 1, 'the reader is waited for');
+      const came = once(body, 'data');
+      body.resume();
+      await came;
+      await turn();
+      clock.advance(10 * LIMIT_MS);
+    }
+    const ended = once(body, 'end');
+    source.end();
+    await ended;
+    assert.equal(body.errored, null);
+  });
+
+  it('ends when its reader takes nothing for the time that is allowed, which a byte begins anew', async () => {
+    const { source, body, clock } = lendFor(LIMIT_MS);
+    for (let i = 0; i < 6; i += 1) source.write(Buffer.alloc(BUFFER_BYTES));
+    body.on('error', () => {});
+    for (let i = 0; i < 3; i += 1) {
+      body.once('data', () => body.pause());
+      body.resume();
+      await once(body, 'data');
+      await turn();
+      clock.advance(LIMIT_MS - 1);
+      assert.equal(body.destroyed, false);
+    }
+    clock.advance(1);
+    assert.equal(body.errored?.message, 'not taken');
+    assert.equal(source.destroyed, false);
+  });
+
+  it('leaves no timer behind, whichever way it ends', async () => {
+    for (const end of ['end', 'destroy'] as const) {
+      const { source, body, clock } = lendFor(LIMIT_MS, LIMIT_MS);
+      body.pause();
+      source.write(Buffer.alloc(2 * BUFFER_BYTES));
+      body.read(0);
+      await turn();
+      assert.equal(clock.waiting, 2);
+      if (end === 'end') await text(body.once('data', () => source.end()));
+      else body.destroy();
+      await turn();
+      assert.equal(clock.waiting, 0, end);
+    }
+  });
+
+  it('tells nobody that the client has left when its reader has gone, however many there were', async () => {
+    const source = new PassThrough();
+    for (let i = 0; i < 30; i += 1) {
+      const body = lend(source);
+      body.resume();
+      await turn();
+      body.destroy();
+    }
+    assert.equal(source.listenerCount('error'), 1);
+    // What nobody listens for ends the process.
+    source.destroy(new Error('read ECONNRESET'));
+    await new Promise<void>((closed) => void source.once('close', closed));
+  });
+});
+
+const BUFFER_BYTES = 64 * 1024;
+
+function lend(source: Readable, loan: Partial<BodyLoan> = {}): ClientBody {
+  return new ClientBody(source, null, { onWanted: () => {}, stall: null, ...loan });
+}
+
+/** Lent to a reader who may take nothing for `stallMs`. */
+function lendFor(stallMs: number, silenceMs: number | null = null) {
+  const [source, clock] = [new PassThrough(), new TestClock()];
+  const stall = { limitMs: stallMs, clock, over: () => new Error('not taken') };
+  const silence =
+    silenceMs === null ? null : { limitMs: silenceMs, clock, over: () => new Error('silent') };
+  return { source, clock, body: new ClientBody(source, silence, { onWanted: () => {}, stall }) };
+}
+
 function start(): {
   readonly source: PassThrough;
   readonly body: ClientBody;
@@ -115,7 +234,11 @@ function start(): {
 } {
   const [source, clock] = [new PassThrough(), new TestClock()];
   let silent = 0;
-  const body = new ClientBody(source, { limitMs: LIMIT_MS, clock }, () => (silent += 1));
+  const over = (): Error => {
+    silent += 1;
+    return new HttpError(408, 'silent');
+  };
+  const body = new ClientBody(source, { limitMs: LIMIT_MS, clock, over }, null);
   return { source, body, clock, silent: () => silent };
 }
 
