@@ -1,7 +1,7 @@
 import type { Grants, JsonValue, SubscribeGrant } from '../hub/grants.ts';
 import { compileMatcher, type Matcher, type MatcherCache, type MatchType } from '../hub/matcher.ts';
 import { messageOf } from '../kernel/error.ts';
-import { type Meter, unmetered } from '../kernel/slices.ts';
+import { completed, type Meter, unmetered } from '../kernel/slices.ts';
 import { InvalidTokenError, show } from './diagnosis.ts';
 import { isJsonObject, type JsonObject } from './strict-json.ts';
 
@@ -29,9 +29,7 @@ export function readAuthorizationDetails(
   claim: JsonValue | undefined,
   context: GrantContext,
 ): Grants {
-  const { value } = authorizationDetails(claim, context, unmetered()).next();
-  if (value === undefined) throw new TypeError('an unmetered reading did not end');
-  return value;
+  return completed(authorizationDetails(claim, context, unmetered()));
 }
 
 /**

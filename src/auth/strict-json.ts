@@ -41,7 +41,7 @@ function isUnambiguous(text: string): boolean {
     } else if (token === ':') {
       const names = open.at(-1);
       // A string before a colon is a name; escapes do not make two of one.
-      const name = String(JSON.parse(previous));
+      const name = previous.includes('\\') ? String(JSON.parse(previous)) : previous.slice(1, -1);
       if (names?.has(name)) return false;
       names?.add(name);
     } else if (!token.startsWith('"') && token !== ',' && !Number.isFinite(Number(token))) {

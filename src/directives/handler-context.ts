@@ -4,6 +4,7 @@ import type { AddressSet } from '../http/forwarded.ts';
 import type { RateLimits, SharedCounts } from '../http/rate-limits.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { Slices } from '../kernel/slices.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
 
 /** What handlers need of the site and the gateway that they are part of. */
@@ -11,6 +12,8 @@ export interface SiteContext {
   readonly expand: Expand;
   readonly log: Logger;
   readonly clock: Clock;
+  /** One for all of the process; for work that grows with what a client asks for. */
+  readonly slices: Slices;
   /** Numbers from 0 up to but not including 1. */
   readonly random: () => number;
   /** Upstreams outlive the configurations that name them. */

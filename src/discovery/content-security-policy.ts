@@ -15,11 +15,20 @@ export type PolicyAnswer =
   | { readonly kind: 'allowed'; readonly nonce: string | null }
   | { readonly kind: 'forbidden'; readonly allow: string };
 
+/** Policies of a page. An app may send as many as fit into its head. */
+const MAX_POLICIES = 64;
+
 type Policy = ReadonlyMap<string, readonly string[]>;
 
 /** Whether all policies let a page fetch itself, follow the hub and run the script (CSP Level 3). */
 export function askPolicies(policies: readonly string[], question: PolicyQuestion): PolicyAnswer {
-  const parsed = policies.flatMap((text) => text.split(',')).map(parsePolicy);
+  const some = policies.slice(0, MAX_POLICIES + 1);
+  const written = some.flatMap((text) => text.split(',', MAX_POLICIES + 1));
+  // What is not looked at may forbid anything.
+  if (written.length > MAX_POLICIES) {
+    return { kind: 'forbidden', allow: `no more than ${MAX_POLICIES} policies` };
+  }
+  const parsed = written.map(parsePolicy);
   const nonce = parsed.map((policy) => nonceOf(scriptSources(policy) ?? [])).find(Boolean) ?? null;
   for (const policy of parsed) {
     const allow = missing(policy, nonce, question);

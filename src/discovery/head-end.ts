@@ -10,6 +10,9 @@ const LOOK_AHEAD = 12;
 /** Bytes of a `meta` element that are looked at. */
 const MAX_META = 8192;
 
+/** Tags, comments and declarations of a head that are looked at; a page with more of them is left as it is. */
+export const MAX_MARKUP = 2_000;
+
 const LT = 0x3c;
 const GT = 0x3e;
 const SLASH = 0x2f;
@@ -52,6 +55,8 @@ export class HeadEnd {
   /** A script in which "<!--" was seen, and then perhaps "<script" (WHATWG HTML §13.2.5.18 ff.). */
   #script: 'plain' | 'escaped' | 'double-escaped' = 'plain';
   #meta: string | null = null;
+  /** How many places have been looked at. */
+  #markups = 0;
 
   /** @param isLast whether nothing follows */
   scan(bytes: Buffer, isLast: boolean): Found {
@@ -75,12 +80,18 @@ export class HeadEnd {
             break;
           }
           if (isCut(bytes, at, isLast)) return { kind: 'more', from: at };
+          if (!mayEndRaw(bytes[at + 1])) {
+            this.#dashes = 0;
+            break;
+          }
+          if (this.#isTooMuch()) return { kind: 'fragment' };
           this.#rawMarkup(lookAhead(bytes, at));
           break;
         }
         case 'data': {
           if (isSpace(byte)) break;
           if (byte === LT && isCut(bytes, at, isLast)) return { kind: 'more', from: at };
+          if (byte === LT && this.#isTooMuch()) return { kind: 'fragment' };
           const step = byte === LT ? this.#markup(lookAhead(bytes, at)) : this.#text();
           if (step === 'end') return { kind: 'end', at };
           if (step === 'fragment') return { kind: 'fragment' };
@@ -91,6 +102,11 @@ export class HeadEnd {
     if (!isLast) return { kind: 'more', from: at };
     const isOpen = this.#isDocument && this.#state === 'data' && this.#templates === 0;
     return isOpen ? { kind: 'end', at } : { kind: 'fragment' };
+  }
+
+  #isTooMuch(): boolean {
+    this.#markups += 1;
+    return this.#markups > MAX_MARKUP;
   }
 
   /** U+FEFF as UTF-8. */
@@ -250,6 +266,11 @@ function isCut(bytes: Buffer, at: number, isLast: boolean): boolean {
   if (isLast || bytes.length - at >= LOOK_AHEAD) return false;
   // A name that has ended is known.
   return !/^<(?:\/?[a-z][^\s/>]*[\s/>]|!--|[^a-z/!?])/i.test(bytes.toString('latin1', at));
+}
+
+/** Whether what follows "<" in raw text can be `</…`, `<!--` or `<script`. */
+function mayEndRaw(next: number | undefined): boolean {
+  return next === SLASH || next === BANG || next === 0x53 || next === 0x73;
 }
 
 function lookAhead(bytes: Buffer, at: number): string {

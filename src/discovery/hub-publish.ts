@@ -59,7 +59,7 @@ export function readHubPublish(
 
 function membersOf(field: string, faults: string[]): Member[] {
   try {
-    return parseMembers(field);
+    return parseMembers(field, MAX_UPDATES + 1);
   } catch (error) {
     if (!(error instanceof FieldSyntaxError)) throw error;
     faults.push(error.message);

@@ -37,12 +37,16 @@ const DISPLAY = /%"((?:[\x20\x21\x23\x24\x26-\x7e]|%[0-9a-f]{2})*)"/y;
 const BYTES = /:([A-Za-z0-9+/=]*):/y;
 const BOOLEAN = /\?([01])/y;
 
-/** @throws FieldSyntaxError */
-export function parseMembers(field: string): Member[] {
+/**
+ * The members of a list, no more of them than `most`: what stands behind those is not looked at.
+ *
+ * @throws FieldSyntaxError
+ */
+export function parseMembers(field: string, most: number): Member[] {
   const text = new Reader(field);
   const members: Member[] = [];
   text.skip(' \t');
-  while (!text.atEnd) {
+  while (!text.atEnd && members.length < most) {
     members.push(member(text));
     text.skip(' \t');
     if (text.atEnd) break;

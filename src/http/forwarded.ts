@@ -61,9 +61,9 @@ export function clientAddress(
   if (!trusted(peer)) return peer;
   let client = peer;
   for (const field of fields) {
-    const entries = headers.getAll(field).flatMap((value) => value.split(','));
-    if (entries.length === 0) continue;
-    for (const entry of entries.reverse().slice(0, MAX_FORWARDED_ENTRIES)) {
+    const values = headers.getAll(field);
+    if (values.length === 0) continue;
+    for (const entry of lastEntries(values)) {
       const address = addressOf(entry.trim());
       if (address === null) return client;
       client = address;
@@ -72,6 +72,19 @@ export function clientAddress(
     return client;
   }
   return client;
+}
+
+/** Entries of lists from the right, so many as are looked at; what stands left of them is not touched. */
+function* lastEntries(values: readonly string[]): Generator<string, void, void> {
+  let left = MAX_FORWARDED_ENTRIES;
+  for (let at = values.length - 1; at >= 0; at -= 1) {
+    const value = values[at] ?? '';
+    for (let end = value.length; end >= 0 && left > 0; left -= 1) {
+      const comma = end === 0 ? -1 : value.lastIndexOf(',', end - 1);
+      yield value.slice(comma + 1, end);
+      end = comma;
+    }
+  }
 }
 
 /** `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]` and `[2001:db8::1]:4711`. */

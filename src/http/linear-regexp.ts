@@ -3,6 +3,11 @@ import { HubgateError } from '../kernel/error.ts';
 
 /** A regular expression that takes linear time whatever it is matched against. */
 export interface Pattern {
+  /**
+   * Whether anything of the text matches, without groups: much cheaper than the search for them,
+   * but where the pattern remembers long stretches of text (`a.{14}$`) much dearer.
+   */
+  test(text: string): boolean;
   /** The groups of the first match, the whole match first, unmatched ones empty; null for none. */
   match(text: string): readonly string[] | null;
   /**
@@ -27,6 +32,7 @@ const GROUP = /\$(?:(\$)|(\d+)|\{(\w+)\})/g;
 export function compilePattern(source: string): Pattern {
   const regex = compile(source);
   return {
+    test: (text) => regex.test(text),
     match(text) {
       const matcher = regex.matcher(text);
       if (!matcher.find()) return null;

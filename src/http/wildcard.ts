@@ -21,7 +21,7 @@ export function compileWildcard(pattern: string, kind: WildcardKind): (text: str
     return sofar + (isEdge && kind === 'path' ? ANY : inner) + part;
   });
   const compiled = compilePattern(`^${source}$`);
-  return (text) => compiled.match(text) !== null;
+  return (text) => compiled.test(text);
 }
 
 function atEdges(pattern: string): (text: string) => boolean {

@@ -3,15 +3,15 @@ import type { AccessToken } from '../auth/verify.ts';
 import { publishQuestion } from '../hub/grants.ts';
 import type { Hub } from '../hub/hub.ts';
 import {
-  parsePublication,
   type Publication,
   PublicationError,
   type PublicationRules,
+  readPublication,
 } from '../hub/publication.ts';
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import type { Slices } from '../kernel/slices.ts';
+import type { Meter, Slices } from '../kernel/slices.ts';
 import { type Access, grantMissing } from './access.ts';
 import { readBody } from './body.ts';
 import { parseForm, valuesOf, type FormField } from './form.ts';
@@ -67,28 +67,34 @@ export function createPublish(
     const authenticated = access.authenticate(exchange, identity, 'publisher');
     const token = authenticated instanceof Promise ? await authenticated : authenticated;
     if (token === null) throw access.tokenMissing(exchange);
-    const fields = await readFields(exchange, maxRequestBodySize);
-    const publication = readPublication(fields, rules);
+    const bytes = await readForm(exchange, maxRequestBodySize);
+    const read = slices.compute((meter) => readUpdate(bytes, rules, meter));
+    const publication = read instanceof Promise ? await read : read;
     await requireGrant(exchange, token, publication);
     await store(exchange, publication);
     answer(exchange, 200, { 'content-type': 'text/plain; charset=utf-8' }, publication.update.id);
   };
 }
 
-async function readFields(exchange: Exchange, maxBytes: number): Promise<readonly FormField[]> {
+/** The bytes of the form; none of a body that is no form. */
+async function readForm(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   const contentType = exchange.headers.get('content-type');
   const type = contentType === undefined ? '' : mediaType(contentType);
   if (type === null) throw badRequest();
   const bytes = await readBody(exchange, maxBytes);
-  const fields = type === FORM ? parseForm(bytes) : [];
-  if (fields === null) throw new Refusal(413, { text: 'too many fields in update' });
-  return fields;
+  return type === FORM ? bytes : Buffer.alloc(0);
 }
 
 /** @throws Refusal 400 or 413 that says what is wrong */
-function readPublication(fields: readonly FormField[], rules: PublicationRules): Publication {
+function* readUpdate(
+  bytes: Buffer,
+  rules: PublicationRules,
+  meter: Meter,
+): Generator<void, Publication, void> {
+  const fields = yield* parseForm(bytes, meter);
+  if (fields === null) throw new Refusal(413, { text: 'too many fields in update' });
   try {
-    return parsePublication(
+    return yield* readPublication(
       {
         topics: valuesOf(fields, 'topic'),
         data: first(fields, 'data'),
@@ -98,6 +104,7 @@ function readPublication(fields: readonly FormField[], rules: PublicationRules):
         retry: first(fields, 'retry'),
       },
       rules,
+      meter,
     );
   } catch (error) {
     if (!(error instanceof PublicationError)) throw error;

@@ -10,6 +10,7 @@ import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
+import type { Slices } from '../kernel/slices.ts';
 import { type Access, accessRevoked } from './access.ts';
 import { readBody } from './body.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
@@ -33,6 +34,7 @@ export interface SubscribeSettings {
   readonly writeTimeoutMs: number;
   /** 0 means no limit. */
   readonly maxRequestBodySize: number;
+  readonly slices: Slices;
   readonly connections: ConnectionCounter;
   readonly connectionLimits: ConnectionLimits;
   readonly clock: Clock;
@@ -92,7 +94,7 @@ export function createSubscribe(
     if (isQuery) requireForm(exchange);
     const asOf = hub.revision;
     const token = await authenticate(exchange, identity);
-    const content = isQuery ? await readContent(exchange, settings.maxRequestBodySize) : [];
+    const content = isQuery ? await readContent(exchange, settings) : [];
     const fields = [...limited(parseQuery(exchange.target)), ...content];
     const read = readMatchers(fields);
     const options: SubscribeOptions = {
@@ -144,8 +146,12 @@ function requireForm(exchange: Exchange): void {
   });
 }
 
-async function readContent(exchange: Exchange, maxBytes: number): Promise<readonly FormField[]> {
-  return limited(parseForm(await readBody(exchange, maxBytes)));
+async function readContent(
+  exchange: Exchange,
+  { maxRequestBodySize, slices }: SubscribeSettings,
+): Promise<readonly FormField[]> {
+  const bytes = await readBody(exchange, maxRequestBodySize);
+  return limited(await slices.compute((meter) => parseForm(bytes, meter)));
 }
 
 function limited(fields: readonly FormField[] | null): readonly FormField[] {

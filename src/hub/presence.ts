@@ -22,6 +22,10 @@ export interface PresenceNames {
   readonly base: string;
 }
 
+/** What a record costs until it has been announced, and each character of its matcher, in steps. */
+const RECORD_STEPS = 1_000;
+const CHARACTER_STEPS = 2;
+
 /** The subscriptions of a subscriber, in the order of its matchers; yields when nothing is left of the meter. */
 export function* subscriptionRecords(
   subscriber: Subscriber,
@@ -30,6 +34,8 @@ export function* subscriptionRecords(
 ): Generator<void, readonly SubscriptionRecord[], void> {
   const records: SubscriptionRecord[] = [];
   for (const { spec } of subscriber.options.matchers) {
+    if (meter.left <= 0) yield;
+    meter.left -= RECORD_STEPS + CHARACTER_STEPS * spec.match.length;
     const payload = yield* payloadFor(subscriber.options.grants, spec, names.base, meter);
     records.push({
       id: subscriptionPath(names.hubPath, spec.matchType, spec.match, subscriber.id),

@@ -1,4 +1,5 @@
 import { HubgateError } from '../kernel/error.ts';
+import { completed, type Meter, unmetered } from '../kernel/slices.ts';
 import type { Profile } from './profile.ts';
 import { hasForbiddenCharacters, isReservedTopic, parseTopic, type Topic } from './topic.ts';
 import { EARLIEST, isPossibleId, MAX_ID_BYTES, type Update } from './update.ts';
@@ -38,16 +39,32 @@ export class PublicationError extends HubgateError {
 
 const MAX_TOPICS = 1000;
 const MAX_TOPIC_BYTES = 4096;
+/** What a topic and each of its characters cost as a URL, in steps. */
+const TOPIC_STEPS = 300;
+const CHARACTER_STEPS = 2;
 const MAX_TYPE_BYTES = 1024;
 const MAX_RETRY = 18446744073709551615n;
 
 /**
- * Makes an update of what a publisher sent.
+ * Makes an update of what a publisher sent, in one go; see {@link readPublication}.
  *
  * @throws PublicationError with the first fault found
  */
 export function parsePublication(fields: PublicationFields, rules: PublicationRules): Publication {
-  const topics = parseTopics(fields.topics, rules);
+  return completed(readPublication(fields, rules, unmetered()));
+}
+
+/**
+ * Makes an update of what a publisher sent. Yields when nothing is left of the meter.
+ *
+ * @throws PublicationError with the first fault found
+ */
+export function* readPublication(
+  fields: PublicationFields,
+  rules: PublicationRules,
+  meter: Meter,
+): Generator<void, Publication, void> {
+  const topics = yield* readTopics(fields.topics, rules, meter);
   const retry = parseRetry(fields.retry);
   const update = {
     id: parseId(fields.id) ?? rules.newId(),
@@ -60,22 +77,34 @@ export function parsePublication(fields: PublicationFields, rules: PublicationRu
   return { update, topics };
 }
 
-function parseTopics(topics: readonly (string | null)[], rules: PublicationRules): Topic[] {
+function* readTopics(
+  topics: readonly (string | null)[],
+  rules: PublicationRules,
+  meter: Meter,
+): Generator<void, Topic[], void> {
   if (topics.length === 0) throw refuse('Missing "topic" parameter');
   if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
-  return topics.map((topic) => {
-    const text = requireUtf8('topic', topic ?? undefined, topic === null);
-    if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
-      throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
-    }
-    refuseForbidden('topic', text);
-    if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
-    const parsed = parseTopic(text, rules.base);
-    if (isReservedTopic(parsed, rules.hubPath)) {
-      throw refuse(`"topic" is in the namespace reserved for the hub`);
-    }
-    return parsed;
-  });
+  const read: Topic[] = [];
+  for (const topic of topics) {
+    if (meter.left <= 0) yield;
+    read.push(readTopic(topic, rules));
+    meter.left -= TOPIC_STEPS + CHARACTER_STEPS * (topic ?? '').length;
+  }
+  return read;
+}
+
+function readTopic(topic: string | null, rules: PublicationRules): Topic {
+  const text = requireUtf8('topic', topic ?? undefined, topic === null);
+  if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
+    throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
+  }
+  refuseForbidden('topic', text);
+  if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
+  const parsed = parseTopic(text, rules.base);
+  if (isReservedTopic(parsed, rules.hubPath)) {
+    throw refuse(`"topic" is in the namespace reserved for the hub`);
+  }
+  return parsed;
 }
 
 function parseId(id: string | null | undefined): string | undefined {

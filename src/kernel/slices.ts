@@ -28,6 +28,13 @@ export interface Work {
 /** A computation that yields whenever nothing is left of its meter. */
 export type Computation<T> = (meter: Meter) => Generator<void, T, void>;
 
+/** The result of a computation that has an unmetered budget, so that it never yields. */
+export function completed<T>(computation: Generator<void, T, void>): T {
+  const { done, value } = computation.next();
+  if (done !== true) throw new TypeError('an unmetered computation did not end');
+  return value;
+}
+
 /**
  * Shares each turn of the event loop among all that have much to do: in rounds, each with an equal
  * part of one slice. Between the turns the loop sees to its connections.

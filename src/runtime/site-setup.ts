@@ -23,12 +23,13 @@ export async function setUpSite(
   resources: Resources,
   scope: Scope,
 ): Promise<SiteHandler> {
-  const { log, clock, random, upstreams, rateLimits, measures } = resources;
+  const { log, clock, slices, random, upstreams, rateLimits, measures } = resources;
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
     expand: expandPlaceholders,
     log,
     clock,
+    slices,
     random,
     upstreams,
     rateLimits,

@@ -5,6 +5,8 @@ import { WaitWatch } from './wait-watch.ts';
 
 /** Bytes that have come and the reader has not taken yet, beside those that the connection holds. */
 const MAX_BUFFERED_BYTES = 64 * 1024;
+/** Bytes of small chunks that are handed on together. */
+const GATHERED_BYTES = 16 * 1024;
 
 /**
  * The body of a request for one reader, who may destroy it without taking the client's connection
@@ -17,6 +19,10 @@ export class ClientBody extends Readable implements LentBody {
   readonly #silence: WaitWatch | null;
   readonly #stall: WaitWatch | null;
   #isAttached = false;
+  /** A chunk has been handed on in this turn: those that follow in it are gathered. */
+  #isGathering = false;
+  #gathered: Buffer[] = [];
+  #gatheredBytes = 0;
 
   /**
    * @param silence how long the client may send nothing while more is wanted
@@ -44,6 +50,7 @@ export class ClientBody extends Readable implements LentBody {
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#silence?.close();
     this.#stall?.close();
+    this.#gathered = [];
     const source = this.#source;
     source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     if (this.#isAttached && !source.readableEnded) {
@@ -76,15 +83,43 @@ export class ClientBody extends Readable implements LentBody {
   readonly #onData = (chunk: Buffer): void => {
     this.consumed = true;
     this.#silence?.end();
-    if (this.push(chunk)) return;
-    this.#source.pause();
-    this.#stall?.begin();
+    if (!this.#isGathering) {
+      this.#isGathering = true;
+      // Node runs what is due in the next tick between the chunks of one packet.
+      setImmediate(this.#onTurn);
+      this.#handOn(chunk);
+      return;
+    }
+    // A client may send thousands of chunks in one packet, each of which would be a write elsewhere.
+    this.#gathered.push(chunk);
+    this.#gatheredBytes += chunk.length;
+    if (this.#gatheredBytes >= GATHERED_BYTES) this.#handOnGathered();
   };
 
   readonly #onEnd = (): void => {
     this.#silence?.end();
+    this.#handOnGathered();
     this.push(null);
   };
+
+  readonly #onTurn = (): void => {
+    this.#isGathering = false;
+    this.#handOnGathered();
+  };
+
+  #handOnGathered(): void {
+    if (this.#gathered.length === 0 || this.destroyed) return;
+    const bytes = Buffer.concat(this.#gathered, this.#gatheredBytes);
+    this.#gathered = [];
+    this.#gatheredBytes = 0;
+    this.#handOn(bytes);
+  }
+
+  #handOn(bytes: Buffer): void {
+    if (this.push(bytes)) return;
+    this.#source.pause();
+    this.#stall?.begin();
+  }
 
   readonly #onClose = (): void => {
     if (this.#source.readableEnded) return;

@@ -7,6 +7,7 @@ import {
 import type { Socket } from 'node:net';
 import type { ServerOptions } from '../config/config.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
+import { BegunRequests } from './begun-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -31,6 +32,7 @@ export class Http2 {
   readonly #limits: ServerOptions;
   readonly #server: Http2Server;
   readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #begun = new BegunRequests();
   /** What the session that is being made is made of: of its socket it only shows a proxy. */
   #accepting: Socket | null = null;
   readonly #reception: Reception;
@@ -113,7 +115,10 @@ export class Http2 {
     }
     const wire = new Http2Wire({ stream, rawHeaders, body: stream });
     const connection = { secure, tlsVersion, peer, upgrade };
-    this.#reception.take(new ServerExchange(wire, settings, connection), policyId);
+    this.#begun.begin(stream.session ?? stream, () => {
+      if (stream.destroyed || stream.closed) return;
+      this.#reception.take(new ServerExchange(wire, settings, connection), policyId);
+    });
   }
 
   readonly #onStreamError = (error: Error): void => {

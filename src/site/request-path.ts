@@ -25,9 +25,30 @@ export function decodePath(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch {
-    // Not UTF-8 or not an encoding: what can be decoded is, byte by byte.
-    return path.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
-      String.fromCharCode(Number.parseInt(hex, 16)),
-    );
+    return decodedByBytes(path);
   }
 }
+
+/** Not UTF-8 or not an encoding: what can be decoded is, byte by byte. */
+function decodedByBytes(path: string): string {
+  const parts = path.split('%');
+  return parts
+    .map((part, index) => {
+      if (index === 0) return part;
+      const byte = ESCAPED.get(part.slice(0, 2));
+      return byte === undefined ? `%${part}` : byte + part.slice(2);
+    })
+    .join('');
+}
+
+const DIGITS = Array.from('0123456789ABCDEFabcdef');
+
+/** What two hexadecimal digits stand for, in capitals or not. */
+const ESCAPED: ReadonlyMap<string, string> = new Map(
+  DIGITS.flatMap((high) =>
+    DIGITS.map((low) => {
+      const hex = high + low;
+      return [hex, String.fromCharCode(Number.parseInt(hex, 16))] as const;
+    }),
+  ),
+);

@@ -19,7 +19,7 @@ export type IsHidden = (names: readonly string[]) => boolean;
  */
 export function fileServer(
   config: FileServerConfig,
-  { expand, besidePages }: HandlerContext,
+  { expand, besidePages, slices }: HandlerContext,
 ): Handler {
   const isHidden = hiddenBy(config.hide);
   const { status, precompressed } = config;
@@ -52,7 +52,7 @@ export function fileServer(
     }
     // Its links are relative, so they need the slash.
     if (!config.browse || !wantsDirectory) throw noSuchFile();
-    return answerListing(exchange, { root, names, isHidden, status });
+    return answerListing(exchange, { root, names, isHidden, status }, slices);
   };
 
   return besidePages(async (exchange, next) => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { askPolicies, metaPolicy } from '../../../src/discovery/content-security-policy.ts';
+import { piecesOf } from '../../support/counted-pieces.ts';
 
 const question = {
   origin: 'https://example.com',
@@ -38,6 +39,20 @@ const FORBIDDEN = [
 ] as const;
 
 describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', () => {
+  it('is no when there are more policies than are looked at', () => {
+    const pieces = piecesOf(() => void askPolicies(['a,'.repeat(40_000)], question));
+    assert.ok(pieces <= 65, `${pieces} pieces`);
+    const all = Array.from({ length: 64 }, () => "default-src 'self'");
+    assert.equal(askPolicies(all, question).kind, 'allowed');
+    for (const more of [
+      [...all, ''],
+      [all.join(), ''],
+    ]) {
+      const answer = askPolicies(more, question);
+      assert.deepEqual(answer, { kind: 'forbidden', allow: 'no more than 64 policies' });
+    }
+  });
+
   for (const policies of ALLOWED) {
     it(`does: ${JSON.stringify(policies)}`, () => {
       assert.deepEqual(askPolicies(policies, question), { kind: 'allowed', nonce: null });

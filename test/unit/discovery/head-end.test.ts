@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { HeadEnd } from '../../../src/discovery/head-end.ts';
+import { HeadEnd, MAX_MARKUP } from '../../../src/discovery/head-end.ts';
 
 /** The document with `|` where the head ends, read in pieces of a size; as it is for a fragment. */
 function marked(text: string, size: number): string {
@@ -75,6 +75,16 @@ const FRAGMENTS = [
 ];
 
 describe('the end of a head', () => {
+  it('is looked for in so many tags, then the page is left as it is', () => {
+    const tags = (count: number): string => `<head>${'<meta>'.repeat(count)}</head>`;
+    assert.match(marked(tags(MAX_MARKUP - 2), 65_536), /\|<\/head>$/);
+    assert.doesNotMatch(marked(tags(MAX_MARKUP), 65_536), /\|/);
+    // In a script only what may end it counts.
+    const script = (text: string): string => `<head><script>${text}</script></head>`;
+    assert.match(marked(script('a < b <c '.repeat(MAX_MARKUP)), 65_536), /\|<\/head>$/);
+    assert.doesNotMatch(marked(script('</'.repeat(MAX_MARKUP)), 65_536), /\|/);
+  });
+
   for (const text of [...DOCUMENTS, ...FRAGMENTS]) {
     it(`is found in ${JSON.stringify(text)}, whatever the pieces`, () => {
       const plain = text.replaceAll('|', '');

@@ -41,9 +41,15 @@ describe('Hub-Publish (RFC 9651)', () => {
     );
   });
 
+  it('reads no more members than count', () => {
+    const members = parseMembers('"/a",'.repeat(20_000), 17);
+    assert.equal(members.length, 17);
+  });
+
   it('reads every kind of value', () => {
     const [member] = parseMembers(
       'topic=%"caf%c3%a9"; a=:aGk=:; b=?0; c=-1.5; d="q\\"\\\\"; e=tok/en',
+      1,
     );
     assert.deepEqual(member?.items, [{ kind: 'string', value: 'café' }]);
     assert.deepEqual(Object.fromEntries(member?.parameters ?? []), {

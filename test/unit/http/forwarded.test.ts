@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { addressSet, clientAddress, dropForwardedFields } from '../../../src/http/forwarded.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import { piecesOf } from '../../support/counted-pieces.ts';
 
 describe('a set of addresses', () => {
   const set = addressSet(['10.0.0.0/8', '203.0.113.7', '2001:db8::/32', 'private_ranges']);
@@ -45,6 +46,23 @@ describe('the address of the client', () => {
   const trusted = addressSet(['10.0.0.0/8']);
   const of = (peer: string, ...values: string[]): string =>
     clientAddress(peer, HeaderList.of({ 'X-Forwarded-For': values }), trusted, ['x-forwarded-for']);
+
+  it('is looked for in no more than 64 entries, and no other is cut out', () => {
+    let looks = 0;
+    const counting = (address: string): boolean => {
+      looks += 1;
+      return trusted(address);
+    };
+    const headers = HeaderList.of({ 'X-Forwarded-For': ['10.0.0.1,'.repeat(8_000), '10.0.0.2'] });
+    const pieces = piecesOf(() => {
+      clientAddress('10.0.0.9', headers, counting, ['x-forwarded-for']);
+    });
+    assert.equal(pieces, 0);
+    assert.ok(looks <= 65, `${looks} looks`);
+    assert.equal(of('10.0.0.9', `198.51.100.1,${'10.0.0.1,'.repeat(62)}10.0.0.2`), '198.51.100.1');
+    assert.equal(of('10.0.0.9', `198.51.100.1,${'10.0.0.1,'.repeat(63)}10.0.0.2`), '10.0.0.1');
+    assert.equal(of('10.0.0.9', '198.51.100.1', ''), '10.0.0.9');
+  });
 
   it('is the peer when the peer is not trusted', () => {
     assert.equal(of('203.0.113.1', '198.51.100.1'), '203.0.113.1');

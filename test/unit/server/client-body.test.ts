@@ -10,6 +10,33 @@ import { TestClock } from '../../support/test-clock.ts';
 
 const LIMIT_MS = 60_000;
 
+describe('body of a client that sends many small chunks at once', () => {
+  it('is handed on in few, byte by byte the same', async () => {
+    const { source, body } = start();
+    const sent = Buffer.from(Array.from({ length: 40_000 }, (_, n) => n % 251));
+    for (const byte of sent) source.push(Buffer.of(byte));
+    source.push(null);
+    const chunks: Buffer[] = [];
+    for await (const chunk of body) chunks.push(chunk);
+    assert.ok(chunks.length < 20, `${chunks.length} chunks`);
+    assert.ok(Buffer.concat(chunks).equals(sent));
+  });
+
+  it('is handed on in few although ticks run between them', async () => {
+    const { source, body } = start();
+    let events = 0;
+    body.on('data', () => (events += 1));
+    await turn();
+    for (let n = 0; n < 1000; n += 1) {
+      source.push('a');
+      await Promise.resolve();
+    }
+    source.push(null);
+    await once(body, 'end');
+    assert.ok(events <= 3, `${events} chunks`);
+  });
+});
+
 describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
   it('ends with 408 when nothing comes for the time that is allowed', async () => {
     const { source, body, clock, silent } = start();

@@ -2,6 +2,7 @@ import { RateLimits } from '../../../src/http/rate-limits.ts';
 import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/config/config.ts';
 import type { Handler } from '../../../src/http/exchange.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
+import { Slices } from '../../../src/kernel/slices.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { expandPlaceholders } from '../../../src/site/placeholders.ts';
@@ -40,6 +41,7 @@ export async function serveSite(
       expand: expandPlaceholders,
       log: silentLogger,
       clock: more.clock ?? systemClock,
+      slices: new Slices(),
       random: Math.random,
       upstreams: registry,
       trusted: () => false,

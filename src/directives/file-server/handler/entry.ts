@@ -5,6 +5,8 @@ export type Sort = (typeof SORTS)[number];
 export interface Entry {
   /** Of a directory with `/` at its end. */
   readonly name: string;
+  /** The name in lower case, by which it is sorted. */
+  readonly folded: string;
   /** Bytes. */
   readonly size: number;
   readonly modified: Date;
@@ -15,7 +17,6 @@ export interface Entry {
 
 export interface Listing {
   readonly names: readonly string[];
-  readonly entries: readonly Entry[];
   readonly isComplete: boolean;
   readonly sort: Sort;
   readonly order: 'asc' | 'desc';

@@ -7,19 +7,23 @@ const COLUMNS: readonly (readonly [sort: Sort, title: string])[] = [
   ['time', 'Modified'],
 ];
 
-/** A directory as a table, sorted by links; no script. */
-export function listingPage(listing: Listing): string {
-  const { names, entries, isComplete } = listing;
+/**
+ * A directory as a table, sorted by links; no script.
+ *
+ * @param rows of its entries; see {@link row}
+ */
+export function listingPage(listing: Listing, rows: readonly string[]): string {
+  const { names, isComplete } = listing;
   const path = `/${names.map((name) => `${name}/`).join('')}`;
   const more = isComplete ? '' : '<p>There are more than can be shown.</p>\n';
   const up = names.length === 0 ? '' : '<p><a href="../" rel="up">Parent directory</a></p>\n';
   const table =
-    entries.length === 0
+    rows.length === 0
       ? '<p class="empty">This folder is empty.</p>\n'
       : `<table>
 <thead><tr>${COLUMNS.map((column) => heading(column, listing)).join('')}</tr></thead>
 <tbody>
-${entries.map(row).join('')}</tbody>
+${rows.join('')}</tbody>
 </table>
 `;
   return page(`Index of ${path}`, `<h1>Index of ${escaped(path)}</h1>\n${up}${table}${more}`);
@@ -35,7 +39,8 @@ function heading([sort, title]: (typeof COLUMNS)[number], listing: Listing): str
   return `<th scope="col"${number}${now}><a href="./?sort=${sort}&amp;order=${next}">${title}</a></th>`;
 }
 
-function row({ name, size, modified, isDirectory }: Entry): string {
+/** An entry as a row of the table. */
+export function row({ name, size, modified, isDirectory }: Entry): string {
   const time = modified.toISOString();
   return `<tr><td><a href="${escaped(entryUrl(name))}">${escaped(name)}</a></td><td class="number">${isDirectory ? '' : shortSize(size)}</td><td><time datetime="${time}">${time.slice(0, 16).replace('T', ' ')}</time></td></tr>\n`;
 }

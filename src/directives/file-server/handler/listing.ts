@@ -3,11 +3,13 @@ import { join } from 'node:path';
 import { answer } from '../../../http/answer.ts';
 import type { Exchange } from '../../../http/exchange.ts';
 import { PAGE_POLICY } from '../../../http/page.ts';
+import type { Slices } from '../../../kernel/slices.ts';
 import { errorStatus } from '../../../site/error-status.ts';
 import { queryOf } from '../../../site/placeholders.ts';
 import { siteFile, siteNames, unreadable } from '../../../site/site-files.ts';
 import { type Entry, entryUrl, type Sort, SORTS } from './entry.ts';
-import { listingPage } from './listing-page.ts';
+import { sorted, texts } from './in-slices.ts';
+import { listingPage, row } from './listing-page.ts';
 
 /** Entries of a directory that are listed; what is beyond is only counted as being there. */
 const MAX_ENTRIES = 10_000;
@@ -22,16 +24,20 @@ export interface ListedDirectory {
 }
 
 /** Lists a directory, as a page or as JSON (RFC 9110 §12.5.1), in the order that the query asks for. */
-export async function answerListing(exchange: Exchange, directory: ListedDirectory): Promise<void> {
+export async function answerListing(
+  exchange: Exchange,
+  directory: ListedDirectory,
+  slices: Slices,
+): Promise<void> {
   const query = queryOf(exchange);
   const sort = SORTS.find((one) => one === query.get('sort')) ?? 'namedirfirst';
   const order = query.get('order') === 'desc' ? 'desc' : 'asc';
   const { entries, isComplete } = await entriesOf(directory);
-  const sorted = entries.sort(comparison(sort));
-  if (order === 'desc') sorted.reverse();
+  const ascending = await slices.compute((meter) => sorted(entries, comparison(sort), meter));
+  const inOrder = order === 'desc' ? ascending.toReversed() : ascending;
   const offset = whole(query.get('offset')) ?? 0;
-  const shown = sorted.slice(offset, offset + (whole(query.get('limit')) ?? MAX_ENTRIES));
-  const listing = { names: directory.names, entries: shown, isComplete, sort, order } as const;
+  const shown = inOrder.slice(offset, offset + (whole(query.get('limit')) ?? MAX_ENTRIES));
+  const listing = { names: directory.names, isComplete, sort, order } as const;
   const status = directory.status ?? (errorStatus(exchange) || 200);
   const fields = {
     vary: 'Accept',
@@ -39,15 +45,16 @@ export async function answerListing(exchange: Exchange, directory: ListedDirecto
     'cache-control': 'no-cache',
   };
   if (/\bapplication\/json\b/i.test(exchange.headers.combined('accept') ?? '')) {
-    const body = JSON.stringify(shown.map(asJson));
-    answer(exchange, status, { ...fields, 'content-type': 'application/json' }, body);
+    const all = await slices.compute((meter) => texts(shown, asJson, meter));
+    answer(exchange, status, { ...fields, 'content-type': 'application/json' }, `[${all.join()}]`);
     return;
   }
   const type = {
     'content-type': 'text/html; charset=utf-8',
     'content-security-policy': PAGE_POLICY,
   };
-  answer(exchange, status, { ...fields, ...type }, listingPage(listing));
+  const rows = await slices.compute((meter) => texts(shown, row, meter));
+  answer(exchange, status, { ...fields, ...type }, listingPage(listing, rows));
 }
 
 async function entriesOf({
@@ -80,8 +87,10 @@ async function entryOf(root: string, names: readonly string[]): Promise<Entry | 
     const { stats } = await siteFile(root, names);
     const isSymlink = (await lstat(join(root, ...names))).isSymbolicLink();
     const isDirectory = stats.isDirectory();
+    const name = `${names.at(-1) ?? ''}${isDirectory ? '/' : ''}`;
     return {
-      name: `${names.at(-1) ?? ''}${isDirectory ? '/' : ''}`,
+      name,
+      folded: name.toLowerCase(),
       size: stats.size,
       modified: stats.mtime,
       mode: stats.mode,
@@ -96,7 +105,7 @@ async function entryOf(root: string, names: readonly string[]): Promise<Entry | 
 
 function comparison(sort: Sort): (a: Entry, b: Entry) => number {
   const byName = (a: Entry, b: Entry): number =>
-    compare(a.name.toLowerCase(), b.name.toLowerCase()) || compare(a.name, b.name);
+    compare(a.folded, b.folded) || compare(a.name, b.name);
   switch (sort) {
     case 'name':
       return byName;
@@ -120,8 +129,8 @@ function whole(text: string | null): number | null {
 }
 
 /** The members that Caddy's listing has. */
-function asJson({ name, size, modified, mode, isDirectory, isSymlink }: Entry): object {
-  return {
+function asJson({ name, size, modified, mode, isDirectory, isSymlink }: Entry): string {
+  return JSON.stringify({
     name,
     size,
     url: entryUrl(name),
@@ -129,5 +138,5 @@ function asJson({ name, size, modified, mode, isDirectory, isSymlink }: Entry): 
     mode: mode & 0o777,
     is_dir: isDirectory,
     is_symlink: isSymlink,
-  };
+  });
 }

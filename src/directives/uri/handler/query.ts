@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { compilePattern } from '../../../http/linear-regexp.ts';
 import type { Exchange, Expand } from '../../../http/exchange.ts';
 import type { QueryChange } from '../data.ts';
@@ -25,8 +24,17 @@ export function changeQuery(
   return (query, exchange) => {
     const before: Parameters = [...new URLSearchParams(query)];
     const after = ordered.reduce((sofar, change) => change(sofar, exchange), before);
-    return isDeepStrictEqual(after, before) ? query : queryText(after);
+    return areEqual(after, before) ? query : queryText(after);
   };
+}
+
+function areEqual(some: Parameters, others: Parameters): boolean {
+  if (some === others) return true;
+  if (some.length !== others.length) return false;
+  return some.every(([name, value], at) => {
+    const other = others[at];
+    return other !== undefined && name === other[0] && value === other[1];
+  });
 }
 
 function queryText(parameters: Parameters): string {
@@ -65,8 +73,9 @@ function compile(change: QueryChange, expand: Expand): Change {
       const replaced = compilePattern(change.pattern).replacer(change.replacement);
       return (parameters, exchange) => {
         const wanted = expand(change.name, exchange);
-        return parameters.map(([name, value]) => {
-          if (wanted !== '*' && name !== wanted) return [name, value];
+        return parameters.map((parameter) => {
+          const [name, value] = parameter;
+          if (wanted !== '*' && name !== wanted) return parameter;
           return [name, replaced(value, (text) => expand(text, exchange))];
         });
       };

@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import { describe, it, mock } from 'node:test';
+import { RE2JS } from 're2js';
+import { compilePattern } from '../../../src/http/linear-regexp.ts';
+import { compileWildcard } from '../../../src/http/wildcard.ts';
+
+describe('a regular expression of the configuration', () => {
+  it('tells whether it matches as the search for its groups does', () => {
+    for (const source of ['a*b', '^/[^/]*a[^/]*b$', '(?i:x|y)+$', '^$', '\\bé']) {
+      const pattern = compilePattern(source);
+      for (const text of ['', 'ab', '/xaxb', '/a/b', 'zY', ' é', 'aab/']) {
+        assert.equal(pattern.test(text), pattern.match(text) !== null, `${source} ${text}`);
+      }
+    }
+  });
+
+  it('is not asked for groups by wildcards', () => {
+    const searches = mock.method(RE2JS.prototype, 'matcher');
+    const matches = compileWildcard('/a/*/b/*.php', 'path');
+    assert.ok(matches('/a/x/b/y.php'));
+    assert.ok(!matches(`/a/${'x'.repeat(70_000)}`));
+    assert.equal(searches.mock.callCount(), 0);
+    searches.mock.restore();
+  });
+});

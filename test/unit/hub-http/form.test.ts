@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { parsePublication, readPublication } from '../../../src/hub/publication.ts';
+import { profiles } from '../../../src/hub/profile.ts';
+import { parseForm, parseQuery } from '../../../src/hub-http/form.ts';
+import { completed, SLICE_STEPS, unmetered } from '../../../src/kernel/slices.ts';
+
+/** Bytes of a form that hubs take without being told otherwise. */
+const BODY_BYTES = 1024 * 1024;
+
+/** Works with a slice at a time; tells how many there were, and the most that one of them cost, in steps. */
+function inSlices<T>(computation: (meter: { left: number }) => Generator<void, T, void>) {
+  const meter = { left: SLICE_STEPS };
+  const steps = computation(meter);
+  let most = 0;
+  for (let slices = 1; ; slices += 1) {
+    const { done, value } = steps.next();
+    most = Math.max(most, SLICE_STEPS - meter.left);
+    if (done === true) return { value, slices, most };
+    meter.left = SLICE_STEPS;
+  }
+}
+
+const fields = (text: string) => completed(parseForm(Buffer.from(text, 'latin1'), unmetered()));
+
+describe('a form (WHATWG URL §5.1)', () => {
+  for (const [what, escape] of [
+    ['escapes', '%41'],
+    ['plus signs', '+'],
+    ['percent signs', '%'],
+    ['bytes that are not UTF-8', '%ff'],
+  ] as const) {
+    it(`full of ${what} is decoded in slices`, () => {
+      const form = Buffer.from(`data=${escape.repeat(BODY_BYTES / escape.length)}`);
+      const { slices, most } = inSlices((meter) => parseForm(form, meter));
+      assert.ok(slices >= 5, `${slices} slices`);
+      assert.ok(most < SLICE_STEPS * 1.1, `${most} steps`);
+    });
+  }
+
+  it('is the same across the pieces in which it is decoded', () => {
+    for (const shift of [0, 1, 2]) {
+      const text = 'x'.repeat(shift) + '€ +%'.repeat(8000);
+      assert.deepEqual(fields(`data=${encodeURIComponent(text)}&b=%e2%82`), [
+        { name: 'data', value: text },
+        { name: 'b', value: null },
+      ]);
+    }
+  });
+
+  it('cuts a name short that is longer than any that is known', () => {
+    const [field] = fields(`${'%74'.repeat(100_000)}=1`) ?? [];
+    assert.ok(field !== undefined && field.name.length <= 256);
+    assert.deepEqual(fields('%74opic=1'), [{ name: 'topic', value: '1' }]);
+  });
+
+  it('has a query read in the same way', () => {
+    assert.deepEqual(parseQuery('/hub?match=a+b&match=%ff&&c'), [
+      { name: 'match', value: 'a b' },
+      { name: 'match', value: null },
+      { name: 'c', value: '' },
+    ]);
+  });
+});
+
+describe('a publication', () => {
+  const rules = {
+    profile: profiles.hub,
+    base: 'https://hub.example/.well-known/hub',
+    hubPath: '/.well-known/hub',
+    newId: () => 'urn:uuid:1',
+  };
+  const rest = { data: 'x', private: false, id: 'a', type: undefined, retry: undefined };
+
+  it('of many long topics has them read in slices', () => {
+    const topics = Array.from({ length: 250 }, (_, n) => `https://${'@'.repeat(4000)}${n}`);
+    const { value, slices, most } = inSlices((meter) =>
+      readPublication({ ...rest, topics }, rules, meter),
+    );
+    assert.ok(slices >= 10, `${slices} slices`);
+    assert.ok(most < SLICE_STEPS * 1.1, `${most} steps`);
+    assert.deepEqual(value?.update, parsePublication({ ...rest, topics }, rules).update);
+  });
+});

@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { NO_GRANTS } from '../../../src/hub/grants.ts';
+import { compileSelector } from '../../../src/hub/matcher.ts';
+import { subscriptionRecords } from '../../../src/hub/presence.ts';
+import { profiles } from '../../../src/hub/profile.ts';
+import { Subscriber } from '../../../src/hub/subscriber.ts';
+
+describe('the records of a subscriber', () => {
+  it('are made in slices when its matchers are many and long', () => {
+    const matchers = Array.from({ length: 100 }, (_, n) =>
+      compileSelector(`${n}${'é'.repeat(2000)}`, false),
+    );
+    const options = {
+      ...{ matchers, grants: NO_GRANTS },
+      ...{ vouchedBy: null, tokenId: null, session: null, lifetimeMs: null, place: null },
+      settings: { heartbeatMs: 0, dispatchTimeoutMs: 0, maxBufferBytes: 1, announced: true },
+    };
+    const keeper = { drained() {}, closed() {}, expired() {} };
+    const subscriber = new Subscriber(options, 0, 0, keeper);
+    const names = { profile: profiles.hub, hubPath: '/hub', base: 'https://hub.example/hub' };
+    const meter = { left: 10_000 };
+    const steps = subscriptionRecords(subscriber, names, meter);
+    let slices = 1;
+    for (; steps.next().done !== true; slices += 1) meter.left = 100_000;
+    assert.ok(slices >= 5, `${slices} slices`);
+  });
+});
