@@ -90,6 +90,10 @@ export class ClientBody extends Readable implements LentBody {
       this.#handOn(chunk);
       return;
     }
+    if (this.#gathered.length === 0 && chunk.length >= GATHERED_BYTES) {
+      this.#handOn(chunk);
+      return;
+    }
     // A client may send thousands of chunks in one packet, each of which would be a write elsewhere.
     this.#gathered.push(chunk);
     this.#gatheredBytes += chunk.length;
