@@ -3,6 +3,9 @@ import { compileWildcard } from './wildcard.ts';
 import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
 import { compilePattern } from './linear-regexp.ts';
 
+/** Looks at a value before a regular expression does. */
+type Check = (value: string) => string;
+
 /** Changes the fields of one message; `expand` replaces the placeholders of values. */
 export type ApplyOperations = (headers: HeaderList, expand: (template: string) => string) => void;
 
@@ -23,16 +26,22 @@ const FORBIDDEN_BYTES = /[\0-\x08\x0a-\x1f\x7f]/g;
  * The lines of a `header`, `request_header`, `header_up` or `header_down` block, in their order.
  * Operations on fields that frame the message do nothing.
  *
+ * @param check of each value that a regular expression is to change: for requests `matchable`
  * @throws HubgateError `invalid-pattern`
  */
-export function compileOperations(operations: readonly HeaderOperation[]): ApplyOperations {
-  const steps = operations.filter((one) => !FRAMING.has(one.name.toLowerCase())).map(compileOne);
+export function compileOperations(
+  operations: readonly HeaderOperation[],
+  check: Check = (value) => value,
+): ApplyOperations {
+  const steps = operations
+    .filter((one) => !FRAMING.has(one.name.toLowerCase()))
+    .map((one) => compileOne(one, check));
   return (headers, expand) => {
     for (const step of steps) step(headers, expand);
   };
 }
 
-function compileOne(operation: HeaderOperation): ApplyOperations {
+function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
   const { name } = operation;
   switch (operation.kind) {
     case 'set':
@@ -51,7 +60,7 @@ function compileOne(operation: HeaderOperation): ApplyOperations {
       return (headers, expand) => {
         headers.mapValues((key, value) => {
           if (!wanted(key)) return value;
-          return fieldValue(replace(fieldUtf8(value) ?? value, expand));
+          return fieldValue(replace(check(fieldUtf8(value) ?? value), expand));
         });
       };
     }

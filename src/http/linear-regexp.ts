@@ -1,5 +1,6 @@
 import { RE2JS, RE2JSSyntaxException } from 're2js';
 import { HubgateError } from '../kernel/error.ts';
+import { HttpError } from './errors.ts';
 
 /** A regular expression that takes linear time whatever it is matched against. */
 export interface Pattern {
@@ -16,6 +17,19 @@ export interface Pattern {
    * and what it returns is taken as it is.
    */
   replacer(template: string): (text: string, expand: (literal: string) => string) => string;
+}
+
+/** Characters of a client's text that a regular expression is run over, which takes some 2 ms. */
+export const MAX_MATCHED_LENGTH = 16 * 1024;
+
+/**
+ * A text that a client has chosen, for a regular expression of the configuration.
+ *
+ * @throws HttpError 431 beyond {@link MAX_MATCHED_LENGTH}: whether it matches cannot be said
+ */
+export function matchable(text: string): string {
+  if (text.length <= MAX_MATCHED_LENGTH) return text;
+  throw new HttpError(431, `${text.length} characters are too many for a regular expression`);
 }
 
 /** A piece of a template: text, or the group that stands there. */

@@ -5,6 +5,7 @@ import type { Exchange, Expand, LentBody, WaitLimit } from '../http/exchange.ts'
 import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
+import { matchable } from '../http/linear-regexp.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
@@ -46,7 +47,7 @@ export class Forwarder {
   constructor(config: ReverseProxyConfig, options: ForwarderOptions) {
     this.#config = config;
     this.#options = options;
-    this.#headerUp = compileOperations(config.headerUp);
+    this.#headerUp = compileOperations(config.headerUp, matchable);
     this.#stall = writeLimit(config.transport.writeTimeoutMs, options.clock);
   }
 

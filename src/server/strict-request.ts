@@ -2,6 +2,8 @@ import { isUtf8 } from 'node:buffer';
 
 /** Bytes of a request target; a 64 KiB token in its query fits. */
 export const MAX_TARGET_BYTES = 72 * 1024;
+/** Bytes of a path, which matchers and rewrites look at; the largest of the hub names a topic of 4 KiB. */
+export const MAX_PATH_BYTES = 16 * 1024;
 /** Fields of one message. Cookies may come in a field each over HTTP/2. */
 export const MAX_FIELDS = 256;
 
@@ -73,12 +75,17 @@ function refusal(
 ): number | null {
   const { rawHeaders, url = '' } = head;
   if (rawHeaders.length > 2 * MAX_FIELDS) return 431;
-  if (url.length > MAX_TARGET_BYTES) return 414;
+  if (url.length > MAX_TARGET_BYTES || pathLength(url) > MAX_PATH_BYTES) return 414;
   const fields = new Fields(rawHeaders);
   if (!isGood(head, fields)) return 400;
   // RFC 9110 §10.1.1. HTTP/1.0 knows no expectations.
   const expectations = head.httpVersion === '1.0' ? [] : fields.all('expect');
   return expectations.every((one) => one.toLowerCase() === '100-continue') ? null : 417;
+}
+
+function pathLength(url: string): number {
+  const question = url.indexOf('?');
+  return question === -1 ? url.length : question;
 }
 
 function isGoodHttp1(head: RequestHead, fields: Fields): boolean {

@@ -228,7 +228,18 @@ describe('desync, HTTP/1.1: what is refused with its own status', PATIENCE, () =
   }
 
   it('a target beyond 72 KiB is too long', () =>
-    refused(`GET /${'a'.repeat(72 * 1024)} HTTP/1.1\r\n${HOST}\r\n`, 414));
+    refused(`GET /?${'a'.repeat(72 * 1024)} HTTP/1.1\r\n${HOST}\r\n`, 414));
+
+  it('a path beyond 16 KiB is too long, whatever its query', async () => {
+    const path = `/${'a'.repeat(16 * 1024 - 1)}`;
+    await isOne(
+      `GET ${path}?${'b'.repeat(1024)} HTTP/1.1\r\n${HOST}\r\n`,
+      'GET',
+      `${path}?${'b'.repeat(1024)}`,
+      '',
+    );
+    await refused(`GET ${path}a?b HTTP/1.1\r\n${HOST}\r\n`, 414);
+  });
 
   it('more than 256 fields are too many, and none of them is dropped instead', async () => {
     const many = Array.from({ length: 255 }, (_, i) => `X-${i}: y`);

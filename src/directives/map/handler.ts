@@ -1,5 +1,5 @@
 import type { Exchange, Expand, Handler } from '../../http/exchange.ts';
-import { compilePattern } from '../../http/linear-regexp.ts';
+import { compilePattern, matchable } from '../../http/linear-regexp.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { MapConfig } from './data.ts';
 
@@ -11,7 +11,7 @@ export function map(
   const compiled = cases.map(({ input, pattern, outputs }) => {
     const regexp = pattern === null ? null : compilePattern(pattern);
     const groupsOf = (value: string): readonly string[] | null =>
-      regexp === null ? (value === input ? [] : null) : regexp.match(value);
+      regexp === null ? (value === input ? [] : null) : regexp.match(matchable(value));
     return { groupsOf, outputs };
   });
   return (exchange, next) => {

@@ -1,5 +1,6 @@
 import type { Handler } from '../../http/exchange.ts';
 import { compileOperations } from '../../http/header-operations.ts';
+import { matchable } from '../../http/linear-regexp.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { RequestHeaderConfig } from './data.ts';
 
@@ -8,7 +9,7 @@ export function requestHeader(
   { operations }: RequestHeaderConfig,
   { expand }: HandlerContext,
 ): Handler {
-  const apply = compileOperations(operations);
+  const apply = compileOperations(operations, matchable);
   return (exchange, next) => {
     apply(exchange.headers, (template) => expand(template, exchange));
     return next();

@@ -1,4 +1,4 @@
-import { compilePattern } from '../../http/linear-regexp.ts';
+import { compilePattern, matchable } from '../../http/linear-regexp.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
 import { pathOf } from '../../site/placeholders.ts';
 import { setTarget } from '../../site/request-target.ts';
@@ -33,7 +33,7 @@ function compile(change: UriChange, { expand }: HandlerContext): Retarget {
       const replaced = compilePattern(change.pattern).replacer(change.replacement);
       // What comes into the path stays in it.
       return ofPath((path, exchange) =>
-        replaced(path, (text) => expand(text, exchange)).replaceAll('?', '%3F'),
+        replaced(matchable(path), (text) => expand(text, exchange)).replaceAll('?', '%3F'),
       );
     }
     case 'query': {

@@ -66,7 +66,8 @@ export const header: ConditionSyntax<HeaderCondition> = {
 
 export const headerRegexp: ConditionSyntax<HeaderRegexpCondition> = {
   usage: 'header_regexp [<name>] <field> <regexp>',
-  summary: 'fields that match',
+  summary:
+    'fields that match; what is longer than 16 KiB is answered with 431, for every regular expression',
   read(cursor) {
     const words = cursor.several('a header field and a regular expression');
     const named = words.length > 2 ? words.slice(0, 1) : [];

@@ -1,4 +1,5 @@
-import { compilePattern } from '../../../http/linear-regexp.ts';
+import { HttpError } from '../../../http/errors.ts';
+import { compilePattern, matchable } from '../../../http/linear-regexp.ts';
 import type { Exchange, Expand } from '../../../http/exchange.ts';
 import type { QueryChange } from '../data.ts';
 
@@ -6,6 +7,8 @@ type Parameter = readonly [name: string, value: string];
 type Parameters = readonly Parameter[];
 type Change = (parameters: Parameters, exchange: Exchange) => Parameters;
 
+/** Parameters of a query that is changed; as many as the hub takes pairs of a form. */
+const MAX_PARAMETERS = 1100;
 /** The order in which they are made, whatever that in which they are written. */
 const ORDER: readonly QueryChange['kind'][] = ['rename', 'set', 'add', 'replace', 'delete'];
 
@@ -22,10 +25,16 @@ export function changeQuery(
     .sort((one, other) => ORDER.indexOf(one.kind) - ORDER.indexOf(other.kind))
     .map((change) => compile(change, expand));
   return (query, exchange) => {
-    const before: Parameters = [...new URLSearchParams(query)];
+    const before: Parameters = parametersOf(query);
     const after = ordered.reduce((sofar, change) => change(sofar, exchange), before);
     return areEqual(after, before) ? query : queryText(after);
   };
+}
+
+function parametersOf(query: string): Parameters {
+  const parameters = [...new URLSearchParams(query)];
+  if (parameters.length <= MAX_PARAMETERS) return parameters;
+  throw new HttpError(414, `more than ${MAX_PARAMETERS} parameters`);
 }
 
 function areEqual(some: Parameters, others: Parameters): boolean {
@@ -76,7 +85,7 @@ function compile(change: QueryChange, expand: Expand): Change {
         return parameters.map((parameter) => {
           const [name, value] = parameter;
           if (wanted !== '*' && name !== wanted) return parameter;
-          return [name, replaced(value, (text) => expand(text, exchange))];
+          return [name, replaced(matchable(value), (text) => expand(text, exchange))];
         });
       };
     }
