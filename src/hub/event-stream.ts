@@ -1,3 +1,4 @@
+import { completed, type Meter, unmetered } from '../kernel/slices.ts';
 import type { Update } from './update.ts';
 
 /** How a connection wants its bytes: as chunks (RFC 9112 §7.1), or as they are. */
@@ -15,20 +16,56 @@ export function comeBackLater(): Buffer {
   return comeBack[Math.floor(Math.random() * comeBack.length)] ?? HEARTBEAT;
 }
 
-const LINE_END = /\r\n|\r|\n/;
+const LINE_END = /\r\n|\r|\n/g;
+const NEXT_LINE = '\ndata: ';
+/** Characters of data that are encoded in one go. */
+const PIECE_LENGTH = 8 * 1024;
+/** What encoding costs, in steps: a character, and a line. */
+const CHARACTER_STEPS = 0.2;
+const LINE_STEPS = 6;
+const CARRIAGE_RETURN = 0x0d;
+
+/** {@link eventOf} in one go. */
+export function encodeEvent(update: Update): Buffer {
+  return completed(eventOf(update, unmetered()));
+}
 
 /**
  * An update as a server-sent event (WHATWG HTML §9.2.5). The fields' values have been checked to
  * hold no line ends when the update was accepted; the data may hold any, and each begins a line of
- * its own, so that nothing in it can become a field.
+ * its own, so that nothing in it can become a field. Yields when nothing is left of the meter.
  */
-export function encodeEvent(update: Update): Buffer {
-  let text = '';
-  if (update.type !== null) text += `event: ${update.type}\n`;
-  if (update.retry !== null) text += `retry: ${update.retry}\n`;
-  text += `id: ${update.id}\n`;
-  for (const line of update.data.split(LINE_END)) text += `data: ${line}\n`;
-  return Buffer.from(`${text}\n`, 'utf8');
+export function* eventOf(update: Update, meter: Meter): Generator<void, Buffer, void> {
+  const { data, type, retry, id } = update;
+  let text = type === null ? '' : `event: ${type}\n`;
+  if (retry !== null) text += `retry: ${retry}\n`;
+  text += `id: ${id}\ndata: `;
+  const pieces: Buffer[] = [];
+  for (let at = 0; at < data.length; ) {
+    const end = pieceEnd(data, at);
+    const piece = data.slice(at, end);
+    const lines = piece.replace(LINE_END, NEXT_LINE);
+    text += lines;
+    meter.left -=
+      piece.length * CHARACTER_STEPS +
+      ((lines.length - piece.length) / NEXT_LINE.length) * LINE_STEPS;
+    at = end;
+    if (at === data.length) break;
+    pieces.push(Buffer.from(text, 'utf8'));
+    text = '';
+    if (meter.left <= 0) yield;
+  }
+  const last = Buffer.from(`${text}\n\n`, 'utf8');
+  return pieces.length === 0 ? last : Buffer.concat([...pieces, last]);
+}
+
+/** Where a piece ends: neither in the middle of a line end nor of a character. */
+function pieceEnd(data: string, start: number): number {
+  const end = start + PIECE_LENGTH;
+  if (end >= data.length) return data.length;
+  const before = data.charCodeAt(end - 1);
+  const isCut = before === CARRIAGE_RETURN || (before >= 0xd800 && before <= 0xdbff);
+  return isCut ? end + 1 : end;
 }
 
 /** The pieces as one, framed. A single piece that needs no frame is handed on as it is. */

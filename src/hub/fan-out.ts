@@ -1,9 +1,9 @@
 import type { Meter } from '../kernel/slices.ts';
-import { encodeEvent } from './event-stream.ts';
 import { type Grants, ReadQuestion } from './grants.ts';
+import { PreparedUpdate } from './prepared-update.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
-import { parseTopic, type Topic } from './topic.ts';
+import type { Topic } from './topic.ts';
 import type { LogEntry } from './transport.ts';
 import { type Update, updateSize } from './update.ts';
 
@@ -19,14 +19,13 @@ const MAX_GIVEN_OUT = 1_000;
 /** An update on its way to those who want it. */
 interface Dispatch {
   readonly entry: LogEntry;
-  readonly topics: readonly Topic[];
+  readonly prepared: PreparedUpdate;
   /** Subscribers with equal tokens share their grants, so one check serves them all. */
   readonly readable: Map<Grants, ReadQuestion>;
   readonly sets: Iterator<ReadonlySet<Subscriber> | null>;
   visited: Iterator<Subscriber> | null;
   /** The one whose grants are being looked at. */
   asked: Subscriber | null;
-  event: Buffer | null;
 }
 
 /** Finds, in slices, whom the updates of the log concern: one update after the other. */
@@ -111,23 +110,22 @@ export class FanOut {
     }
     this.#backlogSize -= updateSize(entry.update) + UPDATE_OVERHEAD;
     this.#meter.left -= DISPATCH_STEPS;
-    const topics = this.#topicsOf(entry.update);
+    const prepared = this.#prepare(entry.update);
     return {
       entry,
-      topics,
+      prepared,
       readable: new Map(),
-      sets: this.#index.select(topics, this.#meter),
+      sets: this.#index.select(prepared.topics, this.#meter),
       visited: null,
       asked: null,
-      event: null,
     };
   }
 
-  #topicsOf(update: Update): readonly Topic[] {
+  #prepare(update: Update): PreparedUpdate {
     const known = this.#read.get(update);
     // The log may keep the update for long.
     if (known !== undefined) this.#read.delete(update);
-    return known ?? update.topics.map((text) => parseTopic(text, this.#base));
+    return new PreparedUpdate(update, this.#base, known);
   }
 
   /** True when everybody has it. */
@@ -156,7 +154,7 @@ export class FanOut {
     return false;
   }
 
-  /** False when nothing is left of the meter before it is known whether the subscriber may have it. */
+  /** False when nothing is left of the meter before the subscriber has it, or is known not to get it. */
   #visit(dispatch: Dispatch, subscriber: Subscriber): boolean {
     const { position, update } = dispatch.entry;
     // Several of its matchers may have selected it, or the log has shown it this one already.
@@ -169,13 +167,14 @@ export class FanOut {
         return true;
       }
     }
+    const event = dispatch.prepared.event(this.#meter);
+    if (event === null) return false;
     subscriber.position = position;
-    dispatch.event ??= encodeEvent(update);
-    this.#deliver(subscriber, dispatch.event);
+    this.#deliver(subscriber, event);
     return true;
   }
 
-  #mayRead({ readable, topics }: Dispatch, grants: Grants): boolean | null {
+  #mayRead({ readable, prepared: { topics } }: Dispatch, grants: Grants): boolean | null {
     let question = readable.get(grants);
     if (question === undefined) {
       question = new ReadQuestion(grants, topics);

@@ -1,5 +1,4 @@
-import { encodeEvent } from './event-stream.ts';
-import { parseTopic, type Topic } from './topic.ts';
+import { PreparedUpdate } from './prepared-update.ts';
 import type { LogEntry, Transport } from './transport.ts';
 import { updateSize } from './update.ts';
 
@@ -21,8 +20,7 @@ export class LogPage {
   /** Characters of data and topics. */
   readonly size: number;
   readonly #base: string;
-  readonly #topics: (readonly Topic[] | undefined)[] = [];
-  readonly #events: (Buffer | undefined)[] = [];
+  readonly #prepared: (PreparedUpdate | undefined)[] = [];
 
   constructor(after: number, until: number, entries: readonly LogEntry[], base: string) {
     this.after = after;
@@ -38,23 +36,14 @@ export class LogPage {
     return index === -1 ? this.entries.length : index;
   }
 
-  topics(index: number): readonly Topic[] {
-    let topics = this.#topics[index];
-    if (topics === undefined) {
-      const texts = this.entries[index]?.update.topics ?? [];
-      topics = texts.map((text) => parseTopic(text, this.#base));
-      this.#topics[index] = topics;
+  /** The update of an entry of this page, as all who read the page give it out. */
+  prepared(index: number, { update }: LogEntry): PreparedUpdate {
+    let prepared = this.#prepared[index];
+    if (prepared === undefined) {
+      prepared = new PreparedUpdate(update, this.#base);
+      this.#prepared[index] = prepared;
     }
-    return topics;
-  }
-
-  event(index: number, entry: LogEntry): Buffer {
-    let event = this.#events[index];
-    if (event === undefined) {
-      event = encodeEvent(entry.update);
-      this.#events[index] = event;
-    }
-    return event;
+    return prepared;
   }
 }
 

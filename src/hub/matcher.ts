@@ -117,6 +117,7 @@ export function matches(matcher: GrantMatcher, topic: Topic, meter: Meter = unme
     case 'exact':
       return matcher.spec.match === topic.text;
     case 'urlpattern':
+      meter.left -= topic.urlSteps;
       return topic.url !== null && matcher.pattern.test(topic.url, meter);
     case 'template':
       return matcher.spec.match === topic.text || matcher.template.test(topic.text, meter);

@@ -39,9 +39,6 @@ export class PublicationError extends HubgateError {
 
 const MAX_TOPICS = 1000;
 const MAX_TOPIC_BYTES = 4096;
-/** What a topic and each of its characters cost as a URL, in steps. */
-const TOPIC_STEPS = 300;
-const CHARACTER_STEPS = 2;
 const MAX_TYPE_BYTES = 1024;
 const MAX_RETRY = 18446744073709551615n;
 
@@ -87,13 +84,12 @@ function* readTopics(
   const read: Topic[] = [];
   for (const topic of topics) {
     if (meter.left <= 0) yield;
-    read.push(readTopic(topic, rules));
-    meter.left -= TOPIC_STEPS + CHARACTER_STEPS * (topic ?? '').length;
+    read.push(readTopic(topic, rules, meter));
   }
   return read;
 }
 
-function readTopic(topic: string | null, rules: PublicationRules): Topic {
+function readTopic(topic: string | null, rules: PublicationRules, meter: Meter): Topic {
   const text = requireUtf8('topic', topic ?? undefined, topic === null);
   if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
     throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
@@ -101,6 +97,7 @@ function readTopic(topic: string | null, rules: PublicationRules): Topic {
   refuseForbidden('topic', text);
   if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
   const parsed = parseTopic(text, rules.base);
+  meter.left -= parsed.urlSteps;
   if (isReservedTopic(parsed, rules.hubPath)) {
     throw refuse(`"topic" is in the namespace reserved for the hub`);
   }

@@ -4,6 +4,7 @@ import type { Meter, Slices, Work } from '../kernel/slices.ts';
 import { readMatchers } from './grants.ts';
 import type { LogPage, LogReader } from './log-reader.ts';
 import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
+import type { PreparedUpdate } from './prepared-update.ts';
 import type { Subscriber } from './subscriber.ts';
 
 /** What a replay queues before the connection has to take it, in bytes; one event may exceed it. */
@@ -12,7 +13,7 @@ const REPLAY_BYTES = 64 * 1024;
 const TURN_STEPS = 5_000;
 /** What looking at an entry of the log costs, in steps. */
 const ENTRY_STEPS = 10;
-/** What making the event of an entry costs at most per character of its data, in steps. */
+/** What handing the event of an entry on costs at most per character of its data, in steps. */
 const STEPS_PER_CHARACTER = 0.2;
 
 /** How far a subscriber has come in the log. */
@@ -124,12 +125,15 @@ export class Replay implements Work {
         continue;
       }
       meter.left -= ENTRY_STEPS;
-      const selected = this.#selects(state, page, meter);
+      const prepared = page.prepared(state.index, entry);
+      const selected = this.#selects(state, prepared, meter);
       if (selected === null) return true;
       if (selected) {
+        const event = prepared.event(meter);
+        if (event === null) return true;
         meter.left -= entry.update.data.length * STEPS_PER_CHARACTER;
         state.delivered += 1;
-        this.#keeper.deliver(subscriber, page.event(state.index, entry));
+        this.#keeper.deliver(subscriber, event);
       }
       subscriber.position = entry.position;
       state.index += 1;
@@ -172,16 +176,15 @@ export class Replay implements Work {
   }
 
   /** Whether the subscriber wants the entry and may have it; null when nothing is left of the meter. */
-  #selects(state: CatchingUp, page: LogPage, meter: Meter): boolean | null {
+  #selects(state: CatchingUp, { topics, update }: PreparedUpdate, meter: Meter): boolean | null {
     const { subscriber, progress } = state;
-    const topics = page.topics(state.index);
     if (state.wanted === null) {
       const wanted = anyMatches(subscriber.options.matchers, topics, progress, meter);
       if (wanted !== true) return wanted;
       state.wanted = true;
       progress.tried = 0;
     }
-    if (page.entries[state.index]?.update.private !== true) return true;
+    if (!update.private) return true;
     state.readers ??= readMatchers(subscriber.options.grants);
     return anyMatches(state.readers, topics, progress, meter);
   }

@@ -94,6 +94,7 @@ export class SubscriptionIndex {
   }
 
   *#selectByPattern(topic: Topic, meter: Meter): Generator<ReadonlySet<Subscriber> | null> {
+    meter.left -= topic.urlSteps;
     const { url } = topic;
     if (url === null) return;
     const origin = originKey(url);

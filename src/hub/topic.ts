@@ -22,6 +22,10 @@ export function hubBase(identity: string | null, hubPath: string): string {
   return requireUrl(hubPath, identity ?? 'https://hub.invalid').href;
 }
 
+/** What reading a topic as a URL costs, and each of its characters, in steps. */
+const URL_STEPS = 300;
+const CHARACTER_STEPS = 2;
+
 /** A topic: a string that may also be read as a URL. */
 export class Topic {
   readonly text: string;
@@ -31,6 +35,11 @@ export class Topic {
   constructor(text: string, base: string) {
     this.text = text;
     this.#base = base;
+  }
+
+  /** What {@link url} will cost, in steps: nothing when it has been asked for before. */
+  get urlSteps(): number {
+    return this.#url === undefined ? URL_STEPS + CHARACTER_STEPS * this.text.length : 0;
   }
 
   /** The topic resolved against the hub's base, at the first use; null when that is no URL. */

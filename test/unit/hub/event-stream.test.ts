@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { encodeEvent } from '../../../src/hub/event-stream.ts';
+import { encodeEvent, eventOf } from '../../../src/hub/event-stream.ts';
+import { SLICE_STEPS } from '../../../src/kernel/slices.ts';
 import type { Update } from '../../../src/hub/update.ts';
 
 const plain: Update = {
@@ -57,6 +58,37 @@ describe('encoding an update as a server-sent event', () => {
       }),
       { seed: 1, numRuns: 2000 },
     );
+  });
+});
+
+describe('an event of many lines', () => {
+  const encode = (data: string): { readonly event: Buffer; readonly slices: readonly number[] } => {
+    const meter = { left: SLICE_STEPS };
+    const encoding = eventOf({ ...plain, data }, meter);
+    const slices: number[] = [];
+    for (;;) {
+      const { value } = encoding.next();
+      slices.push(SLICE_STEPS - meter.left);
+      meter.left = SLICE_STEPS;
+      if (value !== undefined) return { event: value, slices };
+    }
+  };
+
+  it('is encoded in slices, none of which is much longer than another', () => {
+    const { event, slices } = encode('\n'.repeat(1024 * 1024));
+    assert.equal(event.length, 'id: b\n'.length + (1024 * 1024 + 1) * 'data: \n'.length + 1);
+    assert.ok(slices.length > 30, `${slices.length} slices`);
+    assert.ok(Math.max(...slices) < SLICE_STEPS * 2);
+  });
+
+  it('is the same wherever a piece ends: in a line end, in a character', () => {
+    for (const unit of ['\r\n', '\r', '\n', '🙂', 'é', 'a\r\n🙂']) {
+      for (const before of ['', 'x', 'xx', 'xxx']) {
+        const data = before + unit.repeat(20_000);
+        const lines = data.split(/\r\n|\r|\n/).map((line) => `data: ${line}\n`);
+        assert.equal(encode(data).event.toString(), `id: b\n${lines.join('')}\n`);
+      }
+    }
   });
 });
 

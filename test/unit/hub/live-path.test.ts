@@ -202,6 +202,18 @@ describe('live path: what a delivery costs', () => {
     }
   });
 
+  it('encodes an event of a million lines in slices, live and in a replay', async (test) => {
+    const { hub, slices, connect } = setUp(test);
+    await connect({}, new CountingSink({ writes: 0, inTurn: 0 }));
+    await slices.all();
+    await hub.publish(update('lines', { data: '\n'.repeat(KIB * KIB) }));
+    const live = await slices.all();
+    assert.ok(live > 30, `${live} turns`);
+    await connect({ lastEventId: 'earliest' }, new CountingSink({ writes: 0, inTurn: 0 }));
+    const replay = await slices.all();
+    assert.ok(replay > 30, `${replay} turns`);
+  });
+
   it('counts what waits behind a large event that is on its way, not the event itself', async (test) => {
     const { hub, slices, connect } = setUp(test);
     const sink = await connect({ maxBufferBytes: 1024 * KIB }, new RecordingSink(true));
