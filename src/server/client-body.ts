@@ -86,7 +86,7 @@ export class ClientBody extends Readable implements LentBody {
     if (!this.#isGathering) {
       this.#isGathering = true;
       // Node runs what is due in the next tick between the chunks of one packet.
-      setImmediate(this.#onTurn);
+      afterTurn(this.#onTurn);
       this.#handOn(chunk);
       return;
     }
@@ -130,6 +130,19 @@ export class ClientBody extends Readable implements LentBody {
     const left = new HubgateError('client-left', 'The client left in the middle of its request');
     this.destroy(this.#source.errored ?? left);
   };
+}
+
+/** What is to be done once this turn of the event loop is over: one callback for all bodies. */
+let due: (() => void)[] = [];
+
+function afterTurn(task: () => void): void {
+  if (due.push(task) === 1) setImmediate(runDue);
+}
+
+function runDue(): void {
+  const tasks = due;
+  due = [];
+  for (const task of tasks) task();
 }
 
 function ignore(): void {}
