@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { constants, setPriority } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import type {
   RequestsOrder,
@@ -11,6 +12,12 @@ import type {
 /** Subscribers in a process of their own. */
 export class Subscribers {
   readonly #child: ChildProcess = generator('subscribers');
+
+  /** Lets all others have the processor first, so that what is measured beside these does not wait for them. */
+  yieldProcessor(): void {
+    if (this.#child.pid !== undefined)
+      setPriority(this.#child.pid, constants.priority.PRIORITY_LOW);
+  }
 
   /** Opens so many streams and resolves when each has its head. */
   async open(order: Omit<Extract<SubscribersOrder, { kind: 'open' }>, 'kind'>): Promise<void> {
