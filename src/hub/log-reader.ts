@@ -69,6 +69,8 @@ export class LogReader {
   #keptSize = 0;
   /** So many entries are read at a time; fewer when the last ones were large. */
   #entries = 8;
+  /** Pages that have been asked of the log. */
+  begun = 0;
 
   /** @param base see `hubBase` */
   constructor(transport: Transport, base: string) {
@@ -106,6 +108,7 @@ export class LogReader {
     if (kept !== undefined) return kept;
     const present = this.#readings.find(covers);
     if (present !== undefined) return present.page;
+    this.begun += 1;
     const until = Math.min(position + this.#entries, this.#transport.position);
     const reading: Reading = { after: position, until, page: this.#read(position, until) };
     this.#readings.push(reading);

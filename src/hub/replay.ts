@@ -13,6 +13,8 @@ const REPLAY_BYTES = 64 * 1024;
 const TURN_STEPS = 5_000;
 /** What looking at an entry of the log costs, in steps. */
 const ENTRY_STEPS = 10;
+/** What reading a page of the log costs, in steps, where nobody else reads it at the same time. */
+const PAGE_STEPS = 20_000;
 /** What handing the event of an entry on costs at most per character of its data, in steps. */
 const STEPS_PER_CHARACTER = 0.2;
 
@@ -113,7 +115,7 @@ export class Replay implements Work {
   #advance(state: CatchingUp, meter: Meter): boolean {
     const { subscriber } = state;
     while (meter.left > 0) {
-      if (state.page === null) this.#open(state);
+      if (state.page === null) this.#open(state, meter);
       const { page } = state;
       if (page === null || page === 'reading') return false;
       const entry = page.entries[state.index];
@@ -145,14 +147,16 @@ export class Replay implements Work {
   }
 
   /** Opens the page that is next, or leaves it to be read, or has no more to do. */
-  #open(state: CatchingUp): void {
+  #open(state: CatchingUp, meter: Meter): void {
     const { subscriber } = state;
     if (subscriber.position >= this.#keeper.tail()) {
       this.delete(subscriber);
       this.#keeper.caughtUp(subscriber, state.delivered);
       return;
     }
+    const { begun } = this.#reader;
     const page = this.#reader.after(subscriber.position);
+    if (this.#reader.begun > begun) meter.left -= PAGE_STEPS;
     if (!(page instanceof Promise)) {
       this.#enter(state, page);
       return;

@@ -298,6 +298,32 @@ describe('live path: what a delivery costs', () => {
 });
 
 describe('live path: who comes back from a node that is gone', { timeout: 60_000 }, () => {
+  it('200 clients that come back from everywhere have a few pages read in a turn', async (test) => {
+    const memory = createMemoryTransport({ size: 200_000 });
+    for (let id = 0; id < 20_000; id += 1) await memory.append(update(String(id)));
+    const count = { reads: 0, inTurn: 0 };
+    const transport: Transport = Object.create(memory, {
+      position: { get: () => memory.position },
+      lastEventId: { get: () => memory.lastEventId },
+      read: {
+        value: (after: number, limit: number, bytes: number) => {
+          count.reads += 1;
+          count.inTurn += 1;
+          return memory.read(after, limit, bytes);
+        },
+      },
+    });
+    const { slices, connect } = setUp(test, { transport });
+    for (let client = 0; client < 200; client += 1) {
+      await connect({ lastEventId: String(client * 100), matchers: matchers('nothing') });
+    }
+    await slices.all(() => {
+      assert.ok(count.inTurn <= 6, `${count.inTurn} pages in one turn`);
+      count.inTurn = 0;
+    });
+    assert.ok(count.reads > 200);
+  });
+
   it('10,000 clients ask the log for what they share only once', async (test) => {
     const memory = createMemoryTransport({ size: 1_000 });
     const asked = { find: 0, read: 0 };
