@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import { type Claim, Claims } from '../kernel/claims.ts';
+import { type InstantLease, InstantLeases } from '../kernel/instant-leases.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { WindowCounts } from './sliding-window.ts';
 
@@ -117,7 +117,7 @@ export class RateZone {
 
 /** The zones of a gateway, which outlive the configurations that name them. */
 export class RateLimits {
-  readonly #zones = new Claims<RateZone>((zone) => zone.close());
+  readonly #zones = new InstantLeases<RateZone>((zone) => zone.close());
   readonly #clock: Clock;
   readonly #siblings: CountSiblings | null;
 
@@ -128,10 +128,10 @@ export class RateLimits {
   }
 
   /** Zones of one name and one length of window are one, whichever sites name them. */
-  claim(zone: string, windowMs: number): Claim<RateZone> {
+  acquire(zone: string, windowMs: number): InstantLease<RateZone> {
     const name = `${zone} ${windowMs}`;
     const open = (): RateZone => new RateZone(name, windowMs, this.#clock, this.#siblings);
-    return this.#zones.claim(name, open);
+    return this.#zones.acquire(name, open);
   }
 }
 

@@ -3,11 +3,11 @@ interface Holding<T> {
   count: number;
 }
 
-/** A counted claim on a shared resource. */
-export interface Lease<T> {
+/** A counted claim on a shared resource. `Released` says when it is closed. */
+export interface Lease<T, Released = Promise<void>> {
   readonly value: T;
   /** Gives the claim back; calling it again does nothing. The last release closes the resource. */
-  release(): Promise<void>;
+  release(): Released;
 }
 
 /**

@@ -41,7 +41,7 @@ export class Members {
    */
   set(origins: readonly string[]): void {
     const next = new Map<string, Member>();
-    for (const origin of origins) next.set(origin, this.#known.get(origin) ?? this.#claim(origin));
+    for (const origin of origins) next.set(origin, this.#known.get(origin) ?? this.#lease(origin));
     for (const [origin, member] of this.#known) {
       if (next.has(origin)) continue;
       member.upstream.verdicts.delete(this.#verdict);
@@ -63,10 +63,10 @@ export class Members {
     for (const { release } of this.#known.values()) release();
   }
 
-  #claim(origin: string): Member {
-    const upstream = this.#registry.claimUpstream(origin);
+  #lease(origin: string): Member {
+    const upstream = this.#registry.leaseUpstream(origin);
     const { address } = upstream.value;
-    const connections = this.#registry.claimPool(address, this.#settings, this.#trustPool);
+    const connections = this.#registry.leasePool(address, this.#settings, this.#trustPool);
     upstream.value.verdicts.add(this.#verdict);
     return {
       upstream: upstream.value,

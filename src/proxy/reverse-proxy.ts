@@ -4,7 +4,7 @@ import { HttpError } from '../http/errors.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import { about } from '../http/about.ts';
 import { type AddressSet, addressSet } from '../http/forwarded.ts';
-import type { Claim } from '../kernel/claims.ts';
+import type { InstantLease } from '../kernel/instant-leases.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -63,7 +63,7 @@ export class ReverseProxy {
   readonly #members: Members;
   readonly #dynamic: DynamicUpstreams | null;
   readonly #tunnels: Tunnels;
-  readonly #claims: Claim<unknown>[] = [];
+  readonly #leases: InstantLease<unknown>[] = [];
   readonly #stopChecks: () => void;
   readonly #stopListening: () => void;
   #active = 0;
@@ -92,7 +92,7 @@ export class ReverseProxy {
     const order = [...this.#members.connections.keys()];
     this.#balance = createBalance(config.loadBalancing.policy, options.random, order);
     this.#dynamic =
-      config.dynamic === null ? null : this.#keep(registry.claimDynamic(config.dynamic, clock));
+      config.dynamic === null ? null : this.#keep(registry.leaseDynamic(config.dynamic, clock));
     this.#stopListening = this.#dynamic === null ? () => {} : this.#follow(this.#dynamic, options);
     this.#stopChecks =
       config.activeHealth === null ? () => {} : this.#startChecks(config.activeHealth, options);
@@ -265,21 +265,21 @@ export class ReverseProxy {
       }
       const host = address.hostport.replace(/\d+$/, String(check.port));
       const other = { ...address, port: check.port, hostport: host, authority: host };
-      const claim = registry.claimPool(other, this.#config.transport, this.#trustPool);
-      return { upstream, pool: this.#keep(claim), host };
+      const lease = registry.leasePool(other, this.#config.transport, this.#trustPool);
+      return { upstream, pool: this.#keep(lease), host };
     });
     return startActiveChecks(check, targets, clock, log);
   }
 
-  #keep<T>(claim: Claim<T>): T {
-    this.#claims.push(claim);
-    return claim.value;
+  #keep<T>(lease: InstantLease<T>): T {
+    this.#leases.push(lease);
+    return lease.value;
   }
 
   #releaseWhenIdle(): void {
     if (!this.#closed || this.#active > 0) return;
     this.#members.release();
-    for (const claim of this.#claims) claim.release();
+    for (const lease of this.#leases) lease.release();
   }
 }
 

@@ -1,4 +1,4 @@
-import { type Claim, Claims } from '../kernel/claims.ts';
+import { type InstantLease, InstantLeases } from '../kernel/instant-leases.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { type UpstreamAddress, parseUpstream } from './address.ts';
 import { DynamicUpstreams } from './dynamic-upstreams.ts';
@@ -53,33 +53,33 @@ export class Upstream {
 
 /**
  * What outlives a reload: the state of upstreams by address, and their connections by address and
- * transport settings. A new generation claims before the old one releases, so that neither health
+ * transport settings. A new generation takes its leases before the old one releases, so that neither health
  * nor open connections are lost in between.
  */
 export class UpstreamRegistry {
-  readonly #upstreams = new Claims<Upstream>(() => {});
-  readonly #dynamic = new Claims<DynamicUpstreams>((list) => list.close());
-  readonly #pools = new Claims<Connections>((pool) => pool.close());
+  readonly #upstreams = new InstantLeases<Upstream>(() => {});
+  readonly #dynamic = new InstantLeases<DynamicUpstreams>((list) => list.close());
+  readonly #pools = new InstantLeases<Connections>((pool) => pool.close());
 
   /** @throws HubgateError `invalid-upstream` */
-  claimUpstream(text: string): Claim<Upstream> {
+  leaseUpstream(text: string): InstantLease<Upstream> {
     const address = parseUpstream(text);
-    return this.#upstreams.claim(originOf(address), () => new Upstream(address));
+    return this.#upstreams.acquire(originOf(address), () => new Upstream(address));
   }
 
   /** `trustPool` is part of the key, so that a renewed file gets connections of its own. */
-  claimPool(
+  leasePool(
     address: UpstreamAddress,
     settings: TransportSettings,
     trustPool: string | null,
-  ): Claim<Connections> {
+  ): InstantLease<Connections> {
     const key = JSON.stringify([originOf(address), address.http2, settings, trustPool]);
-    return this.#pools.claim(key, () => openConnections(address, settings, trustPool));
+    return this.#pools.acquire(key, () => openConnections(address, settings, trustPool));
   }
 
   /** The old list is there for a new generation, while its own first lookup runs. */
-  claimDynamic(config: DynamicConfig, clock: Clock): Claim<DynamicUpstreams> {
-    return this.#dynamic.claim(JSON.stringify(config), () => new DynamicUpstreams(config, clock));
+  leaseDynamic(config: DynamicConfig, clock: Clock): InstantLease<DynamicUpstreams> {
+    return this.#dynamic.acquire(JSON.stringify(config), () => new DynamicUpstreams(config, clock));
   }
 
   /** Upstreams in use, for metrics and the admin API. */

@@ -24,10 +24,10 @@ interface Zone extends RateZoneConfig {
  */
 export function rateLimit({ zones }: RateLimitConfig, context: HandlerContext): Handler {
   const { expand, rateLimits, sharedCounts, defer, log, clock } = context;
-  const claimed = zones.map((zone): Zone => {
-    const claim = rateLimits.claim(zone.name, zone.windowMs);
-    defer(() => claim.release());
-    return { ...zone, counts: claim.value };
+  const leased = zones.map((zone): Zone => {
+    const lease = rateLimits.acquire(zone.name, zone.windowMs);
+    defer(() => lease.release());
+    return { ...zone, counts: lease.value };
   });
   let complainedMs = Number.NEGATIVE_INFINITY;
 
@@ -50,7 +50,7 @@ export function rateLimit({ zones }: RateLimitConfig, context: HandlerContext): 
   };
 
   return async (exchange, next) => {
-    const asked = claimed.map((zone) => ({ zone, key: keyOf(zone.key, exchange, expand) }));
+    const asked = leased.map((zone) => ({ zone, key: keyOf(zone.key, exchange, expand) }));
     // Whoever is refused in one zone is counted in none, as far as it can be known here.
     const refused = asked.find(
       ({ zone, key }) => !verdictOf(zone.counts.counts(key), zone).allowed,

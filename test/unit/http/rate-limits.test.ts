@@ -26,7 +26,7 @@ function passing(zone: RateZone, key: string, events: number, requests: number):
 describe('rate limits', () => {
   it('slide: what lies half a window back counts for half', () => {
     const clock = new TestClock(WINDOW * 1000);
-    const { value: zone } = new RateLimits(clock, null).claim('z', WINDOW);
+    const { value: zone } = new RateLimits(clock, null).acquire('z', WINDOW);
     assert.equal(passing(zone, 'a', 10, 30), 10);
     assert.equal(passing(zone, 'b', 10, 1), 1);
     clock.advance(WINDOW);
@@ -44,7 +44,7 @@ describe('rate limits', () => {
         fc.array(fc.integer({ min: 0, max: WINDOW }), { minLength: 1, maxLength: 60 }),
         (events, pauses) => {
           const clock = new TestClock(WINDOW * 1000);
-          const { value: zone } = new RateLimits(clock, null).claim('z', WINDOW);
+          const { value: zone } = new RateLimits(clock, null).acquire('z', WINDOW);
           const quota = { events, windowMs: WINDOW };
           for (const pauseMs of pauses) {
             clock.advance(Math.round(pauseMs / events));
@@ -61,7 +61,7 @@ describe('rate limits', () => {
 
   it('lose nobody’s count to those who bring ever new keys', () => {
     const clock = new TestClock(WINDOW * 1000);
-    const { value: zone } = new RateLimits(clock, null).claim('z', WINDOW);
+    const { value: zone } = new RateLimits(clock, null).acquire('z', WINDOW);
     assert.equal(passing(zone, 'a', 3, 3), 3);
     for (let i = 0; i < 100_000; i += 1) zone.count(`key ${i}`);
     assert.equal(pass(zone, 'a', 3), false);
@@ -79,8 +79,8 @@ describe('rate limits', () => {
   it('are told to siblings every 100 ms, the last of a window too', () => {
     const clock = new TestClock(WINDOW * 1000);
     const [one, two] = siblings();
-    const { value: here } = new RateLimits(clock, one).claim('z', WINDOW);
-    const { value: there } = new RateLimits(clock, two).claim('z', WINDOW);
+    const { value: here } = new RateLimits(clock, one).acquire('z', WINDOW);
+    const { value: there } = new RateLimits(clock, two).acquire('z', WINDOW);
     assert.equal(passing(here, 'a', 10, 6), 6);
     assert.equal(passing(there, 'a', 10, 2), 2);
     clock.advance(100);
@@ -93,16 +93,16 @@ describe('rate limits', () => {
     assert.equal(here.counts('b').previous, there.counts('b').previous);
   });
 
-  it('are kept as long as somebody claims them', () => {
+  it('are kept as long as somebody has a lease of them', () => {
     const clock = new TestClock(WINDOW * 1000);
     const limits = new RateLimits(clock, null);
-    const old = limits.claim('z', WINDOW);
+    const old = limits.acquire('z', WINDOW);
     old.value.count('a');
-    const next = limits.claim('z', WINDOW);
+    const next = limits.acquire('z', WINDOW);
     old.release();
     assert.equal(next.value.counts('a').current, 1);
     next.release();
-    assert.equal(limits.claim('z', WINDOW).value.counts('a').current, 0);
+    assert.equal(limits.acquire('z', WINDOW).value.counts('a').current, 0);
   });
 });
 

@@ -1,11 +1,10 @@
-/** A counted claim; the last release lets the resource go. */
-export interface Claim<T> {
-  readonly value: T;
-  release(): void;
-}
+import type { Lease } from './lease.ts';
 
-/** Resources by name that several claim: a new generation does before the old one lets go. */
-export class Claims<T> {
+/** A lease of what opens and closes at once. */
+export type InstantLease<T> = Lease<T, void>;
+
+/** {@link LeasePool} for resources that open and close at once. */
+export class InstantLeases<T> {
   readonly #held = new Map<string, { readonly value: T; count: number }>();
   readonly #close: (value: T) => void;
 
@@ -13,7 +12,7 @@ export class Claims<T> {
     this.#close = close;
   }
 
-  claim(key: string, open: () => T): Claim<T> {
+  acquire(key: string, open: () => T): InstantLease<T> {
     const held = this.#held.get(key) ?? { value: open(), count: 0 };
     this.#held.set(key, held);
     held.count += 1;
