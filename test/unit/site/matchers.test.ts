@@ -65,7 +65,7 @@ describe('matchers (hubfile.md §3)', () => {
     assert.equal(matches(named, { target: '/v12/x', variables }), true);
     assert.deepEqual([variables.get('re.v.1'), variables.get('re.v.2')], ['12', 'x']);
     const evil = { kind: 'path_regexp', name: null, pattern: '^/(a+)+$' } as const;
-    assert.equal(matches(evil, { target: `/${'a'.repeat(20_000)}!` }), false);
+    assert.equal(matches(evil, { target: `/${'a'.repeat(16_000)}!` }), false);
   });
 
   it('host compares without case and port; * stands for one label', () => {
