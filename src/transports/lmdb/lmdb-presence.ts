@@ -290,6 +290,8 @@ export class LmdbPresence implements PresenceBoard {
   #read<Value>(read: () => Value): Value {
     this.#refuseClosed();
     try {
+      // What is read in one turn is one snapshot, which may be older than another process's commit.
+      this.#root.resetReadTxn();
       return read();
     } catch (cause) {
       throw new HubgateError('transport-failed', 'The presence could not be read', { cause });

@@ -141,6 +141,19 @@ describe('presence of several processes that share a history', () => {
     assert.deepEqual(await onBoard(other.transport.presence), [record('a'), record('b')]);
   });
 
+  it('reads what another process has written, also where it has read in the same turn', async (test) => {
+    const path = await directory(test);
+    const { presence } = (await start(test, path)).transport;
+    const reader = (await start(test, path)).transport.presence;
+    const other = open({ path: join(path, 'history.mdb'), maxDbs: 10 });
+    test.after(() => other.close());
+    const lists = other.openDB({ name: 'presence-lists', encoding: 'msgpack' });
+    await presence.enter('a', [record('a')]);
+    assert.deepEqual(await onBoard(reader), [record('a')]);
+    other.transactionSync(() => lists.clearSync());
+    assert.deepEqual(await onBoard(reader), []);
+  });
+
   it('takes each off who leaves, however many do in one turn', async (test) => {
     const { transport } = await start(test, await directory(test));
     const { presence } = transport;
