@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build } from './build.mjs';
 import { installMissing, root } from './install.mjs';
+import { installPackage } from './install-package.mjs';
 
 /**
  * What a Node may break: its HTTP, TLS, streams, workers, processes, its URL parser, native code. Of the
@@ -34,10 +35,12 @@ const TRIES = 3;
 
 installMissing();
 await build();
+const installed = installPackage();
 const given = process.argv.slice(2);
 const versions = given.filter((one) => /^\d/.test(one));
 const paths = given.filter((one) => !/^\d/.test(one));
 for (const version of versions.length > 0 ? versions : [NEWEST]) test(version);
+installed.remove();
 
 function test(version) {
   const prefix = mkdtempSync(join(tmpdir(), 'hubgate-node-'));
@@ -49,7 +52,7 @@ function test(version) {
     const how = ['--conditions=hubgate-source', '--import', 'tsx', '--import', reaper, '--test'];
     const limits = ['--test-reporter=dot', '--test-concurrency=2', '--test-timeout=300000'];
     const files = (paths.length > 0 ? paths : TESTS).flatMap(testFiles);
-    const env = { ...process.env, XDG_DATA_HOME: dataHome };
+    const env = { ...process.env, XDG_DATA_HOME: dataHome, HUBGATE_PACKAGE: installed.packageDirectory };
     const options = { cwd: root, stdio: 'inherit', env };
     const { status } = spawnSync(node, [...how, ...limits, ...files], options);
     if (status !== 0) process.exitCode = status ?? 1;

@@ -8,6 +8,7 @@ import { join, relative } from 'node:path';
 import { build } from './build.mjs';
 import { changedTests } from './changed-tests.mjs';
 import { bin, installMissing, root, run } from './install.mjs';
+import { installPackage } from './install-package.mjs';
 
 installMissing();
 const given = process.argv.slice(2);
@@ -45,6 +46,9 @@ if (only.length === 0) {
 }
 await build();
 
+// `HUBGATE_PACKAGE=source npm test -- …` tests the source instead, which saves the packing while you work.
+const isSource = process.env.HUBGATE_PACKAGE === 'source' && process.env.CI !== 'true';
+const installed = isSource ? null : installPackage();
 const dataHome = mkdtempSync(join(tmpdir(), 'hubgate-tests-'));
 // Node 20 takes no globs, so the files are listed here.
 const files = (only.length > 0 ? only : ['test']).flatMap(testFiles);
@@ -64,9 +68,15 @@ const { status } = spawnSync(
     ...files,
   ],
   // A gateway of this machine may have left histories where the default storage is.
-  { cwd: root, stdio: 'inherit', env: { ...process.env, XDG_DATA_HOME: dataHome } },
+  { cwd: root, stdio: 'inherit', env: {
+      ...process.env,
+      XDG_DATA_HOME: dataHome,
+      HUBGATE_PACKAGE: installed?.packageDirectory ?? 'source',
+    },
+  },
 );
 rmSync(dataHome, { recursive: true, force: true });
+installed?.remove();
 process.exit(status ?? 1);
 
 function step(name, program, args) {

@@ -7,7 +7,7 @@ import { after, before, describe, it, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { adaptedCaddyfile } from '../../src/cli/caddyfile-source.ts';
-import { createGateway, parseHubfile, silentLogger } from '../../src/index.ts';
+import { createGateway, parseHubfile, silentLogger } from '../support/installed-package.ts';
 import { runCaddy } from '../support/caddy.ts';
 import { freePort } from '../support/free-port.ts';
 import { type Answer, type RawRequest, send } from '../support/http.ts';

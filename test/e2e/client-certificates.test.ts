@@ -8,10 +8,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it, type TestContext } from 'node:test';
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
-import { type Logger, silentLogger } from '../../src/index.ts';
+import type { Logger } from '../../src/index.ts';
+import { silentLogger } from '../support/installed-package.ts';
 import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { openssl } from '../support/openssl.ts';
 import { TlsClient, visit } from '../support/tls-client.ts';
 
@@ -366,7 +367,7 @@ async function start(
 ) {
   const port = await freePort();
   const options = '\tauto_https disable_redirects\n';
-  const { rootFile, root, reload } = await startGateway(test, sites(port), options, log);
+  const { rootFile, root, reload } = await startLibraryGateway(test, sites(port), options, log);
   const ca = await root().catch(() => '');
   const to = (servername: string): ConnectionOptions => ({ port, servername, ca });
   return { port, rootFile, reload, to };

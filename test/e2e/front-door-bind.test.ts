@@ -11,7 +11,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { programPath } from '../support/program.ts';
 import { startProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
@@ -27,7 +27,7 @@ describe('bind: interfaces', () => {
   it('IPv6, with and without brackets, and nothing else', async (test) => {
     for (const text of ['::1', '[::1]']) {
       const port = await freePort();
-      const { gateway } = await startGateway(
+      const { gateway } = await startLibraryGateway(
         test,
         `http://:${port} {\n\tbind ${text}\n\t${WHO}\n}\n`,
       );
@@ -41,7 +41,7 @@ describe('bind: interfaces', () => {
 
   it('several, of which each site has its own', async (test) => {
     const port = await freePort();
-    await startGateway(
+    await startLibraryGateway(
       test,
       `http://localhost:${port} {\n\tbind 127.0.0.1 127.0.0.2\n\trespond first\n}\nhttp://:${port} {\n\tbind 127.0.0.3\n\trespond second\n}\n`,
     );
@@ -66,7 +66,7 @@ describe('bind: Unix sockets', () => {
   it('serves every address of the site, whatever its port, for whom the mode lets in', async (test) => {
     const directory = await temporary(test);
     const [path, open] = [join(directory, 'a.sock'), join(directory, 'open.sock')];
-    const { gateway } = await startGateway(
+    const { gateway } = await startLibraryGateway(
       test,
       `http://a.example, http://b.example:8081 {\n\tbind unix/${path} unix/${open}|0666\n\t${WHO}\n}\n`,
     );
@@ -89,7 +89,7 @@ describe('bind: Unix sockets', () => {
 
   it('speaks TLS and HTTP/2 for an HTTPS site, and opens no port for a redirect', async (test) => {
     const path = join(await temporary(test), 'a.sock');
-    const { gateway, rootFile } = await startGateway(
+    const { gateway, rootFile } = await startLibraryGateway(
       test,
       `a.localhost {\n\tbind unix/${path}\n\ttls internal\n\t${WHO}\n}\n`,
       '',
@@ -117,7 +117,7 @@ describe('bind: Unix sockets', () => {
     child.kill('SIGKILL');
     await once(child, 'exit');
     assert.ok(existsSync(path));
-    await startGateway(test, `http://a.example {\n\tbind unix/${path}\n\t${WHO}\n}\n`);
+    await startLibraryGateway(test, `http://a.example {\n\tbind unix/${path}\n\t${WHO}\n}\n`);
     assert.equal(await ask(path, 'a.example'), '200 a.example http .');
   });
 
@@ -135,7 +135,7 @@ describe('bind: Unix sockets', () => {
     await writeFile(file, 'content');
     for (const path of [living, file]) {
       await assert.rejects(
-        startGateway(test, `http://a.example {\n\tbind unix/${path}\n\t${WHO}\n}\n`),
+        startLibraryGateway(test, `http://a.example {\n\tbind unix/${path}\n\t${WHO}\n}\n`),
         (error: Error & { code?: string }) =>
           error.code === 'listen-failed' && error.message.includes(`unix/${path}`),
       );
@@ -149,7 +149,7 @@ describe('bind: Unix sockets', () => {
     const path = join(await temporary(test), 'a.sock');
     const site = (routes: string): string =>
       `http://a.example {\n\tbind unix/${path}\n\t${routes}\n}\n`;
-    const { reload } = await startGateway(test, site('respond one'));
+    const { reload } = await startLibraryGateway(test, site('respond one'));
     const before = await stat(path);
     const kept = connect(path);
     test.after(() => kept.destroy());
@@ -171,7 +171,7 @@ describe('bind: Unix sockets', () => {
     const before = process.cwd();
     process.chdir(directory);
     test.after(() => process.chdir(before));
-    await startGateway(test, `http://a.example {\n\tbind unix/a.sock\n\t${WHO}\n}\n`);
+    await startLibraryGateway(test, `http://a.example {\n\tbind unix/a.sock\n\t${WHO}\n}\n`);
     assert.equal(await ask(join(directory, 'a.sock'), 'a.example'), '200 a.example http .');
   });
 });
@@ -229,7 +229,7 @@ describe('bind: sockets that the gateway is handed', () => {
 
   it('a descriptor that is no listening socket is an error that says so', async (test) => {
     await assert.rejects(
-      startGateway(test, `http://a.example {\n\tbind fd/999\n\t${WHO}\n}\n`),
+      startLibraryGateway(test, `http://a.example {\n\tbind fd/999\n\t${WHO}\n}\n`),
       (error: Error & { code?: string }) =>
         error.code === 'listen-failed' && /fd\/999: it is no listening socket/.test(error.message),
     );

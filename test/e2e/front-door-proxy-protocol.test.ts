@@ -11,7 +11,8 @@ import { describe, it, type TestContext } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { startGateway, type TestGateway, startLibraryGateway } from '../support/gateway.ts';
+import { parseHubfile } from '../support/installed-package.ts';
 import { programPath } from '../support/program.ts';
 
 const run = promisify(execFile);
@@ -87,7 +88,7 @@ describe('PROXY protocol: the address that the header names is the peer everywhe
     const at = { port, host: '127.0.0.1' };
     const first = await start('127.0.0.0/8');
     assert.match(await talk(at, Buffer.from(request)), /\r\n\r\n192\.0\.2\.7$/);
-    await first.gateway.stop();
+    await first.stop();
     await start('192.0.2.0/24');
     assert.match(await talk(at, Buffer.from(request)), /\r\n\r\n198\.51\.100\.9, 192\.0\.2\.7$/);
   });
@@ -161,11 +162,10 @@ describe('PROXY protocol: whose connections begin with it', () => {
     const port = await freePort();
     const sites = `http://localhost:${port} {\n\t${WHO}\n}\n`;
     const option = '\tservers {\n\t\tproxy_protocol 127.0.0.0/8\n\t}\n';
-    const { gateway, reload, storage } = await startGateway(test, sites, option);
+    const { gateway, reload, storage } = await startLibraryGateway(test, sites, option);
     const request = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
     const at = { port, host: '127.0.0.1' };
     assert.equal(await talk(at, Buffer.from(request)), '');
-    const { parseHubfile } = await import('../../src/index.ts');
     await gateway.reload(
       parseHubfile(`{\n\tadmin off\n\tstorage ${storage}\n}\n${sites}`, { env: {} }),
     );

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { promisify } from 'node:util';
-import { parseHubfile } from '../../src/index.ts';
+import { parseHubfile } from '../support/installed-package.ts';
 import { freePorts, handshake, SharedStorage, startAcmeGateway } from '../support/acme-gateway.ts';
 import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';

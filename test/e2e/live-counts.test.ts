@@ -11,7 +11,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { queryObjects, setFlagsFromString } from 'node:v8';
 import { runInNewContext, runInThisContext } from 'node:vm';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
@@ -96,7 +96,7 @@ const HUB = `hub {
 describe('what the live path costs, counted', { timeout: 60_000 }, () => {
   it('a waiting stream, beyond its two sockets', async (test) => {
     const port = await freePort();
-    await startGateway(test, `http://localhost:${port} {\n\t${HUB}\n}\n`);
+    await startLibraryGateway(test, `http://localhost:${port} {\n\t${HUB}\n}\n`);
     const bare = net.createServer((socket) => void socket.once('data', () => socket.write(':\n')));
     bare.listen(0, '127.0.0.1');
     await once(bare, 'listening');
@@ -114,7 +114,7 @@ describe('what the live path costs, counted', { timeout: 60_000 }, () => {
 
   it('a connection whose request has come keeps the shape of its socket', async (test) => {
     const port = await freePort();
-    await startGateway(test, `http://localhost:${port} {\n\t${HUB}\n\trespond hello\n}\n`);
+    await startLibraryGateway(test, `http://localhost:${port} {\n\t${HUB}\n\trespond hello\n}\n`);
     await connect(test, port);
     const idle = net.connect(port, '127.0.0.1').setEncoding('latin1');
     test.after(() => idle.destroy());
@@ -129,7 +129,7 @@ describe('what the live path costs, counted', { timeout: 60_000 }, () => {
 
   it('an event, in promises: as many for 200 streams as for one', async (test) => {
     const port = await freePort();
-    await startGateway(test, `http://localhost:${port} {\n\t${HUB}\n}\n`);
+    await startLibraryGateway(test, `http://localhost:${port} {\n\t${HUB}\n}\n`);
     const token = await signToken(KEY, {
       iss: 'https://a.example',
       aud: `http://localhost:${port}/.well-known/hub`,

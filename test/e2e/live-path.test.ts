@@ -8,9 +8,10 @@ import { runInNewContext } from 'node:vm';
 import { describe, it, type TestContext } from 'node:test';
 import { EventSource } from 'eventsource';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { TurnedClock } from '../support/turned-clock.ts';
-import { type Config, createGateway, parseHubfile, silentLogger } from '../../src/index.ts';
+import type { Config } from '../../src/index.ts';
+import { createGateway, parseHubfile, silentLogger } from '../support/installed-package.ts';
 import { Http1 } from '../../src/server/http1.ts';
 import { openStream } from '../support/http.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
@@ -44,7 +45,7 @@ describe('the live path', { timeout: 30_000 }, () => {
   it('turns Nagle’s algorithm off on each connection that it accepts', async (test) => {
     const listen = test.mock.method(net.Server.prototype, 'listen');
     const port = await freePort();
-    await startGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
+    await startLibraryGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
     const servers = listen.mock.calls.flatMap(({ this: server }) =>
       server instanceof net.Server && server.listening ? [server] : [],
     );
@@ -56,7 +57,7 @@ describe('the live path', { timeout: 30_000 }, () => {
   it('closes a client that sends nothing, with and without TLS', async (test) => {
     const clock = new TurnedClock();
     const [plain, secure] = [await freePort(), await freePort()];
-    await startGateway(
+    await startLibraryGateway(
       test,
       `http://localhost:${plain} {\n\trespond ok\n}\nhttps://localhost:${secure} {\n\ttls internal\n\trespond ok\n}\n`,
       '\tauto_https disable_redirects\n\tservers {\n\t\ttimeouts {\n\t\t\tread_header 1h\n\t\t}\n\t}\n',
@@ -99,7 +100,7 @@ describe('the live path', { timeout: 30_000 }, () => {
     const clock = new TurnedClock();
     const port = await freePort();
     const limits = '\t\tproxy_protocol 127.0.0.1\n\t\ttimeouts {\n\t\t\tread_header 1h\n\t\t}\n';
-    const { gateway } = await startGateway(
+    const { gateway } = await startLibraryGateway(
       test,
       `http://localhost:${port} {\n\trespond ok\n}\n`,
       `\tservers {\n${limits}\t}\n`,
@@ -139,7 +140,7 @@ describe('the live path', { timeout: 30_000 }, () => {
         response.on('drain', () => response.write(piece));
         response.write(piece);
       });
-      await startGateway(
+      await startLibraryGateway(
         test,
         `http://localhost:${port} {\n\treverse_proxy localhost:${app}\n}\n`,
         '',
@@ -229,7 +230,7 @@ describe('the live path', { timeout: 30_000 }, () => {
     process.on('warning', onWarning);
     test.after(() => process.off('warning', onWarning));
     const port = await freePort();
-    await startGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
+    await startLibraryGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
     const socket = net.connect(port, '127.0.0.1').setEncoding('latin1');
     for (let i = 0; i < 40; i += 1) {
       socket.write(
@@ -249,7 +250,7 @@ describe('the live path', { timeout: 30_000 }, () => {
       response.end();
     });
     const port = await freePort();
-    await startGateway(
+    await startLibraryGateway(
       test,
       `http://localhost:${port} {\n\trequest_header X-User alice\n\treverse_proxy 127.0.0.1:${app}\n}\n`,
     );
@@ -280,7 +281,7 @@ describe('the live path', { timeout: 30_000 }, () => {
     const address = app.address();
     assert.ok(address !== null && typeof address !== 'string');
     const port = await freePort();
-    await startGateway(
+    await startLibraryGateway(
       test,
       `http://localhost:${port} {\n\treverse_proxy 127.0.0.1:${address.port}\n}\n`,
     );
@@ -305,7 +306,7 @@ describe('the live path', { timeout: 30_000 }, () => {
       started = resolve;
     });
     const port = await freePort();
-    const { gateway } = await startGateway(
+    const { gateway } = await startLibraryGateway(
       test,
       `http://localhost:${port} {\n\treverse_proxy 127.0.0.1:${app}\n}\n`,
     );
@@ -331,7 +332,7 @@ describe('the live path', { timeout: 30_000 }, () => {
   it('brings an EventSource back after a graceful stop over HTTP/1.1', async (test) => {
     const port = await freePort();
     const site = `http://localhost:${port} {\n\thub {\n\t\tanonymous\n\t\ttransport memory\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt 0123456789abcdef0123456789abcdef\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt 0123456789abcdef0123456789abcdef\n\t\t\t}\n\t\t}\n\t}\n}\n`;
-    const first = await startGateway(test, site);
+    const first = await startLibraryGateway(test, site);
     const source = new EventSource(`http://localhost:${port}/.well-known/hub?match=a`);
     test.after(() => source.close());
     await new Promise((resolve) => source.addEventListener('open', resolve, { once: true }));
@@ -339,7 +340,7 @@ describe('the live path', { timeout: 30_000 }, () => {
     source.addEventListener('error', ({ code }) => void codes.push(code));
     const reopened = new Promise((resolve) => source.addEventListener('open', resolve));
     await first.gateway.stop();
-    await startGateway(test, site);
+    await startLibraryGateway(test, site);
     await reopened;
     assert.ok(!codes.includes(503), String(codes));
   });

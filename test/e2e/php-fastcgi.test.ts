@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { startCaddy } from '../support/caddy.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { openStream, send } from '../support/http.ts';
 import { startPhpFpm } from '../support/php-fpm.ts';
 import { RecordedLog } from '../support/recorded-log.ts';
@@ -43,10 +43,10 @@ async function site(test: TestContext): Promise<string> {
 async function start(
   test: TestContext,
   directives: string,
-  log?: Parameters<typeof startGateway>[3],
+  log?: Parameters<typeof startLibraryGateway>[3],
 ): Promise<string> {
   const origin = `http://127.0.0.1:${await freePort()}`;
-  await startGateway(test, `${origin} {\n${directives}\n}\n`, undefined, log);
+  await startLibraryGateway(test, `${origin} {\n${directives}\n}\n`, undefined, log);
   return origin;
 }
 
@@ -177,7 +177,7 @@ describe('php_fastcgi', () => {
     });
     assert.equal(sent.body, body);
     const port = await freePort();
-    const { root: authority } = await startGateway(
+    const { root: authority } = await startLibraryGateway(
       test,
       `https://localhost:${port} {\n\ttls internal\n${directives}}\n`,
     );
@@ -223,7 +223,7 @@ describe('php_fastcgi', () => {
       .replace('{$SITE:localhost}', `http://127.0.0.1:${port}`)
       .replace('{$ROOT:public}', join(EXAMPLE, 'public'))
       .replace(/\{\$PHP:[^}]*\}/, fpm.upstream);
-    await startGateway(test, hubfile);
+    await startLibraryGateway(test, hubfile);
     for (const [path, status, body] of [
       ['/', 200, /<h1>\/<\/h1>/],
       ['/2026/hello-world/', 200, /<h1>\/2026\/hello-world\/<\/h1>/],

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { connect, type TLSSocket } from 'node:tls';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { send } from '../support/http.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
@@ -17,7 +17,7 @@ describe('a port changes hands at a reload', () => {
     const port = await freePort();
     const plain = `http://localhost:${port} {\n\trespond plain\n}\n`;
     const secure = `https://localhost:${port} {\n\ttls internal\n\trespond secure\n}\n`;
-    const { reload, root, gateway } = await startGateway(test, plain);
+    const { reload, root, gateway } = await startLibraryGateway(test, plain);
     const kept = connectTcp(port, '127.0.0.1');
     kept.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await once(kept, 'data');
@@ -38,7 +38,7 @@ describe('a port changes hands at a reload', () => {
     const port = await freePort();
     const site = (bind: string, text: string): string =>
       `http://localhost:${port} {\n\t${bind}\n\trespond ${text}\n}\n`;
-    const { reload } = await startGateway(test, site('', 'all'));
+    const { reload } = await startLibraryGateway(test, site('', 'all'));
     await reload(site('bind 127.0.0.1', 'one'));
     assert.equal(
       (await send(`http://127.0.0.1:${port}/`, { headers: [['Host', `localhost:${port}`]] })).body,
@@ -54,7 +54,7 @@ describe('a port changes hands at a reload', () => {
 
   it('and is taken back when another program is in the way', async (test) => {
     const port = await freePort();
-    const { reload } = await startGateway(
+    const { reload } = await startLibraryGateway(
       test,
       `http://localhost:${port} {\n\tbind 127.0.0.1\n\trespond one\n}\n`,
     );
@@ -125,7 +125,7 @@ describe('certificates with keys of different types beside each other', () => {
       ['rsa', 'ec'],
       ['ec', 'rsa'],
     ] as const) {
-      const { gateway } = await startGateway(test, site(first) + site(second));
+      const { gateway } = await startLibraryGateway(test, site(first) + site(second));
       for (const maxVersion of ['TLSv1.2', 'TLSv1.3'] as const) {
         for (const name of ['rsa', 'ec']) {
           const socket = await shake(test, { port, servername: `${name}.example.com`, maxVersion });

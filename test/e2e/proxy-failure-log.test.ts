@@ -5,7 +5,7 @@ import { connect as connectHttp2 } from 'node:http2';
 import { type AddressInfo, connect } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { send } from '../support/http.ts';
 import { type LogLine, recorder } from '../support/hub-server.ts';
 
@@ -78,7 +78,7 @@ async function start(test: TestContext, upstreamPort: number, protocol = 'HTTP/1
   const port = await freePort();
   const [scheme, tls] = protocol === 'HTTP/2' ? ['https', '\ttls internal\n'] : ['http', ''];
   const site = `${scheme}://localhost:${port} {\n${tls}\treverse_proxy 127.0.0.1:${upstreamPort}\n}\n`;
-  const { root } = await startGateway(test, site, undefined, log);
+  const { root } = await startLibraryGateway(test, site, undefined, log);
   /** Resolves once such a line is there. */
   const logged = (wanted: (line: LogLine) => boolean): Promise<void> =>
     new Promise((resolve) => {

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { send } from '../support/http.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { RecordedLog } from '../support/recorded-log.ts';
@@ -36,7 +36,7 @@ describe('rate_limit', () => {
 	}
 }
 `;
-    const { reload } = await startGateway(test, site('ok'), undefined, undefined, clock);
+    const { reload } = await startLibraryGateway(test, site('ok'), undefined, undefined, clock);
     const ask = (key: string, path = '/api/x'): ReturnType<typeof send> =>
       send(`http://127.0.0.1:${port}${path}`, { headers: [['X-Key', key]] });
     const first = await ask('a');
@@ -67,7 +67,7 @@ describe('rate_limit', () => {
 
   it('counts all requests of an IPv6 network as one client’s', async (test) => {
     const port = await freePort();
-    await startGateway(
+    await startLibraryGateway(
       test,
       `http://127.0.0.1:${port} {
 	rate_limit {
@@ -149,7 +149,7 @@ http://127.0.0.1:${port} {
 
 async function node(test: TestContext, url: string, log: RecordedLog): Promise<string> {
   const origin = `http://127.0.0.1:${await freePort()}`;
-  await startGateway(
+  await startLibraryGateway(
     test,
     `${origin} {
 	hub {

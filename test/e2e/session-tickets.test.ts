@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { createGateway, parseHubfile } from '../../src/index.ts';
+import { createGateway, parseHubfile } from '../support/installed-package.ts';
 import { TICKET_KEYS_MS } from '../../src/tls/ticket-keys.ts';
 import { freePort } from '../support/free-port.ts';
 import { openssl } from '../support/openssl.ts';

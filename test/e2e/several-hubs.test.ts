@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { profiles } from '../../src/hub/profile.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import { openStream, send, type Stream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 
@@ -52,7 +52,7 @@ async function publish(url: string, key: string, data: string, headers: [string,
 describe('several hubs on one site', () => {
   it('have each its own issuers, streams, history, health and metrics, over a reload too', async (test) => {
     const port = await freePort();
-    const { gateway, reload } = await startGateway(test, site(port));
+    const { gateway, reload } = await startLibraryGateway(test, site(port));
     const origin = `http://127.0.0.1:${port}`;
     const first = `${origin}/.well-known/hub`;
     const second = `${origin}/.well-known/hub2`;

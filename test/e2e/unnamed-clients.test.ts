@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { connect } from 'node:tls';
-import { createGateway, parseHubfile } from '../../src/index.ts';
+import { createGateway, parseHubfile } from '../support/installed-package.ts';
 import { freePort } from '../support/free-port.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 import { TestClock } from '../support/test-clock.ts';

@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { connect as connectTls } from 'node:tls';
-import { silentLogger } from '../../src/index.ts';
+import { silentLogger } from '../support/installed-package.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 import {
   connectRaw,
   errorCode,
@@ -221,7 +221,7 @@ async function startSites(
   warnings: string[] = [],
 ): Promise<Sites> {
   const [http, https] = [await freePort(), await freePort()];
-  const { root } = await startGateway(
+  const { root } = await startLibraryGateway(
     test,
     `http://localhost:${http} {\n\t${routes}\n}\nhttps://localhost:${https} {\n\ttls internal\n\t${routes}\n}\n`,
     `\tauto_https disable_redirects\n\tservers {\n${servers}\t\ttrusted_proxies static 192.0.2.1\n\t}\n`,

@@ -62,7 +62,7 @@ export async function debug(test: TestContext, profile = ''): Promise<Debugged |
     hub,
     token,
     async restart() {
-      await running.gateway.stop();
+      await running.stop();
       running = await startGateway(test, site);
     },
     async open(options = {}) {

@@ -4,7 +4,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
-import { createHub, type HubOptions, type LocalUpdate, type MountedHub } from '../../src/hub.ts';
+import type { HubOptions, LocalUpdate, MountedHub } from '../../src/hub.ts';
+import { createHub } from './installed-package.ts';
 import { profiles } from '../../src/hub/profile.ts';
 import type { LogFields, Logger } from '../../src/kernel/log.ts';
 import { type Answer, openStream, type Owner, type RawRequest, send, type Stream } from './http.ts';

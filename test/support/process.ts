@@ -1,11 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import type { TestContext } from 'node:test';
+import type { Owner } from './http.ts';
+import { cli, root } from './installed-package.ts';
 
-export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-export const cli = join(root, 'dist', 'cli', 'main.js');
+export { cli, root };
 
 /** A child process whose output is kept. */
 export class TestProcess {
@@ -39,14 +37,27 @@ export class TestProcess {
 
   /** Resolves when the output, from `after` on, holds the text; rejects when the process ends first. */
   async says(text: string, after = 0): Promise<void> {
-    while (!this.output.slice(after).includes(text)) {
-      if (this.#isClosed) {
-        throw new Error(
-          `The process ended without saying ${JSON.stringify(text)}:\n${this.output}`,
-        );
-      }
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    while (!this.output.slice(after).includes(text)) await this.#more(text);
+  }
+
+  /** Resolves to the first complete line, from `after` on, that holds one of the texts. */
+  async lineWith(texts: readonly string[], after = 0): Promise<string> {
+    for (;;) {
+      const lines = this.output.slice(after).split('\n').slice(0, -1);
+      const found = lines.find((line) => texts.some((text) => line.includes(text)));
+      if (found !== undefined) return found;
+      await this.#more(texts.join(' or '));
     }
+  }
+
+  /** Resolves when there is more output; rejects when the process has ended. */
+  async #more(wanted: string): Promise<void> {
+    if (this.#isClosed) {
+      throw new Error(
+        `The process ended without saying ${JSON.stringify(wanted)}:\n${this.output}`,
+      );
+    }
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
   /** Resolves to the exit code when the process has ended by itself and its output is complete. */
@@ -64,7 +75,7 @@ export class TestProcess {
 
 /** Starts a process that ends with the test at the latest. */
 export function startProcess(
-  test: TestContext,
+  test: Owner,
   args: readonly string[],
   env: NodeJS.ProcessEnv = {},
 ): TestProcess {

@@ -60,6 +60,15 @@ interface ClientInside {
   };
 }
 
+/**
+ * Loads acme-client when it is first needed. The library is CommonJS: in the bundle, its namespace has
+ * only `default`, while Node's own loader also finds the names. So nobody reads the names.
+ */
+async function loadAcmeClient(): Promise<Pick<typeof import('acme-client'), 'Client' | 'crypto'>> {
+  const { default: library } = await import('acme-client');
+  return library;
+}
+
 /** How often a request is sent anew because its nonce was used up. */
 const MAX_NONCE_RETRIES = 10;
 const FIRST_POLL_MS = 250;
@@ -123,7 +132,7 @@ class CertificateOrder {
     const ready = await this.#until(() => client.getOrder(order), ['pending'], order);
     if (ready.status === 'invalid') throw failed('acme-refused', ready.error, value);
     const key = await generateKey();
-    const { crypto } = await import('acme-client');
+    const { crypto } = await loadAcmeClient();
     const [, request] = await crypto.createCsr({ altNames: [value] }, key);
     const sent = await client.finalizeOrder(ready, request);
     const done = await this.#until(() => client.getOrder(sent), ['ready', 'processing'], sent);
@@ -168,7 +177,7 @@ class CertificateOrder {
     rest: Omit<ConstructorParameters<typeof Client>[0], 'directoryUrl' | 'accountKey'>,
   ): Promise<Client> {
     // Only now: a gateway that orders nothing does not load the library, nor its HTTP client.
-    const { Client: AcmeClient } = await import('acme-client');
+    const { Client: AcmeClient } = await loadAcmeClient();
     const { directory } = this.#options.account;
     const client = new AcmeClient({ directoryUrl: directory, accountKey, ...rest });
     // The library sends through one global axios instance, whose settings all clients would share,
