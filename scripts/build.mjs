@@ -27,7 +27,10 @@ const EXTERNAL = ['lmdb'];
 const BUILT_IMPORTS = {
   name: 'built-imports',
   setup: ({ onResolve }) =>
-    onResolve({ filter: /^#legacy-claim$/ }, () => ({ path: '#built/legacy-claim', external: true })),
+    onResolve({ filter: /^#legacy-claim$/ }, () => ({
+      path: '#built/legacy-claim',
+      external: true,
+    })),
 };
 /** CommonJS libraries ask for Node's own modules by it. */
 const REQUIRE =

@@ -52,7 +52,11 @@ function test(version) {
     const how = ['--conditions=hubgate-source', '--import', 'tsx', '--import', reaper, '--test'];
     const limits = ['--test-reporter=dot', '--test-concurrency=2', '--test-timeout=300000'];
     const files = (paths.length > 0 ? paths : TESTS).flatMap(testFiles);
-    const env = { ...process.env, XDG_DATA_HOME: dataHome, HUBGATE_PACKAGE: installed.packageDirectory };
+    const env = {
+      ...process.env,
+      XDG_DATA_HOME: dataHome,
+      HUBGATE_PACKAGE: installed.packageDirectory,
+    };
     const options = { cwd: root, stdio: 'inherit', env };
     const { status } = spawnSync(node, [...how, ...limits, ...files], options);
     if (status !== 0) process.exitCode = status ?? 1;

@@ -68,7 +68,10 @@ const { status } = spawnSync(
     ...files,
   ],
   // A gateway of this machine may have left histories where the default storage is.
-  { cwd: root, stdio: 'inherit', env: {
+  {
+    cwd: root,
+    stdio: 'inherit',
+    env: {
       ...process.env,
       XDG_DATA_HOME: dataHome,
       HUBGATE_PACKAGE: installed?.packageDirectory ?? 'source',

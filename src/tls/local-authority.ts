@@ -95,8 +95,8 @@ export class LocalAuthority {
     const present = await this.#readBoth();
     if (present !== null) return present;
     // Processes that share the storage must not each make a root: clients would trust one of them.
-    const file = join(this.#directory, 'lock');
-    return StorageLock.during(file, this.#clock, this.#log, async () => {
+    const lock = join(this.#directory, 'lock.d');
+    return StorageLock.during(lock, this.#clock, this.#log, async () => {
       const made = await this.#readBoth();
       if (made !== null) return made;
       const root = (await this.#read('root')) ?? (await this.#make('root', ROOT_MS, null));

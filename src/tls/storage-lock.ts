@@ -1,17 +1,30 @@
 import { randomUUID } from 'node:crypto';
-import { link, rename, rm, stat } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
+import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { createPrivate, readIfPresent, writePrivate } from './storage.ts';
+import { createPrivate, namesIn, readIfPresent, writePrivate } from './storage.ts';
 
 interface Holder {
   readonly host: string;
   readonly pid: number;
   /** Of one acquisition. */
   readonly owner: string;
-  /** Milliseconds since the epoch; the clocks of machines that share a storage agree to some seconds. */
+  /** When the generation was made, in milliseconds since the epoch. */
+  readonly since: number;
+  /**
+   * Milliseconds since the epoch; 0 when the lock was released. The clocks of machines that share a
+   * storage agree to some seconds.
+   */
+  readonly expires: number;
+}
+
+/** One file of the lock, as it was read. */
+interface Generation {
+  readonly number: number;
+  readonly holder: Holder | null;
   readonly expires: number;
 }
 
@@ -19,53 +32,110 @@ interface Holder {
 const LOCK_MS = 60_000;
 /** How often a holder is heard of. */
 const HEARTBEAT_MS = 15_000;
-/** How often who waits looks whether the lock is free. */
+/** An attempt that lasts longer is given up: it may have read files that are gone by now. */
+const MAX_ATTEMPT_MS = LOCK_MS / 2;
+/** For how long a generation stays after the next one was made. */
+const KEEP_MS = 2 * LOCK_MS;
+/** Old generations that one acquisition removes at most. */
+const MAX_REMOVALS = 8;
+/** How often a waiting process looks whether the lock is free. */
 const POLL_MS = 100;
-/** After how long it says that it waits. */
+/** After how long it logs that it waits. */
 const TELL_MS = 500;
 
+/** The operations on files that a lock is made of. A test puts pauses between them. */
+export interface LockFiles {
+  readonly namesIn: typeof namesIn;
+  readonly readIfPresent: typeof readIfPresent;
+  readonly createPrivate: typeof createPrivate;
+  readonly writePrivate: typeof writePrivate;
+}
+
+const STORAGE: LockFiles = { namesIn, readIfPresent, createPrivate, writePrivate };
+
 /**
- * Mutual exclusion of all processes, on all machines, that share a storage: a file that only one of
- * them can create, and that its holder keeps fresh. A lock whose holder is gone is taken over.
+ * Mutual exclusion of all processes, on all machines, that share a storage. The lock is a directory of
+ * numbered files, its generations. The highest number counts; its file names the holder, who keeps it fresh.
+ *
+ * Why there is one holder at a time:
+ * 1. A file is created only where there is none, by a contender that has seen the generation before it
+ *    released or expired. So each number goes to one contender.
+ * 2. The highest file is never removed, and a lower one only {@link KEEP_MS} after the next was made.
+ * 3. After it has created its file, a contender lists the directory again. It holds the lock only if no number
+ *    is higher. The list misses none: within {@link MAX_ATTEMPT_MS} nothing is removed that was the highest.
+ * 4. A holder that sees a higher number has lost the lock, and so has one whose time has run out.
  */
 export class StorageLock {
-  readonly #file: string;
+  readonly #directory: string;
+  readonly #generation: number;
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #files: LockFiles;
   readonly #lost = new AbortController();
   #holder: Holder;
   #cancel: () => void = () => {};
   #beating: Promise<void> = Promise.resolve();
 
-  private constructor(file: string, holder: Holder, clock: Clock, log: Logger) {
-    this.#file = file;
+  private constructor(
+    directory: string,
+    generation: number,
+    holder: Holder,
+    { clock, log, files }: { clock: Clock; log: Logger; files: LockFiles },
+  ) {
+    this.#directory = directory;
+    this.#generation = generation;
     this.#holder = holder;
     this.#clock = clock;
     this.#log = log;
-    this.#beatLater();
+    this.#files = files;
   }
 
-  /** null while another has it. */
-  static async acquire(file: string, clock: Clock, log: Logger): Promise<StorageLock | null> {
-    const owner = randomUUID();
-    const holder = { host: hostname(), pid: process.pid, owner, expires: clock.now() + LOCK_MS };
-    const create = (): Promise<boolean> => createPrivate(file, JSON.stringify(holder));
-    if (await create()) return new StorageLock(file, holder, clock, log);
-    if (!(await removeStale(file, clock, log)) || !(await create())) return null;
-    return new StorageLock(file, holder, clock, log);
+  /** Resolves to null while another has it. */
+  static async acquire(
+    directory: string,
+    clock: Clock,
+    log: Logger,
+    files: LockFiles = STORAGE,
+  ): Promise<StorageLock | null> {
+    const began = clock.now();
+    const before = await newest(directory, files);
+    if (before !== null && began < before.expires) return null;
+    const number = (before?.number ?? 0) + 1;
+    const holder = {
+      host: hostname(),
+      pid: process.pid,
+      owner: randomUUID(),
+      since: began,
+      expires: began + LOCK_MS,
+    };
+    const path = join(directory, String(number));
+    if (!(await files.createPrivate(path, JSON.stringify(holder)))) return null;
+    const lock = new StorageLock(directory, number, holder, { clock, log, files });
+    await removeSuperseded(directory, began, files);
+    if (!(await lock.#isNewest())) return null;
+    if (clock.now() - began > MAX_ATTEMPT_MS) {
+      await lock.release();
+      return null;
+    }
+    if (before?.holder && before.expires > 0) {
+      const { host, pid } = before.holder;
+      log.warn('A lock was taken over whose holder is gone', { file: directory, host, pid });
+    }
+    lock.#beatLater();
+    return lock;
   }
 
   /** Runs a task when nobody else does; the wait is as long as the others'. */
   static async during<T>(
-    file: string,
+    directory: string,
     clock: Clock,
     log: Logger,
     task: () => Promise<T>,
   ): Promise<T> {
     const lock = await waitFor(
-      () => StorageLock.acquire(file, clock, log),
+      () => StorageLock.acquire(directory, clock, log),
       clock,
-      () => tellHolder(file, log),
+      () => tellHolder(directory, log),
     );
     try {
       return await task();
@@ -83,14 +153,14 @@ export class StorageLock {
     this.#cancel();
     await this.#beating;
     this.#cancel();
-    if (await this.#held()) await rm(this.#file, { force: true });
+    if (await this.#isNewest()) await this.#write({ ...this.#holder, expires: 0 });
   }
 
   #beatLater(): void {
     this.#cancel = this.#clock.after(HEARTBEAT_MS, () => {
       this.#beating = this.#beat().catch((error: unknown) => {
         this.#log.warn('A lock could not be refreshed', {
-          file: this.#file,
+          file: this.#directory,
           error: messageOf(error),
         });
         this.#beatLater();
@@ -99,27 +169,36 @@ export class StorageLock {
   }
 
   async #beat(): Promise<void> {
-    // Past its end another may be about to take it over: writing could destroy the other's lock.
-    if (this.#clock.now() >= this.#holder.expires || !(await this.#held())) {
-      this.#lost.abort(new HubgateError('lock-lost', 'Another process has taken over'));
-      return;
+    const inTime = this.#clock.now() < this.#holder.expires;
+    if (inTime && (await this.#isNewest())) {
+      await this.#write({ ...this.#holder, expires: this.#clock.now() + LOCK_MS });
+      // Another may have found it expired while it was written.
+      if (await this.#isNewest()) {
+        this.#beatLater();
+        return;
+      }
     }
-    this.#holder = { ...this.#holder, expires: this.#clock.now() + LOCK_MS };
-    await writePrivate(this.#file, JSON.stringify(this.#holder));
-    this.#beatLater();
+    this.#lost.abort(new HubgateError('lock-lost', 'Another process has taken over'));
   }
 
-  async #held(): Promise<boolean> {
-    const text = await readIfPresent(this.#file);
-    return text !== null && holderOf(text)?.owner === this.#holder.owner;
+  async #write(holder: Holder): Promise<void> {
+    this.#holder = holder;
+    await this.#files.writePrivate(
+      join(this.#directory, String(this.#generation)),
+      JSON.stringify(holder),
+    );
+  }
+
+  async #isNewest(): Promise<boolean> {
+    return (await numbersIn(this.#directory, this.#files)).at(-1) === this.#generation;
   }
 }
 
-/** Says who is waited for. */
-async function tellHolder(file: string, log: Logger): Promise<void> {
-  const holder = holderOf((await readIfPresent(file)) ?? '');
+/** Logs whom it waits for. */
+async function tellHolder(directory: string, log: Logger): Promise<void> {
+  const holder = (await newest(directory, STORAGE))?.holder ?? null;
   log.warn('Waiting for a lock that another process has; it is taken over when that one is gone', {
-    file,
+    file: directory,
     ...(holder === null
       ? {}
       : {
@@ -150,44 +229,38 @@ async function waitFor<T>(
   }
 }
 
-/** Removes a lock whose holder is gone; false when somebody holds it. */
-async function removeStale(file: string, clock: Clock, log: Logger): Promise<boolean> {
-  const seen = await readIfPresent(file);
-  if (seen === null) return true;
-  const holder = holderOf(seen);
-  const expires = holder?.expires ?? (await modified(file)) + LOCK_MS;
-  if (clock.now() < expires) return false;
-  // Two may see the same stale lock. Only one can move it away, and who has moved away a fresh one
-  // instead, because the other was faster, puts it back.
-  const aside = `${file}.${randomUUID()}`;
-  try {
-    await rename(file, aside);
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return true;
-    throw error;
-  }
-  try {
-    if ((await readIfPresent(aside)) !== seen) {
-      await putBack(aside, file);
-      return false;
-    }
-    log.warn('A lock was taken over whose holder is gone', {
-      file,
-      host: holder?.host,
-      pid: holder?.pid,
-    });
-    return true;
-  } finally {
-    await rm(aside, { force: true });
+/** The generation that counts; null before the first. */
+async function newest(directory: string, files: LockFiles): Promise<Generation | null> {
+  for (;;) {
+    const number = (await numbersIn(directory, files)).at(-1);
+    if (number === undefined) return null;
+    const path = join(directory, String(number));
+    const text = await files.readIfPresent(path);
+    // It was superseded and removed between the two: the next list is another.
+    if (text === null) continue;
+    const holder = holderOf(text);
+    return { number, holder, expires: holder?.expires ?? (await modified(path)) + LOCK_MS };
   }
 }
 
-async function putBack(aside: string, file: string): Promise<void> {
-  try {
-    await link(aside, file);
-  } catch (error) {
-    // A third has made a lock meanwhile: the holder of this one finds out at its next heartbeat.
-    if (codeOf(error) !== 'EEXIST') throw error;
+/** The generations, in ascending order. */
+async function numbersIn(directory: string, files: LockFiles): Promise<readonly number[]> {
+  const names = await files.namesIn(directory);
+  return names
+    .filter((name) => /^[1-9]\d*$/.test(name))
+    .map(Number)
+    .sort((a, b) => a - b);
+}
+
+/** Removes the oldest generations whose successor has been there for long. */
+async function removeSuperseded(directory: string, now: number, files: LockFiles): Promise<void> {
+  const numbers = await numbersIn(directory, files);
+  for (const [index, number] of numbers.slice(0, MAX_REMOVALS).entries()) {
+    const next = numbers[index + 1];
+    if (next === undefined) return;
+    const successor = holderOf((await files.readIfPresent(join(directory, String(next)))) ?? '');
+    if (successor === null || now - successor.since < KEEP_MS) return;
+    await rm(join(directory, String(number)), { force: true });
   }
 }
 
@@ -200,14 +273,15 @@ async function modified(file: string): Promise<number> {
   }
 }
 
-/** null for a text that is no lock, or only the beginning of one. */
+/** null for a text that is not a whole lock. */
 function holderOf(text: string): Holder | null {
   try {
     const value: unknown = JSON.parse(text);
     if (typeof value !== 'object' || value === null) return null;
-    const { host, pid, owner, expires } = value as Partial<Record<keyof Holder, unknown>>;
+    const { host, pid, owner, since, expires } = value as Partial<Record<keyof Holder, unknown>>;
     if (typeof owner !== 'string' || typeof expires !== 'number') return null;
-    return { host: String(host), pid: Number(pid), owner, expires };
+    if (typeof since !== 'number') return null;
+    return { host: String(host), pid: Number(pid), owner, since, expires };
   } catch {
     return null;
   }

@@ -219,7 +219,7 @@ export class ManagedCertificate {
   /** false when another process has the name under way. */
   async #underLock(): Promise<boolean> {
     const { storage, log } = this.#tools;
-    const lock = await StorageLock.acquire(this.#file('locks', 'lock'), this.#clock, log);
+    const lock = await StorageLock.acquire(this.#file('locks', 'lock.d'), this.#clock, log);
     if (lock === null) return false;
     this.#left = false;
     try {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { type AddressInfo, createServer, type Server } from 'node:net';
@@ -190,9 +190,11 @@ describe('certificates that are got from authorities', () => {
     ]);
     lease.value.begin();
     await contacted;
-    assert.ok(existsSync(join(storage, 'acme', 'locks', `${NAME}.lock`)));
+    const generation = join(storage, 'acme', 'locks', `${NAME}.lock.d`, '1');
+    const expires = (): number => JSON.parse(readFileSync(generation, 'utf8')).expires;
+    assert.ok(expires() > 0);
     await lease.release();
-    assert.equal(existsSync(join(storage, 'acme', 'locks', `${NAME}.lock`)), false);
+    assert.equal(expires(), 0);
     assert.equal(log.of('No certificate').length, 0);
   });
 
