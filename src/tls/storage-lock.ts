@@ -58,12 +58,12 @@ const STORAGE: LockFiles = { namesIn, readIfPresent, createPrivate, writePrivate
  * numbered files, its generations. The highest number counts; its file names the holder, who keeps it fresh.
  *
  * Why there is one holder at a time:
- * 1. A file is created only where there is none, by a contender that has seen the generation before it
- *    released or expired. So each number goes to one contender.
- * 2. The highest file is never removed, and a lower one only {@link KEEP_MS} after the next was made.
- * 3. After it has created its file, a contender lists the directory again. It holds the lock only if no number
- *    is higher. The list misses none: within {@link MAX_ATTEMPT_MS} nothing is removed that was the highest.
- * 4. A holder that sees a higher number has lost the lock, and so has one whose time has run out.
+ * 1. The highest file is never removed, and a lower one only {@link KEEP_MS} after the next was made.
+ * 2. A contender lists the files, finds the highest released or expired, and creates the next number where there
+ *    is none. An attempt that lasts longer than {@link MAX_ATTEMPT_MS} is given up.
+ * 3. Within that time nothing is removed that was the highest or came later (1). So the number was free when the
+ *    attempt began, and it goes to one contender.
+ * 4. A holder that sees a higher number, or whose time has run out, has lost the lock.
  */
 export class StorageLock {
   readonly #directory: string;
@@ -112,7 +112,6 @@ export class StorageLock {
     if (!(await files.createPrivate(path, JSON.stringify(holder)))) return null;
     const lock = new StorageLock(directory, number, holder, { clock, log, files });
     await removeSuperseded(directory, began, files);
-    if (!(await lock.#isNewest())) return null;
     if (clock.now() - began > MAX_ATTEMPT_MS) {
       await lock.release();
       return null;
