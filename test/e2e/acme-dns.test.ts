@@ -228,13 +228,13 @@ async function start(test: TestContext, { provider, sites, nameServer, before }:
   });
   await before?.(pebble);
   const acme = provider === null ? '' : `\nacme_dns ${atResolvers(provider, pebble)}`;
-  const { log, gateway } = await startAcmeGateway({
+  const { log } = await startAcmeGateway({
     ...ports,
     storage: new SharedStorage(test),
     acme: `acme_ca ${pebble.directory}\nacme_ca_root ${pebble.rootFile}${acme}`,
     sites: typeof sites === 'string' ? sites : sites(),
   });
-  return { log, gateway, pebble, port: ports.httpsPort };
+  return { log, pebble, port: ports.httpsPort };
 }
 
 /** This machine's resolver knows nothing of the test. */

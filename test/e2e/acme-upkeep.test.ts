@@ -23,7 +23,7 @@ describe('certificates by ACME, kept', () => {
     const pebble = await startPebble(test, ports);
     const clock = new TurnedClock();
     const options = { ...ports, storage, acme: acmeOf(pebble), sites: SITE };
-    const { log, gateway } = await startAcmeGateway(options, { clock, random: () => 0 });
+    const { log, stop } = await startAcmeGateway(options, { clock, random: () => 0 });
     await log.says('Certificate obtained');
     const root = await pebble.issuingRoot();
     const first = await serialOf(ports.httpsPort, root);
@@ -39,7 +39,7 @@ describe('certificates by ACME, kept', () => {
     // By the turned clock the new one is old as well: it is not ordered again and again.
     await log.says('A new certificate is already old: is the clock of this machine right?');
 
-    await gateway.stop();
+    await stop();
     const restarted = await startAcmeGateway(options, { random: () => 0 });
     assert.equal(await serialOf(ports.httpsPort, root), second);
     assert.deepEqual(restarted.log.of('Waiting for a certificate'), []);

@@ -65,7 +65,11 @@ describe('ACME', () => {
       httpsPort: ports.httpsPort,
       externalAccount: EXTERNAL_ACCOUNT,
     });
-    const { gateway, log } = await startAcmeGateway({
+    const {
+      ports: listening,
+      certificates,
+      log,
+    } = await startAcmeGateway({
       ...ports,
       storage: new SharedStorage(test),
       acme: `${directoryOf(pebble)}\n${EAB}`,
@@ -73,19 +77,16 @@ describe('ACME', () => {
       sites: 'a.example.com, b.example.com {\n\trespond hello\n}\n',
     });
     await log.says('Certificate obtained', 2);
-    assert.deepEqual(
-      gateway.listeners.map(({ port }) => port),
-      [ports.httpsPort],
-    );
+    assert.deepEqual(listening(), [ports.httpsPort]);
     const root = await pebble.issuingRoot();
     for (const name of ['a.example.com', 'b.example.com']) {
       const socket = await handshake(ports.httpsPort, name, root);
       assert.equal(socket.getPeerCertificate().subjectaltname, `DNS:${name}`);
       socket.destroy();
     }
-    const { certificates } = await gateway.status();
+    const listed = await certificates();
     assert.deepEqual(
-      certificates.filter(({ authority }) => authority !== 'local').map(({ names }) => names),
+      listed.filter(({ authority }) => authority !== 'local').map(({ names }) => names),
       [['a.example.com'], ['b.example.com']],
     );
   });
@@ -151,7 +152,7 @@ describe('another authority', () => {
       sites: SITE,
     });
     await before.log.says('Certificate obtained');
-    await before.gateway.stop();
+    await before.stop();
     const down = await startAcmeGateway({
       ...ports,
       storage,
@@ -160,7 +161,7 @@ describe('another authority', () => {
     });
     await down.log.says('Certificate not renewed');
     (await handshake(ports.httpsPort, 'a.example.com', await former.issuingRoot())).destroy();
-    await down.gateway.stop();
+    await down.stop();
     const next = await startPebble(test, ports);
     const after = await startAcmeGateway({
       ...ports,
@@ -199,7 +200,7 @@ describe('another authority', () => {
     assert.match(String(fields['error']), /^http-01: [^;]*$/);
     assert.equal(wrong.orders(), 1, 'one challenge, one order');
     assert.equal(authority.orders(), 0);
-    await first.gateway.stop();
+    await first.stop();
     const second = await start(right.directory);
     await second.log.says('Certificate obtained');
     assert.equal(right.orders(), 1);

@@ -10,7 +10,11 @@ import { EventSource } from 'eventsource';
 import { freePort } from '../support/free-port.ts';
 import { startLibraryGateway } from '../support/gateway.ts';
 import { TurnedClock } from '../support/turned-clock.ts';
-import type { Config } from '../../src/index.ts';
+import {
+  type Config,
+  createGateway as createSourceGateway,
+  parseHubfile as parseSource,
+} from '../../src/index.ts';
 import { createGateway, parseHubfile, silentLogger } from '../support/installed-package.ts';
 import { Http1 } from '../../src/server/http1.ts';
 import { openStream } from '../support/http.ts';
@@ -163,16 +167,17 @@ describe('the live path', { timeout: 30_000 }, () => {
     });
   }
 
+  // The class whose calls are counted is that of the source.
   it('keeps the limits of old configurations no longer than their connections', async (test) => {
     const close = test.mock.method(Http1.prototype, 'close');
     const port = await freePort();
     const site = `http://localhost:${port} {\n\trespond ok\n}\n`;
     const storage = await temporaryDirectory(test);
     const config = (seconds: number): Config =>
-      parseHubfile(
+      parseSource(
         `{\n\tadmin off\n\tstorage ${storage}\n\tgrace_period 1s\n\tservers {\n\t\ttimeouts {\n\t\t\tidle ${seconds}s\n\t\t}\n\t}\n}\n${site}`,
       );
-    const gateway = createGateway(config(1000));
+    const gateway = createSourceGateway(config(1000));
     await gateway.start();
     test.after(() => gateway.stop());
     for (let seconds = 1; seconds <= 5; seconds += 1) await gateway.reload(config(seconds));

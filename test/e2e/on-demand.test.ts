@@ -37,12 +37,12 @@ describe('certificates on demand', () => {
     }
     assert.equal(pebble.orders(), 1);
     assert.deepEqual(app.asked, ['/may?key=1&domain=shop.example.com']);
-    const { certificates } = await before.gateway.status();
+    const certificates = await before.certificates();
     assert.deepEqual(
       certificates.map(({ names }) => names),
       [['shop.example.com']],
     );
-    await before.gateway.stop();
+    await before.stop();
 
     // It is stored: after a restart nobody is asked.
     await startAcmeGateway({ ...ports, storage, acme, sites: SITE });

@@ -1,13 +1,14 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { connect, type TLSSocket } from 'node:tls';
-import type { Gateway, GatewayOptions } from '../../src/index.ts';
-import { createGateway, parseHubfile } from './installed-package.ts';
-import type { Config } from '../../src/config/config.ts';
+import type { GatewayOptions } from '../../src/index.ts';
 import { freePort } from './free-port.ts';
-import type { Owner } from './http.ts';
+import { type Owner, send } from './http.ts';
+import { cli, createGateway, parseHubfile } from './installed-package.ts';
+import { TestProcess } from './process.ts';
 import { RecordedLog } from './recorded-log.ts';
 
 /** The ports of a gateway that an authority looks at. */
@@ -20,10 +21,11 @@ export async function freePorts(): Promise<Ports> {
   return { httpPort: await freePort(), httpsPort: await freePort() };
 }
 
-/** A directory that several gateways may share; it goes when they have all stopped. */
+/** A directory that several gateways may share; it is removed when they have all stopped. */
 export class SharedStorage {
   readonly path = mkdtempSync(join(tmpdir(), 'hubgate-acme-'));
-  readonly #gateways: Gateway[] = [];
+  readonly #gateways: Pick<AcmeGateway, 'stop'>[] = [];
+  #files = 0;
 
   constructor(test: Owner) {
     test.after(async () => {
@@ -37,8 +39,14 @@ export class SharedStorage {
     return readFile(join(this.path, 'pki', 'local', 'root.crt'), 'utf8');
   }
 
-  sharedBy(gateway: Gateway): void {
+  sharedBy(gateway: Pick<AcmeGateway, 'stop'>): void {
     this.#gateways.push(gateway);
+  }
+
+  /** Path for the Hubfile of another gateway. */
+  hubfile(): string {
+    this.#files += 1;
+    return join(this.path, `Hubfile-${this.#files}`);
   }
 }
 
@@ -50,48 +58,102 @@ export interface AcmeGatewayOptions extends Ports {
   readonly autoHttps?: string;
 }
 
-/** A gateway in this process that gets its certificates by ACME. */
+/** A gateway that gets its certificates by ACME. */
 export interface AcmeGateway {
-  readonly gateway: Gateway;
   readonly log: RecordedLog;
   reload(sites: string): Promise<void>;
+  stop(): Promise<void>;
+  /** The ports on which it listens, the admin API apart. */
+  ports(): readonly number[];
+  /** The certificates in use, as the metrics list them. */
+  certificates(): Promise<readonly ListedCertificate[]>;
 }
 
+export interface ListedCertificate {
+  readonly names: readonly string[];
+  readonly authority: string;
+}
+
+/** Starts the installed program, or for tests that turn the clock the library in this process. */
 export async function startAcmeGateway(
   options: AcmeGatewayOptions,
-  system: Pick<GatewayOptions, 'clock' | 'random'> = {},
+  system?: Pick<GatewayOptions, 'clock' | 'random'>,
 ): Promise<AcmeGateway> {
+  return system === undefined ? startProgram(options) : startLibrary(options, system);
+}
+
+async function startProgram(options: AcmeGatewayOptions): Promise<AcmeGateway> {
+  const admin = `127.0.0.1:${await freePort()}`;
+  const file = options.storage.hubfile();
+  const write = (sites: string) => writeFile(file, hubfile({ ...options, sites }, admin));
+  await write(options.sites);
+  const running = new TestProcess([cli, 'run', '--no-watch', '--config', file]);
   const log = new RecordedLog();
-  const gateway = createGateway(acmeConfig(options), { log, ...system });
-  options.storage.sharedBy(gateway);
-  await gateway.start();
+  for (const stream of [running.child.stdout, running.child.stderr]) {
+    if (stream !== null) createInterface({ input: stream }).on('line', (line) => log.addJson(line));
+  }
+  const stop = async (): Promise<void> => void (await running.end());
+  options.storage.sharedBy({ stop });
+  await running.says('Admin API on');
   return {
-    gateway,
     log,
+    stop,
     async reload(sites) {
-      await gateway.reload(acmeConfig({ ...options, sites }));
+      const before = log.of('Configuration reloaded').length;
+      await write(sites);
+      running.child.kill('SIGHUP');
+      await log.says('Configuration reloaded', before + 1);
+    },
+    ports: () =>
+      log.lines.flatMap(({ message }) => {
+        const [, port] = /^Listening on https?:.*:(\d+)$/.exec(message) ?? [];
+        return port === undefined ? [] : [Number(port)];
+      }),
+    async certificates() {
+      const { body } = await send(`http://${admin}/metrics`);
+      const series = /^hubgate_certificate_not_after_seconds\{names="(.*?)",authority="(.*?)"/gm;
+      return [...body.matchAll(series)].map(([, names = '', authority = '']) => ({
+        names: names.split(' '),
+        authority,
+      }));
     },
   };
 }
 
-function acmeConfig({
-  storage,
-  httpPort,
-  httpsPort,
-  acme,
-  sites,
-  autoHttps,
-}: AcmeGatewayOptions): Config {
+async function startLibrary(
+  options: AcmeGatewayOptions,
+  system: Pick<GatewayOptions, 'clock' | 'random'>,
+): Promise<AcmeGateway> {
+  const log = new RecordedLog();
+  const parse = (sites: string) => parseHubfile(hubfile({ ...options, sites }, 'off'), { env: {} });
+  const gateway = createGateway(parse(options.sites), { log, ...system });
+  options.storage.sharedBy(gateway);
+  await gateway.start();
+  return {
+    log,
+    stop: () => gateway.stop(),
+    async reload(sites) {
+      await gateway.reload(parse(sites));
+    },
+    ports: () => gateway.listeners.map(({ port }) => port),
+    certificates: async () => (await gateway.status()).certificates,
+  };
+}
+
+function hubfile(
+  { storage, httpPort, httpsPort, acme, sites, autoHttps }: AcmeGatewayOptions,
+  admin: string,
+): string {
   const lines = [
     `storage ${storage.path}`,
-    'admin off',
+    `admin ${admin}`,
     'grace_period 2s',
     `http_port ${httpPort}`,
     `https_port ${httpsPort}`,
     ...(autoHttps === undefined ? [] : [`auto_https ${autoHttps}`]),
     ...acme.split('\n'),
   ];
-  return parseHubfile(`{\n${lines.map((line) => `\t${line}\n`).join('')}}\n${sites}`, { env: {} });
+  return `{\n${lines.map((line) => `\t${line}\n`).join('')}}\n${sites}`;
 }
 
 /** A handshake with these roots and no others; it rejects when the client would not believe it. */

@@ -27,6 +27,21 @@ export class RecordedLog implements Logger {
     return this;
   }
 
+  /** Adds a line that a program has printed as JSON; other lines are passed over. */
+  addJson(text: string): void {
+    if (!text.startsWith('{')) return;
+    const {
+      level,
+      msg,
+      time: _time,
+      ...fields
+    } = JSON.parse(text) as LogFields & {
+      readonly level: LogLine['level'];
+      readonly msg: string;
+    };
+    this.#add({ level, message: msg, fields });
+  }
+
   /** The lines with this message. */
   of(message: string): readonly LogLine[] {
     return this.lines.filter((line) => line.message === message);
