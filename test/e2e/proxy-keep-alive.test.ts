@@ -13,7 +13,7 @@ import { WebSocket, WebSocketServer } from 'ws';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { LocalAuthority } from '../../src/tls/local-authority.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
 
 /** The longest silence before the first probe. */
 const PROBE_SECONDS = 30;
@@ -32,7 +32,7 @@ describe('a silent WebSocket', { skip: process.platform !== 'linux' }, () => {
     it(`has the system look for dead peers on both sides: ${client} to ${upstreamName}`, async (test) => {
       const upstream = await startUpstream(test, upstreamSecure);
       const port = await freePort();
-      const { root } = await startGateway(
+      const { root } = await startLibraryGateway(
         test,
         `${secure ? 'https' : 'http'}://localhost:${port} {\n${secure ? '\ttls internal\n' : ''}${upstream.directive}}\n`,
       );
