@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, it, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { sourcesOf } from '../support/built-sources.ts';
-import { cli, root } from '../support/process.ts';
+import { cli, packageDirectory, root } from '../support/installed-package.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 /** Libraries that only a running gateway needs. */
@@ -35,9 +35,9 @@ describe('what a command loads', () => {
 
   it('keeps no program in memory that has two bytes a character', async () => {
     const wide: string[] = [];
-    for (const name of await readdir(join(root, 'dist'), { recursive: true })) {
+    for (const name of await readdir(join(packageDirectory, 'dist'), { recursive: true })) {
       if (!name.endsWith('.js')) continue;
-      const text = await readFile(join(root, 'dist', name), 'utf8');
+      const text = await readFile(join(packageDirectory, 'dist', name), 'utf8');
       if (/[^\0-\u00ff]/.test(text)) wide.push(name);
     }
     assert.deepEqual(wide, []);
@@ -67,7 +67,9 @@ async function filesLoadedBy(t: TestContext, args: readonly string[]): Promise<s
     .map(({ url }) => url)
     .filter((url) => url.startsWith('file:'))
     .map((url) => fileURLToPath(url))
-    .filter((file) => file.startsWith(root));
+    .filter((file) => file.startsWith(packageDirectory))
+    // The maps are not in the package.
+    .map((file) => join(root, relative(packageDirectory, file)));
 }
 
 /** The libraries whose code stands in these files, as their maps tell. */
