@@ -44,7 +44,7 @@ export function* publishQuestion(
   meter: Meter,
 ): Generator<void, boolean, void> {
   for (const topic of topics) {
-    const progress = { tried: 0 };
+    const progress = { tried: 0, spent: 0 };
     let granted = anyMatches(grants.publish, [topic], progress, meter);
     while (granted === null) {
       yield;
@@ -59,7 +59,7 @@ export function* publishQuestion(
 export class ReadQuestion {
   readonly #matchers: readonly GrantMatcher[];
   readonly #topics: readonly Topic[];
-  readonly #progress: Progress = { tried: 0 };
+  readonly #progress: Progress = { tried: 0, spent: 0 };
   #answer: boolean | null = null;
 
   constructor(grants: Grants, topics: readonly Topic[]) {

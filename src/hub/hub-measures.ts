@@ -34,6 +34,7 @@ export class HubMeasures {
     client: 0,
     deadline: 0,
     slow: 0,
+    overtaken: 0,
     reauthorised: 0,
     revoked: 0,
     closed: 0,

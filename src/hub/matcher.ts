@@ -131,25 +131,33 @@ export function matches(matcher: GrantMatcher, topic: Topic, meter: Meter = unme
 export interface Progress {
   /** Pairs of matcher and topic that have been tried; 0 to begin with. */
   tried: number;
+  /** Steps that they have cost; 0 to begin with. */
+  spent: number;
 }
 
 /**
  * Whether one of the matchers matches one of the topics; null when nothing is left of the meter:
  * ask again with the same progress.
+ *
+ * @param mostSteps what all pairs together may cost; beyond it nothing matches
  */
 export function anyMatches(
   matchers: readonly GrantMatcher[],
   topics: readonly Topic[],
   progress: Progress,
   meter: Meter,
+  mostSteps = Number.POSITIVE_INFINITY,
 ): boolean | null {
   const pairs = matchers.length * topics.length;
   for (; progress.tried < pairs; progress.tried += 1) {
+    if (progress.spent >= mostSteps) return false;
     if (meter.left <= 0) return null;
     const matcher = matchers[Math.floor(progress.tried / topics.length)];
     const topic = topics[progress.tried % topics.length];
     if (matcher === undefined || topic === undefined) continue;
+    const before = meter.left;
     if (matches(matcher, topic, meter)) return true;
+    progress.spent += before - meter.left;
   }
   return false;
 }

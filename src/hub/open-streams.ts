@@ -185,6 +185,15 @@ export class OpenStreams {
       this.#index.add(subscriber);
     },
     failed: (subscriber) => this.end(subscriber, 'failed'),
+    overtaken: (subscriber) => {
+      this.#options.log.warn(
+        'A replay was overtaken: the log dropped updates it had not read yet',
+        {
+          subscriber: subscriber.id,
+        },
+      );
+      this.end(subscriber, 'overtaken');
+    },
   };
 
   /** Sets the stream's one timer to what comes first. */

@@ -3,6 +3,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Meter, Slices, Work } from '../kernel/slices.ts';
 import { readMatchers } from './grants.ts';
 import type { LogPage, LogReader } from './log-reader.ts';
+import { MAX_STREAM_STEPS } from './match-budget.ts';
 import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
 import type { PreparedUpdate } from './prepared-update.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -40,6 +41,8 @@ export interface ReplayKeeper {
   /** The subscriber has seen all up to {@link tail}: it goes on with the live ones. */
   caughtUp(subscriber: Subscriber, delivered: number): void;
   failed(subscriber: Subscriber): void;
+  /** Updates that the subscriber has not seen were evicted before they could be read. */
+  overtaken(subscriber: Subscriber): void;
 }
 
 /**
@@ -71,7 +74,7 @@ export class Replay implements Work {
       index: 0,
       delivered: 0,
       wanted: null,
-      progress: { tried: 0 },
+      progress: { tried: 0, spent: 0 },
       readers: null,
     };
     this.#all.set(subscriber, state);
@@ -117,7 +120,7 @@ export class Replay implements Work {
     while (meter.left > 0) {
       if (state.page === null) this.#open(state, meter);
       const { page } = state;
-      if (page === null || page === 'reading') return false;
+      if (page === null || page === 'reading' || subscriber.ended !== null) return false;
       const entry = page.entries[state.index];
       if (entry === undefined) {
         subscriber.position = Math.max(subscriber.position, page.until);
@@ -140,7 +143,7 @@ export class Replay implements Work {
       subscriber.position = entry.position;
       state.index += 1;
       state.wanted = null;
-      state.progress.tried = 0;
+      begin(state.progress);
       if (subscriber.outlet.bufferedBytes >= REPLAY_BYTES) return false;
     }
     return true;
@@ -174,22 +177,32 @@ export class Replay implements Work {
     );
   }
 
+  /** A hole would stay unseen: the cursor of what comes behind it covers what was in it. */
   #enter(state: CatchingUp, page: LogPage): void {
+    const { subscriber } = state;
     state.page = page;
-    state.index = page.indexAfter(state.subscriber.position);
+    if (page.isOvertaking(subscriber.position)) this.#keeper.overtaken(subscriber);
+    else state.index = page.indexAfter(subscriber.position);
   }
 
   /** Whether the subscriber wants the entry and may have it; null when nothing is left of the meter. */
   #selects(state: CatchingUp, { topics, update }: PreparedUpdate, meter: Meter): boolean | null {
     const { subscriber, progress } = state;
     if (state.wanted === null) {
-      const wanted = anyMatches(subscriber.options.matchers, topics, progress, meter);
+      const { matchers } = subscriber.options;
+      // As live delivery bounds it.
+      const wanted = anyMatches(matchers, topics, progress, meter, MAX_STREAM_STEPS);
       if (wanted !== true) return wanted;
       state.wanted = true;
-      progress.tried = 0;
+      begin(progress);
     }
     if (!update.private) return true;
     state.readers ??= readMatchers(subscriber.options.grants);
     return anyMatches(state.readers, topics, progress, meter);
   }
+}
+
+function begin(progress: Progress): void {
+  progress.tried = 0;
+  progress.spent = 0;
 }

@@ -4,11 +4,15 @@ import type { Grants } from './grants.ts';
 import type { SubscriptionMatcher } from './matcher.ts';
 import { Outlet, type SinkListener } from './outlet.ts';
 
-/** Why a stream ended; `client` when the other side left. */
+/**
+ * Why a stream ended; `client` when the other side left, `overtaken` when updates that it had not been given
+ * yet were evicted. Its client comes back with a cursor that the log no longer knows, and is told `earliest`.
+ */
 export type EndReason =
   | 'client'
   | 'deadline'
   | 'slow'
+  | 'overtaken'
   | 'reauthorised'
   | 'revoked'
   | 'closed'

@@ -1,4 +1,5 @@
 import type { Meter } from '../kernel/slices.ts';
+import { MatchBudget } from './match-budget.ts';
 import { matches, type SubscriptionMatcher } from './matcher.ts';
 import { originKey } from './pattern/url-components.ts';
 import type { UrlPattern } from './pattern/url-pattern.ts';
@@ -82,18 +83,23 @@ export class SubscriptionIndex {
    * Yields null whenever nothing is left of the meter. Who comes or goes meanwhile may be missing.
    */
   *select(topics: readonly Topic[], meter: Meter): Generator<ReadonlySet<Subscriber> | null> {
+    const budget = new MatchBudget();
     if (this.#everything.size > 0) yield this.#everything;
     for (const topic of topics) {
       meter.left -= LOOK_UP_STEPS;
       if (meter.left <= 0) yield null;
       const exact = this.#exact.get(topic.text);
       if (exact !== undefined) yield exact;
-      if (this.#patterns.size > 0) yield* this.#selectByPattern(topic, meter);
-      if (this.#templates.size > 0) yield* this.#templates.select(topic, meter);
+      if (this.#patterns.size > 0) yield* this.#selectByPattern(topic, budget, meter);
+      if (this.#templates.size > 0) yield* this.#templates.select(topic, budget, meter);
     }
   }
 
-  *#selectByPattern(topic: Topic, meter: Meter): Generator<ReadonlySet<Subscriber> | null> {
+  *#selectByPattern(
+    topic: Topic,
+    budget: MatchBudget,
+    meter: Meter,
+  ): Generator<ReadonlySet<Subscriber> | null> {
     meter.left -= topic.urlSteps;
     const { url } = topic;
     if (url === null) return;
@@ -107,7 +113,12 @@ export class SubscriptionIndex {
         if (sharing === undefined) continue;
         for (const { matcher, subscribers } of sharing.values()) {
           if (meter.left <= 0) yield null;
-          if (matches(matcher, topic, meter)) yield subscribers;
+          const payer = budget.payerAmong(subscribers);
+          if (payer === null) continue;
+          const before = meter.left;
+          const isMatch = matches(matcher, topic, meter);
+          budget.pay(payer, before - meter.left);
+          if (isMatch) yield subscribers;
         }
       }
       if (meter.left <= 0) yield null;

@@ -1,4 +1,5 @@
 import type { Meter } from '../kernel/slices.ts';
+import type { MatchBudget } from './match-budget.ts';
 import { matches, type SubscriptionMatcher } from './matcher.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { Topic } from './topic.ts';
@@ -36,12 +37,21 @@ export class TemplateIndex {
   }
 
   /** The sets of subscribers whose template covers a topic; null whenever nothing is left of the meter. */
-  *select(topic: Topic, meter: Meter): Generator<ReadonlySet<Subscriber> | null> {
+  *select(
+    topic: Topic,
+    budget: MatchBudget,
+    meter: Meter,
+  ): Generator<ReadonlySet<Subscriber> | null> {
     for (const { matcher, subscribers } of this.#entries.values()) {
       meter.left -= PREFIX_STEPS;
       if (meter.left <= 0) yield null;
       if (!topic.text.startsWith(matcher.template.prefix)) continue;
-      if (matches(matcher, topic, meter)) yield subscribers;
+      const payer = budget.payerAmong(subscribers);
+      if (payer === null) continue;
+      const before = meter.left;
+      const isMatch = matches(matcher, topic, meter);
+      budget.pay(payer, before - meter.left);
+      if (isMatch) yield subscribers;
     }
   }
 }

@@ -63,13 +63,15 @@ async function filesLoadedBy(t: TestContext, args: readonly string[]): Promise<s
   const { result }: { result: { url: string }[] } = JSON.parse(
     await readFile(join(coverage, report), 'utf8'),
   );
-  return result
-    .map(({ url }) => url)
-    .filter((url) => url.startsWith('file:'))
-    .map((url) => fileURLToPath(url))
-    .filter((file) => file.startsWith(packageDirectory))
-    // The maps are not in the package.
-    .map((file) => join(root, relative(packageDirectory, file)));
+  return (
+    result
+      .map(({ url }) => url)
+      .filter((url) => url.startsWith('file:'))
+      .map((url) => fileURLToPath(url))
+      .filter((file) => file.startsWith(packageDirectory))
+      // The maps are not in the package.
+      .map((file) => join(root, relative(packageDirectory, file)))
+  );
 }
 
 /** The libraries whose code stands in these files, as their maps tell. */

@@ -42,7 +42,7 @@ export async function startGateway(
   await writeFile(file, hubfile(storage, options, sites));
   const running = new TestProcess([cli, 'run', '--no-watch', '--config', file]);
   test.after(async () => {
-    await running.end('SIGKILL');
+    await running.end();
     await rm(storage, { recursive: true, force: true });
   });
   await running.says('Listening on');

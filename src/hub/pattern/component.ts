@@ -1,14 +1,23 @@
 import type { Meter } from '../../kernel/slices.ts';
 import { type CharacterClasses, parseGroupRegexp } from './group-regexp.ts';
 import type { Group, Part } from './parts.ts';
-import { compile, isAnything, type Program, refuseTooLarge } from './program.ts';
+import { Glob, isAnything } from './glob.ts';
+import { compile, type Program, refuseTooLarge } from './program.ts';
 import { literal, type Syntax } from './syntax.ts';
 
 /** One compiled component: text that must come first, and what follows it. */
 export interface Component {
   readonly prefix: string;
   /** null: nothing follows; the component is fixed text. */
-  readonly rest: Program | 'anything' | null;
+  readonly rest: Rest | 'anything' | null;
+}
+
+/** What follows the prefix: literals between wildcards, or a program that is run where the literals are there. */
+interface Rest {
+  readonly literals: Glob;
+  readonly program: Program | null;
+  /** A measure of its memory. */
+  readonly size: number;
 }
 
 /**
@@ -43,14 +52,20 @@ export function componentOf(items: readonly Syntax[]): Component {
   const [next, ...more] = items.slice(length);
   if (next === undefined) return { prefix, rest: null };
   if (more.length === 0 && isAnything(next)) return { prefix, rest: 'anything' };
-  return { prefix, rest: compile({ kind: 'sequence', items: [next, ...more] }) };
+  const rest = [next, ...more];
+  refuseTooLarge(rest.length);
+  const literals = new Glob(rest);
+  const program = literals.isExact ? null : compile({ kind: 'sequence', items: rest });
+  return { prefix, rest: { literals, program, size: literals.size + (program?.size ?? 0) } };
 }
 
 export function matchesComponent(component: Component, text: string, meter: Meter): boolean {
   const { prefix, rest } = component;
   if (rest === null) return text === prefix;
   if (!text.startsWith(prefix)) return false;
-  return rest === 'anything' || rest.test(text, prefix.length, meter);
+  if (rest === 'anything') return true;
+  if (!rest.literals.test(text, prefix.length, meter)) return false;
+  return rest.program === null || rest.program.test(text, prefix.length, meter);
 }
 
 function syntaxOf(part: Part, delimiter: string, classes: CharacterClasses): readonly Syntax[] {

@@ -1,4 +1,5 @@
 import type { Meter } from '../../kernel/slices.ts';
+import { isAnything } from './glob.ts';
 import { refusal } from './refusal.ts';
 import type { AsciiSet, Syntax } from './syntax.ts';
 
@@ -173,16 +174,6 @@ export function compile(syntax: Syntax): Program {
   for (const item of open ? items.slice(0, -1) : items) code.write(item);
   code.emit(open ? MATCH_REST : MATCH);
   return new Program(code);
-}
-
-/** `*`: any number of any characters. */
-export function isAnything(syntax: Syntax): boolean {
-  return (
-    syntax.kind === 'repeat' &&
-    syntax.min === 0 &&
-    syntax.max === Number.POSITIVE_INFINITY &&
-    syntax.item.kind === 'any'
-  );
 }
 
 class Code {

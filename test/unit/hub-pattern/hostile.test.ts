@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { UrlComponents } from '../../../src/hub/pattern/url-components.ts';
 import { UrlPattern } from '../../../src/hub/pattern/url-pattern.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 import { cpuMs } from '../../support/cpu-time.ts';
@@ -15,6 +16,12 @@ function finishes(pattern: string, topic: string): boolean | 'refused' {
   });
   assert.ok(taken < BOUND_MS, `took ${taken} ms`);
   return verdict;
+}
+
+function componentsFor(topic: string): UrlComponents {
+  const { url } = parseTopic(topic, BASE);
+  assert.ok(url);
+  return url;
 }
 
 function verdictOf(pattern: string, topic: string): boolean | 'refused' {
@@ -46,8 +53,22 @@ describe('hostile URL Patterns (G-452, G-453)', () => {
     });
   }
   it('stops looking, and does not match, where even linear time would be long', () => {
-    const pattern = `/${'*a'.repeat(95)}b`;
+    const pattern = `/${'(a*)a'.repeat(45)}b`;
     assert.equal(finishes(pattern, `/${a(4000)}b`), false);
+  });
+  it('looks for the literals of wildcards once, whatever their number', () => {
+    const pattern = new UrlPattern(`/${'*a'.repeat(95)}b*`, BASE);
+    for (const topic of [`/${a(4000)}b`, `/${a(4000)}`, `/${a(94)}b`]) {
+      const meter = { left: 10_000 };
+      assert.equal(pattern.test(componentsFor(topic), meter), topic === `/${a(4000)}b`);
+      assert.ok(meter.left > 8_000, `${10_000 - meter.left} steps`);
+    }
+  });
+  it('does not run a pattern of regular expressions where the topic lacks one of its literals', () => {
+    const pattern = new UrlPattern(`/${'((?:a+)+)x'.repeat(20)}b7`, BASE);
+    const meter = { left: 10_000 };
+    assert.equal(pattern.test(componentsFor(`/${`${a(190)}x`.repeat(20)}b8`), meter), false);
+    assert.ok(meter.left > 9_000, `${10_000 - meter.left} steps`);
   });
   for (const [name, pattern] of [
     ['optional names', `${Array.from({ length: 95 }, (_, i) => `:n${i}?`).join('')}b://x/`],

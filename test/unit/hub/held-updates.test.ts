@@ -97,7 +97,9 @@ describe('what a hub holds of updates', () => {
     const fanOut = new FanOut(new SubscriptionIndex(), base, () => {});
     fanOut.add([entry(1, topics)]);
     assert.ok(fanOut.backlogSize >= 1_000_000);
-    assert.ok(new LogPage(0, 1, [entry(1, topics)], base).size >= 1_000_000);
+    assert.ok(
+      new LogPage({ after: 0, until: 1, oldest: 0 }, [entry(1, topics)], base).size >= 1_000_000,
+    );
     const commits = new GroupCommit(() => new Promise(() => {}), new TestClock());
     let refused = 0;
     for (let count = 0; count < 100; count += 1) {

@@ -230,6 +230,61 @@ describe('hub: replay', () => {
     await settle(() => slow.ids().length === 500);
   });
 
+  it('ends a replay that the log has overtaken, instead of leaving updates out, and says earliest to the next', async (test) => {
+    const { hub, connect } = setUp(test, { size: 200 });
+    for (let id = 1; id <= 200; id += 1)
+      await hub.publish(update(`u${id}`, { data: 'x'.repeat(4096) }));
+    const slow = await connect({ lastEventId: 'u1' }, { blocked: true });
+    for (let i = 0; i < 10; i += 1) await turn();
+    const before = slow.ids().length;
+    assert.ok(before > 0 && before < 150, `${before} before the log goes on`);
+    // All that it has not read is evicted meanwhile.
+    for (let id = 201; id <= 450; id += 1) await hub.publish(update(`u${id}`));
+    slow.drain();
+    await settle(() => slow.sink.ended);
+    const ids = slow.ids().map((id) => Number(id.slice(1)));
+    assert.deepEqual(
+      ids,
+      Array.from(ids, (_, index) => index + 2),
+    );
+    assert.equal(slow.subscription.subscriber.ended, 'overtaken');
+    assert.equal(hub.measures.ended.overtaken, 1);
+    const again = await connect({ lastEventId: `u${ids.at(-1)}` });
+    assert.equal(again.cursor, 'earliest');
+  });
+
+  it('a replay that has nothing to lose goes on: from earliest, and where its own cursor alone was evicted', async (test) => {
+    const { hub, connect } = setUp(test, { size: 10 });
+    for (let id = 1; id <= 20; id += 1) await hub.publish(update(`u${id}`));
+    const all = await connect({ lastEventId: 'earliest' });
+    await settle(() => all.ids().length === 10);
+    const [subscription] = await Promise.all([
+      hub.subscribe(wish({ matchers: matchers('*'), lastEventId: 'u11' })),
+    ]);
+    await hub.publish(update('u21'));
+    const sink = new RecordingSink();
+    subscription.open(sink);
+    await settle(() => sink.ids().length === 10);
+    assert.deepEqual([sink.ids()[0], sink.ids().at(-1), sink.ended], ['u12', 'u21', false]);
+  });
+
+  it('skips what a store has lost when it failed over: no reader will ever get it', async (test) => {
+    const whole = createMemoryTransport({ size: 100 });
+    const transport: Transport = Object.create(whole, {
+      read: {
+        value: async (after: number, limit: number) =>
+          (await whole.read(after, limit)).filter(
+            ({ position }) => position <= 10 || position > 20,
+          ),
+      },
+    });
+    const { hub, connect } = setUp(test, { transport });
+    for (let id = 1; id <= 30; id += 1) await hub.publish(update(`u${id}`));
+    const late = await connect({ lastEventId: 'u10' });
+    await settle(() => late.ids().length === 10);
+    assert.deepEqual([late.ids()[0], late.sink.ended], ['u21', false]);
+  });
+
   it('a thousand subscribers that return at once share the readings of the log', async (test) => {
     const transport = createMemoryTransport({ size: 10_000 });
     let reads = 0;

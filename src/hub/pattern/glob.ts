@@ -1,0 +1,71 @@
+import type { Meter } from '../../kernel/slices.ts';
+import type { Syntax } from './syntax.ts';
+
+/** Characters of a text that a search passes in one step. */
+const CHARACTERS_PER_STEP = 4;
+/** What looking for one literal costs beside, in steps. */
+const LITERAL_STEPS = 2;
+
+/**
+ * Literals that must occur in a text in this order, with anything between them. Of a pattern that is made of
+ * literals and wildcards this is the whole language. Of any other pattern it is what each of its matches
+ * contains, so a text without them need not be looked at further.
+ */
+export class Glob {
+  /** Those that are looked for from left to right. */
+  readonly #literals: readonly string[];
+  /** What the text must end with; null when anything may follow. */
+  readonly #suffix: string | null;
+  /** Characters and literals: a measure of its memory. */
+  readonly size: number;
+  /** Whether nothing but wildcards stands between the literals. */
+  readonly isExact: boolean;
+
+  /** @param items what follows a literal prefix */
+  constructor(items: readonly Syntax[]) {
+    const literals: string[] = [];
+    let literal = '';
+    let [isExact, isOpen] = [true, false];
+    for (const item of items) {
+      isOpen = item.kind !== 'char';
+      if (item.kind === 'char') {
+        literal += String.fromCodePoint(item.code);
+        continue;
+      }
+      if (!isAnything(item)) isExact = false;
+      if (literal !== '') literals.push(literal);
+      literal = '';
+    }
+    this.#literals = literals;
+    this.#suffix = isOpen ? null : literal;
+    this.isExact = isExact;
+    this.size = literals.reduce((sum, one) => sum + one.length + 1, literal.length + 1);
+  }
+
+  /** Whether the text has the literals from `start` on. Takes what it costs off `meter`. */
+  test(text: string, start: number, meter: Meter): boolean {
+    meter.left -= this.#literals.length * LITERAL_STEPS + LITERAL_STEPS;
+    // The end first: it is where patterns with a common beginning differ.
+    if (this.#suffix !== null && !text.endsWith(this.#suffix)) return false;
+    const end = text.length - (this.#suffix?.length ?? 0);
+    let at = start;
+    for (const literal of this.#literals) {
+      const found = text.indexOf(literal, at);
+      const next = found === -1 ? text.length : found + literal.length;
+      meter.left -= (next - at) / CHARACTERS_PER_STEP;
+      if (found === -1) return false;
+      at = next;
+    }
+    return at <= end;
+  }
+}
+
+/** `*`: any number of any characters. */
+export function isAnything(syntax: Syntax): boolean {
+  return (
+    syntax.kind === 'repeat' &&
+    syntax.min === 0 &&
+    syntax.max === Number.POSITIVE_INFINITY &&
+    syntax.item.kind === 'any'
+  );
+}

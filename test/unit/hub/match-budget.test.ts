@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { MAX_STREAM_STEPS } from '../../../src/hub/match-budget.ts';
+import { compileMatcher } from '../../../src/hub/matcher.ts';
+import { Subscriber, type SubscriberKeeper } from '../../../src/hub/subscriber.ts';
+import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
+import { parseTopic } from '../../../src/hub/topic.ts';
+import { wish } from '../../support/core-hub.ts';
+
+const BASE = 'https://hub.invalid/.well-known/hub';
+/** What one test may exceed the budget by: it is counted when it is over. */
+const LAST_TEST_STEPS = 320_000;
+
+describe('what matching an update may cost (G-452)', () => {
+  it('is bounded for each stream, however many patterns it has and whatever the topic', () => {
+    const index = new SubscriptionIndex();
+    const streams = 40;
+    for (let stream = 0; stream < streams; stream += 1) index.add(expensive(stream));
+    const own = subscriber(`/(a+x${'a?'.repeat(20)}.*)`);
+    index.add(own);
+    const { steps, selected } = select(index, `/${'a'.repeat(2000)}x${'a'.repeat(1900)}`);
+    assert.ok(selected.has(own), 'a stream with patterns of a usual kind gets its update');
+    assert.ok(
+      steps < streams * (MAX_STREAM_STEPS + LAST_TEST_STEPS) + MAX_STREAM_STEPS,
+      `${steps} steps`,
+    );
+  });
+
+  it('costs next to nothing where the patterns are literals and wildcards', () => {
+    const index = new SubscriptionIndex();
+    for (let stream = 0; stream < 40; stream += 1) {
+      const patterns = Array.from(
+        { length: 100 },
+        (_, count) => `/*a*a*a*a*a*a*a*a*b${stream * 100 + count}`,
+      );
+      index.add(subscriber(...patterns));
+    }
+    const { steps, selected } = select(index, `/${'a'.repeat(3900)}`);
+    assert.equal(selected.size, 0);
+    assert.ok(steps < 200_000, `${steps} steps`);
+  });
+
+  it('is paid by one of the streams with the same pattern, and by another when that has spent its share', () => {
+    const index = new SubscriptionIndex();
+    const shared = `/(a+)x${'(a|c)*'.repeat(3)}`;
+    const [spender, other] = [expensive(1, shared), subscriber(shared)];
+    index.add(spender);
+    index.add(other);
+    const { selected } = select(index, `/${'a'.repeat(500)}x${'a'.repeat(500)}`);
+    assert.ok(selected.has(other));
+  });
+});
+
+/** A stream whose patterns have no literal that the topics lack, and differ from those of others. */
+function expensive(number: number, ...more: readonly string[]): Subscriber {
+  const patterns = Array.from(
+    { length: 100 - more.length },
+    (_, count) => `/(${'(?:a|aa)*'.repeat(8)}x(?:a|aa)*[b-y]${number}?${'c?'.repeat(count)})`,
+  );
+  return subscriber(...patterns, ...more);
+}
+
+function subscriber(...patterns: readonly string[]): Subscriber {
+  const matchers = patterns.map((match) =>
+    compileMatcher({ match, matchType: 'urlpattern' }, BASE, null),
+  );
+  const keeper: SubscriberKeeper = { drained() {}, closed() {}, expired() {} };
+  return new Subscriber(wish({ matchers }), 0, 0, keeper);
+}
+
+function select(index: SubscriptionIndex, topic: string) {
+  const meter = { left: 1e12 };
+  const selected = new Set<Subscriber>();
+  for (const set of index.select([parseTopic(topic, BASE)], meter))
+    for (const one of set ?? []) selected.add(one);
+  return { steps: 1e12 - meter.left, selected };
+}
