@@ -1,5 +1,7 @@
 /** What `token --dev` and `reverse-proxy --dev` agree on: the hub of a developer's machine. */
 export const DEV = {
+  /** A port that needs no privileges. */
+  site: 'localhost:8443',
   issuer: 'https://localhost',
   hubPath: '/.well-known/hub',
   keyVariable: 'HUB_PUBLISHER_JWT_KEY',

@@ -24,8 +24,19 @@ const ADDRESS = /^(?:(https?):\/\/)?(\[[^\]]*\]|[^:/]*)(?::(\d+))?$/;
 export function starterHubfile({ site, upstream, anonymous }: Starter, envFile: string): string {
   const origin = originOf(site);
   if (!WORD.test(upstream)) {
-    throw new HubgateError('invalid-argument', `"${upstream}" is no address of an app`);
+    throw new HubgateError('invalid-argument', `"${upstream}" is not the address of an app`);
   }
+  const app = /^\d+$/.test(upstream) ? `localhost:${upstream}` : upstream;
+  const options = isLocal(origin)
+    ? `{
+	# Certificates and history stay in this project.
+	storage .hubgate
+	# Port 80 would need privileges.
+	auto_https disable_redirects
+}
+
+`
+    : '';
   const access = anonymous
     ? '# Whoever has no token may subscribe to public updates.\nanonymous'
     : '# Only who has a token may subscribe.';
@@ -33,7 +44,7 @@ export function starterHubfile({ site, upstream, anonymous }: Starter, envFile: 
     ? ''
     : '# Over plain HTTP no browser keeps a cookie named __Secure-…\ncookie_name hub_access_token';
   return formatHubfile(`# Made by hubgate init. With its keys: hubgate run --envfile ${envFile}
-${site} {
+${options}${site} {
 	# POST to publish, GET to subscribe, on /.well-known/hub.
 	hub {
 		# Whose tokens are accepted, and the keys to verify them with.
@@ -50,9 +61,15 @@ ${site} {
 	}
 
 	# Everything else goes to the app, whose pages learn of the hub by a Link header.
-	reverse_proxy ${upstream}
+	reverse_proxy ${app}
 }
 `);
+}
+
+/** Whether only this machine reaches a site by its name. */
+function isLocal(origin: string): boolean {
+  const { hostname } = new URL(origin);
+  return /^(?:localhost|.*\.localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
 }
 
 /** The URL of a site, by which its own tokens are issued. */

@@ -29,13 +29,14 @@ describe('hubgate init', () => {
     ['--site', 'example.com', '--upstream', 'app:8080', '--keys'],
     ['--site', 'http://localhost:8080', '--upstream', 'unix//run/app.sock', '--anonymous'],
     ['--site', ':8080', '--upstream', '127.0.0.1:3000', '--keys'],
+    ['--site', 'localhost:8443', '--upstream', '3000', '--anonymous'],
     ['--site', 'https://[::1]:8443', '--upstream', 'https://app.internal', '--keys'],
   ]) {
     it(`${flags.join(' ')} writes what validate accepts without a word`, async () => {
       const { hubfile, envFile } = fresh();
       const { code, stdout, stderr } = await runCommand(['init', ...flags, '--output', hubfile]);
       assert.equal(code, 0, stderr);
-      assert.equal(stdout, `hubgate run --config ${hubfile} --envfile ${envFile}\n`);
+      assert.equal(stdout, `npx hubgate run --config ${hubfile} --envfile ${envFile}\n`);
       const text = readFileSync(hubfile, 'utf8');
       assert.equal(formatHubfile(text), text);
       assert.equal(/^\t\tanonymous$/m.test(text), !flags.includes('--keys'));
@@ -49,8 +50,11 @@ describe('hubgate init', () => {
     const origin = `http://localhost:${await freePort()}`;
     await runCommand(['init', '--yes', '--site', origin, '--output', hubfile]);
     // The test must not meet another gateway of this machine.
-    const own = `{\n\tadmin off\n\tstorage ${hubfile}.storage\n}\n\n`;
-    writeFileSync(hubfile, own + readFileSync(hubfile, 'utf8'));
+    const own = readFileSync(hubfile, 'utf8').replace(
+      '.hubgate',
+      `${hubfile}.storage\n\tadmin off`,
+    );
+    writeFileSync(hubfile, own);
     const args = [cli, 'run', '--config', hubfile, '--envfile', envFile];
     await startProcess(test, args).says('Listening on');
     const hub = `${origin}/.well-known/hub`;
@@ -129,7 +133,7 @@ describe('hubgate init', () => {
       test,
       ['init', '--output', hubfile],
       [
-        ['Address of the site [localhost]: ', `http://localhost:${port}`],
+        ['Address of the site [localhost:8443]: ', `http://localhost:${port}`],
         ['Where the app listens [localhost:3000]: ', ''],
         ['May everybody subscribe to public updates (yes, no) [yes]: ', 'perhaps'],
         ['May everybody subscribe to public updates (yes, no) [yes]: ', 'no'],

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { existsSync, rmSync } from 'node:fs';
+import { basename, delimiter, dirname, join } from 'node:path';
 import { Command, Option } from 'commander';
 import { ConfigError, describeProblem } from '../../config/problem.ts';
 import { HubgateError } from '../../kernel/error.ts';
@@ -25,7 +25,8 @@ interface Answers {
   readonly anonymous: boolean;
 }
 
-const STANDARD: Answers = { site: 'localhost', upstream: 'localhost:3000', anonymous: true };
+/** A port that needs no privileges. */
+const STANDARD: Answers = { site: 'localhost:8443', upstream: 'localhost:3000', anonymous: true };
 const ENV_FILE = 'hubgate.env';
 /** 256 bits: as strong as HS256. */
 const KEY_BYTES = 32;
@@ -35,7 +36,7 @@ export function initCommand(output: Output): Command {
   return new Command('init')
     .description('write a Hubfile for an app, and keys into an env file beside it')
     .option('--site <address>', 'address of the site, such as example.com')
-    .option('--upstream <address>', 'where the app listens, such as localhost:3000')
+    .option('--upstream <address>', 'where the app listens, such as localhost:3000 or 3000')
     .option('--anonymous', 'everybody may subscribe to public updates')
     .addOption(new Option('--keys', 'only who has a token may subscribe').conflicts('anonymous'))
     .option('--yes', 'take the usual answer to what is not said, and ask nothing')
@@ -56,7 +57,7 @@ export function initCommand(output: Output): Command {
       output.note(`${envFile} has its keys, for you alone: keep it out of version control.`);
       output.note('Next:');
       const config = flags.output === 'Hubfile' ? '' : ` --config ${flags.output}`;
-      output.result(`hubgate run${config} --envfile ${envFile}`);
+      output.result(`${howToStart(process.env)} run${config} --envfile ${envFile}`);
     });
 }
 
@@ -95,6 +96,16 @@ async function mayEverybody(ask: Ask): Promise<boolean> {
     if (/^y(?:es)?$/i.test(answer)) return true;
     if (/^no?$/i.test(answer)) return false;
   }
+}
+
+/** How a shell starts this program: an installation in a project is not in the path of its shells. */
+function howToStart(environment: NodeJS.ProcessEnv): string {
+  const isInPath = (environment['PATH'] ?? '')
+    .split(delimiter)
+    // npm puts these in front for the programs that it starts.
+    .filter((directory) => !directory.endsWith(join('node_modules', '.bin')))
+    .some((directory) => existsSync(join(directory, 'hubgate')));
+  return isInPath ? 'hubgate' : 'npx hubgate';
 }
 
 function newKey(): string {

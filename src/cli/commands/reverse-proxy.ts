@@ -18,7 +18,7 @@ interface ReverseProxyFlags {
 export function reverseProxyCommand(output: Output): Command {
   return new Command('reverse-proxy')
     .description('run a gateway in front of an app, without a configuration file')
-    .requiredOption('--from <address>', 'address of the site, such as localhost:8443')
+    .option('--from <address>', 'address of the site', DEV.site)
     .requiredOption('--to <upstream...>', 'where the app listens, such as localhost:3000')
     .option(
       '--hub',
