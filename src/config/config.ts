@@ -131,6 +131,10 @@ export interface ServerOptions {
     /** Keep-alive without a request. */
     readonly idleMs: number;
   };
+  /** Upstreams get the path as the client spelled it, not the one that matchers have seen. */
+  readonly forwardRawPath: boolean;
+  /** Fields with `_` in their names stay in requests. */
+  readonly underscoresInHeaders: boolean;
   /** CIDR ranges from which a PROXY protocol header is required. */
   readonly proxyProtocol: readonly string[];
   /** Access logs have header fields with credentials as they are. */

@@ -66,6 +66,8 @@ export const defaultOptions: GlobalOptions = {
     // A 64 KiB token and its surroundings must fit.
     maxHeaderSize: 80 * 1024,
     timeouts: { readHeaderMs: 10 * SECOND, readBodyMs: MINUTE, idleMs: 2 * MINUTE },
+    forwardRawPath: false,
+    underscoresInHeaders: false,
     proxyProtocol: [],
     logCredentials: false,
     maxConnections: 0,

@@ -89,6 +89,8 @@ const servers = object<GlobalOptions['servers']>(
       { readHeaderMs: duration(), readBodyMs: duration(), idleMs: duration() },
       defaultOptions.servers.timeouts,
     ),
+    forwardRawPath: flag,
+    underscoresInHeaders: flag,
     proxyProtocol: list(addressRange),
     logCredentials: flag,
     maxConnections: count(),

@@ -79,7 +79,7 @@ export class Forwarder {
     const expand = (template: string): string => this.#options.expand(template, exchange);
     if (body === null) for (const name of ['expect', 'trailer']) headers.delete(name);
     this.#headerUp(headers, expand);
-    const path = this.#options.target?.(exchange) ?? exchange.target;
+    const path = this.#options.target?.(exchange) ?? spelledTarget(exchange);
     const target = { address, settings: this.#config.transport, trustPool };
     const { fastcgi } = this.#config;
     if (fastcgi !== null) {
@@ -136,6 +136,11 @@ function writeLimit(limitMs: number, clock: Clock): WaitLimit | null {
   const over = (): Error =>
     new HubgateError('upstream-write-timeout', 'The upstream takes no more bytes');
   return { limitMs, clock, over };
+}
+
+/** As the client spelled it, if that is asked for and nothing has rewritten it. */
+function spelledTarget({ target, originalTarget, rawTarget }: Exchange): string {
+  return target === originalTarget ? (rawTarget ?? target) : target;
 }
 
 /** @throws HttpError 400 for one that is no UTF-8 */

@@ -5,7 +5,7 @@ import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { splitAfter } from '../http/split-path.ts';
 import { expandPlaceholders } from './placeholders.ts';
-import { decodePath } from './request-path.ts';
+import { decodePath } from '../http/request-path.ts';
 import { realRoot, type SiteFile, siteFile, siteNames } from './site-files.ts';
 
 export interface FileSearch {

@@ -1,7 +1,6 @@
 import type { Exchange, Expand, Handler } from '../../http/exchange.ts';
-import { pathOf } from '../../site/placeholders.ts';
-import { decodePath } from '../../site/request-path.ts';
-import { setTarget } from '../../site/request-target.ts';
+import { canonicalRewrite } from '../../http/canonical-target.ts';
+import { decodePath, pathOf } from '../../http/request-path.ts';
 import { tryFiles as search } from '../../site/tried-files.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { TryFilesConfig } from './data.ts';
@@ -24,7 +23,7 @@ export function tryFiles(
       const query = tried[found.index]?.query ?? null;
       const own = exchange.target.slice(pathOf(exchange).length);
       const suffix = query === null ? own : `?${expandedQuery(query, exchange, expand)}`;
-      setTarget(exchange, encodedPath(found.relative) + suffix);
+      exchange.target = canonicalRewrite(encodedPath(found.relative) + suffix);
     }
     await next();
   };

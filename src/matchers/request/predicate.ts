@@ -1,10 +1,10 @@
 import { compileWildcard } from '../../http/wildcard.ts';
 import { addressSet } from '../../http/forwarded.ts';
 import { fieldUtf8 } from '../../http/header-list.ts';
+import { decodePath, matchedPath } from '../../http/request-path.ts';
 import { capturing } from '../../site/capture.ts';
 import { hostname, queryOf } from '../../site/placeholders.ts';
 import { allHold, type CompileMatcher, negated, type Predicate } from '../../site/predicate.ts';
-import { decodePath, matchedPath } from '../../site/request-path.ts';
 import type {
   PathCondition,
   PathRegexpCondition,
