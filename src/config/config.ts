@@ -39,6 +39,11 @@ export interface GlobalOptions {
   readonly log: LogOptions;
   readonly requestLogs: readonly RequestLogOptions[];
   readonly trace: TraceOptions;
+  /**
+   * Files that no site shows, wherever they lie. Whatever the configuration was read from is added
+   * when it is loaded.
+   */
+  readonly hiddenFiles: readonly string[];
   readonly servers: ServerOptions;
   /** Of single listeners, instead of `servers`. */
   readonly listeners: readonly ListenerServerOptions[];

@@ -59,6 +59,7 @@ export const defaultOptions: GlobalOptions = {
   log: { level: 'info', format: 'auto', output: 'stderr', roll: defaultRoll },
   requestLogs: [],
   trace: { enabled: true, otlp: null },
+  hiddenFiles: [],
   servers: {
     trustedProxies: [],
     clientIpHeaders: ['x-forwarded-for'],

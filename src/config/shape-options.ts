@@ -144,6 +144,7 @@ export const optionsShape: Shape<GlobalOptions> = object(
       { enabled: flag, otlp: nullable(text('an http or https URL', isCollectorUrl)) },
       defaultOptions.trace,
     ),
+    hiddenFiles: list(name('a file')),
     servers,
     listeners: list(
       object<ListenerServerOptions>(

@@ -8,7 +8,7 @@ import type { TryFilesConfig } from './data.ts';
 /** Rewrites the path to a file that is there; one that is written with a query brings it along. */
 export function tryFiles(
   { files, policy, splitPath }: TryFilesConfig,
-  { expand }: HandlerContext,
+  { expand, hidesFile }: HandlerContext,
 ): Handler {
   const tried = files.map((file) => {
     const mark = file.indexOf('?');
@@ -18,7 +18,11 @@ export function tryFiles(
   });
   const paths = tried.map(({ path }) => path);
   return async (exchange, next) => {
-    const found = await search(exchange, { root: null, files: paths, policy, splitPath });
+    const found = await search(
+      exchange,
+      { root: null, files: paths, policy, splitPath },
+      hidesFile,
+    );
     if (found !== null) {
       const query = tried[found.index]?.query ?? null;
       const own = exchange.target.slice(pathOf(exchange).length);
