@@ -121,7 +121,7 @@ export class Forwarder {
     const parameters = scriptParameters(exchange, headers, {
       root: directory,
       scriptName,
-      pathInfo: pathInfo === '' ? (variables.get('file_match.remainder') ?? '') : pathInfo,
+      pathInfo: pathInfo === '' ? remainderOf(exchange) : pathInfo,
       env: new Map(env.map(({ name, value }) => [name, expand(value, exchange)])),
     });
     const contentLength = exchange.headers.get('content-length') ?? null;
@@ -136,6 +136,11 @@ function writeLimit(limitMs: number, clock: Clock): WaitLimit | null {
   const over = (): Error =>
     new HubgateError('upstream-write-timeout', 'The upstream takes no more bytes');
   return { limitMs, clock, over };
+}
+
+/** What a search for files has split off, where the path has nothing behind the script. */
+function remainderOf({ variables }: Exchange): string {
+  return variables.get('fastcgi.path_info') ?? variables.get('file_match.remainder') ?? '';
 }
 
 /** As the client spelled it, if that is asked for and nothing has rewritten it. */

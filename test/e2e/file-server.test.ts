@@ -80,6 +80,7 @@ describe('file_server', () => {
     const redirect = await get('/docs?a=1');
     assert.deepEqual([redirect.status, redirect.headers.location], [308, './docs/?a=1']);
     assert.equal((await get('/docs/empty/')).status, 404);
+    assert.equal((await get('/docs/empty')).status, 404);
     assert.equal((await get('/digits.txt/')).status, 404);
   });
 

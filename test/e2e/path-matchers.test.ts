@@ -93,7 +93,7 @@ describe('matchers of paths and fields', () => {
       ['@a vars {http.request.tls.client.subject} x', /is not a placeholder/],
       ['@a header X-A {hots}', /is not a placeholder/],
       ['@a not path /{unknown.thing}/*', /is not a placeholder/],
-      ['@a path /[a', /its classes closed/],
+      ['@a path /[a', /whose \[classes\] are closed/],
     ] as const) {
       const site = `http://127.0.0.1:0 {\n\t${line}\n\trespond @a no 403\n}\n`;
       await assert.rejects(startGateway(test, site), expected, line);

@@ -51,13 +51,15 @@ export function fileServer(
       if (matchedPath(exchange).endsWith('/')) throw noSuchFile();
       return serveFile(exchange, found.path, representations(names), status);
     }
-    if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
     const index = await indexOf(root, names, config.index, isHidden, hidesFile);
+    // Where there is nothing to show, a redirect would tell that the directory is there.
+    if (index === null && !config.browse) throw noSuchFile();
+    if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
     if (index !== null) {
       return serveFile(exchange, index.file.path, representations(index.names), status);
     }
     // Its links are relative, so they need the slash.
-    if (!config.browse || !wantsDirectory) throw noSuchFile();
+    if (!wantsDirectory) throw noSuchFile();
     return answerListing(exchange, { root, names, isHidden, hidesFile, status }, slices);
   };
 

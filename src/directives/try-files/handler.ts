@@ -23,6 +23,8 @@ export function tryFiles(
       { root: null, files: paths, policy, splitPath },
       hidesFile,
     );
+    // For FastCGI; whoever looks for another file until then does not change it.
+    if (splitPath.length > 0) exchange.variables.set('fastcgi.path_info', found?.remainder ?? '');
     if (found !== null) {
       const query = tried[found.index]?.query ?? null;
       const own = exchange.target.slice(pathOf(exchange).length);

@@ -77,7 +77,7 @@ export const PROTOCOLS = [
 
 /** Whether it can be a path, or a pattern of paths. */
 export function isPathPattern(text: string): boolean {
-  return /^[/*{]/.test(text) && text.split(/\{[^{}]*\}/).every(isGlob);
+  return /^[/*{]/.test(text) && text.split(/(?<!\\)\{[^{}]*\}/).every(isGlob);
 }
 
 /** Names in placeholders keep their letters. */
@@ -95,7 +95,7 @@ const ranges = list(addressRange, some);
 export const path: ConditionData<PathCondition> = {
   shape: () =>
     object({
-      paths: list(text('a path that begins with / or *, its classes closed', isPathPattern), some),
+      paths: list(text('a path that begins with / or *', isPathPattern), some),
     }),
 };
 

@@ -141,10 +141,14 @@ function readHeader(cursor: Cursor): MatchCondition[] {
 }
 
 function pathPattern(cursor: Cursor): (word: Parameters<typeof badValue>[1]) => string {
-  return (word) =>
-    isPathPattern(word.text)
-      ? word.text
-      : badValue(cursor, word, 'a path that begins with / or *, its classes closed');
+  return (word) => {
+    if (isPathPattern(word.text)) return word.text;
+    const begins = /^[/*{]/.test(word.text);
+    const expected = begins
+      ? 'a path whose [classes] are closed'
+      : 'a path that begins with / or *';
+    return badValue(cursor, word, expected);
+  };
 }
 
 function nameAndPattern(
