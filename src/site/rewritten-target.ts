@@ -4,7 +4,7 @@ import { pathOf } from '../http/request-path.ts';
 import { queryFrom } from './query-text.ts';
 
 /** What `{?query}` has in its braces begins no query. */
-const QUERY_MARK = /(?<!\{)\?/;
+export const QUERY_MARK = /(?<!\{)\?/;
 
 /** The target that `to` makes of a request: `/path`, `?query` or both; the part that is not named stays. */
 export function rewrittenTarget(to: string, expand: Expand): (exchange: Exchange) => string {
