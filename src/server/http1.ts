@@ -16,12 +16,12 @@ import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Wire, type LeaveConnection, leaveServer } from './http1-wire.ts';
 import { closeIdle, giveConnection, releaseParser, watchLimits } from './node-internals.ts';
 import { peerOf } from './peers.ts';
-import { mendedQuery, packetOf } from './raw-query.ts';
+import { lineOf, mendedQuery, packetOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { sharedListener } from './shared-listener.ts';
 import { StoppedParsers } from './stopped-parsers.ts';
-import { judgeHttp1, MAX_FIELDS, type RequestTarget } from './strict-request.ts';
+import { hasUnknownMethod, judgeHttp1, MAX_FIELDS, type RequestTarget } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
 /** How often the server looks for requests that take too long. */
@@ -303,6 +303,8 @@ function statusOf(error: Error): number {
       return 413;
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return 408;
+    case 'HPE_INVALID_METHOD':
+      return hasUnknownMethod(lineOf(error)) ? 501 : 400;
     default:
       return 400;
   }

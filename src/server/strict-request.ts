@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { METHODS } from 'node:http';
 import { canonicalTarget } from '../http/canonical-target.ts';
 
 /** Bytes of a request target; a 64 KiB token in its query fits. */
@@ -31,8 +32,12 @@ const BEYOND_ASCII = /[\x80-\xff]/;
 const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
 /** A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
-/** RFC 9110 §9.1: methods are case-sensitive, and all that are registered have capital letters. */
-const METHOD = /^[A-Z][A-Z-]*$/;
+/** Whatever could be a method (RFC 9110 §5.6.2). */
+const METHOD = /^[!#$%&'*+.^_`|~\w-]+$/;
+/** Those that Node's parser of HTTP/1.1 takes; they are case-sensitive (§9.1). */
+const KNOWN_METHODS: ReadonlySet<string> = new Set([...METHODS, 'QUERY']);
+/** The beginning of a request with a method; that of an HTTP/2 preface is not one. */
+const METHOD_OF_LINE = /^(?!PRI )([!#$%&'*+.^_`|~\w-]{1,64}) \S/;
 
 /** What a request asks for, however its target was written. */
 export interface RequestTarget {
@@ -75,6 +80,15 @@ export function requestTarget(url: string): RequestTarget | null {
   return target === null ? null : { authority, target, spelled };
 }
 
+/**
+ * Whether a parser that stopped at a method has stopped at one that it does not know (RFC 9110 §9.1), so
+ * that the answer is 501 over either protocol.
+ */
+export function hasUnknownMethod(line: string): boolean {
+  const method = METHOD_OF_LINE.exec(line)?.[1];
+  return method !== undefined && !KNOWN_METHODS.has(method);
+}
+
 /** Whether a target has only characters that it may have, or bytes beyond ASCII in its query. */
 export function isTargetText(target: string): boolean {
   return TARGET.test(target);
@@ -101,7 +115,9 @@ function verdict(
   if (rawHeaders.length > 2 * MAX_FIELDS) return 431;
   if (url.length > MAX_TARGET_BYTES || pathLength(url) > MAX_PATH_BYTES) return 414;
   const fields = new Fields(rawHeaders);
-  if (!isGood(head, fields)) return 400;
+  const { method = '' } = head;
+  if (!METHOD.test(method) || !isGood(head, fields)) return 400;
+  if (!KNOWN_METHODS.has(method)) return 501;
   // RFC 9110 §10.1.1. HTTP/1.0 knows no expectations.
   const expectations = head.httpVersion === '1.0' ? [] : fields.all('expect');
   if (!expectations.every((one) => one.toLowerCase() === '100-continue')) return 417;
@@ -137,7 +153,6 @@ function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
   if (!authorities.concat(hosts).every((host) => HOST.test(host))) return false;
   const names = new Set(authorities.concat(hosts).map((host) => host.toLowerCase()));
   if (names.size > 1 || hosts.length > 1) return false;
-  if (!METHOD.test(head.method ?? '')) return false;
   const isTunnel = head.method === 'CONNECT' && fields.all(':protocol').length === 0;
   return isTunnel || (!ABSOLUTE.test(head.url ?? '') && isTarget(head));
 }
