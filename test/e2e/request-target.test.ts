@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:http2';
 import { describe, it, type TestContext } from 'node:test';
+import { answer } from '../../src/http/answer.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import { send, sendBytes } from '../support/http.ts';
+import { serveExchanges } from '../unit/http/exchange-server.ts';
 
 /** An app that answers with the target it was asked for. */
 async function startEcho(test: TestContext): Promise<number> {
@@ -177,6 +179,27 @@ describe('the one target of a request', () => {
 });
 
 describe('fields with an underscore in their names', () => {
+  it('are no trailer fields either, over both protocols', async () => {
+    const fields: string[][] = [];
+    await using server = await serveExchanges(async (exchange) => {
+      for await (const _ of exchange.body);
+      fields.push([...exchange.trailers()].map(([name]) => name.toLowerCase()));
+      answer(exchange, 204, {});
+    });
+    const head = `POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    await sendBytes(
+      `http://127.0.0.1:${server.http1}`,
+      `${head}0\r\nX_User: root\r\nX-Other: 1\r\n\r\n`,
+    );
+    const client = connect(`http://127.0.0.1:${server.http2}`);
+    const request = client.request({ ':method': 'POST' }, { waitForTrailers: true });
+    request.once('wantTrailers', () => request.sendTrailers({ x_user: 'root', 'x-other': '1' }));
+    request.resume().end('body');
+    await once(request, 'close');
+    client.close();
+    assert.deepEqual(fields, [['x-other'], ['x-other']]);
+  });
+
   it('are dropped on arrival unless servers keep them', async (test) => {
     const app = await startEcho(test);
     for (const isKept of [false, true]) {

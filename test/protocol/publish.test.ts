@@ -145,7 +145,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
     assert.deepEqual([answer.status, answer.body], [404, 'the site']);
   });
 
-  it('keeps other spellings of its path from the site, whose guards leave the hub out', async () => {
+  it('A-18: keeps other spellings of its path from the site, whose guards leave the hub out', async () => {
     const answer = await hub.get('/', { method: 'POST', target: '/.well-known/%68ub' });
     assert.equal(answer.status, 401);
     for (const target of ['/.well-known/HUB', '//.well-known/hub', '/.well-known%2fhub']) {

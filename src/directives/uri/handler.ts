@@ -63,15 +63,18 @@ function withoutPrefix(path: string, prefix: string): string {
   const merges = !wanted.includes('//');
   let at = 0;
   for (const letter of Buffer.from(wanted, 'utf8').toString('latin1')) {
-    let next = letterAt(path, at);
+    const next = letterAt(path, at);
     if (next?.letter !== letter) return path;
-    at = next.end;
-    for (next = letterAt(path, at); merges && letter === '/' && next?.letter === '/'; ) {
-      at = next.end;
-      next = letterAt(path, at);
-    }
+    at = merges && letter === '/' ? behindSlashes(path, next.end) : next.end;
   }
   return path.slice(at);
+}
+
+function behindSlashes(path: string, start: number): number {
+  let at = start;
+  for (let next = letterAt(path, at); next?.letter === '/'; next = letterAt(path, at))
+    at = next.end;
+  return at;
 }
 
 /** One byte of a path, in lower case, and where the next one begins. */
