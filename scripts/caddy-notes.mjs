@@ -46,6 +46,9 @@ export const notes = {
   Matchers: {
     expression:
       'compare values with vars or vars_regexp; {err.status_code} in handle_errors is error_status, which the adapter writes',
+    path: 'the same; what a placeholder brings in has no wildcards; %* is not one',
+    host: 'the same; what a placeholder brings in has no wildcards',
+    header: 'the same; what a placeholder brings in has no wildcards',
     path_regexp: 'RE2 syntax, as there',
     vars_regexp: 'RE2 syntax, as there',
   },
@@ -55,6 +58,7 @@ export const notes = {
   },
   file_server: {
     browse: 'a page without script, or JSON',
+    hide: 'the same; of names those of the root itself do not count, and a placeholder brings no wildcards in',
   },
   log: {
     output: 'stderr, stdout or file',

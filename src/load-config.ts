@@ -58,10 +58,12 @@ export function loadConfig(
   if (complete) checkServed(sound, resolved.report);
   checkParts(sound, complete, resolved.report);
   if (hasError(problems)) throw new ConfigError(problems);
+  const { options } = resolved.config;
+  const hiddenFiles = unique([...options.hiddenFiles, ...loaded.files, ...resolved.files]);
   return {
     written: loaded.config,
     fromEnvironment: loaded.fromEnvironment,
-    config: resolved.config,
+    config: { ...resolved.config, options: { ...options, hiddenFiles } },
     warnings: warningsOf(problems),
     files: unique([...loaded.files, ...resolved.files, ...filesNamedIn(resolved.config)]),
     globs: loaded.globs,

@@ -1,3 +1,5 @@
+import { printable } from './printable.ts';
+
 const RESET = '\u001b[0m';
 const DIM = '\u001b[2m';
 const LEVEL_COLOURS: Readonly<Record<string, string>> = {
@@ -19,5 +21,5 @@ export function consoleLine(json: string, coloured: boolean): string {
   const name = String(level);
   const word = paint(LEVEL_COLOURS[name] ?? '', name.toUpperCase().padEnd(5));
   const rest = Object.entries(fields).map(([key, value]) => ` ${key}=${JSON.stringify(value)}`);
-  return `${clock} ${word} ${String(msg)}${paint(DIM, rest.join(''))}\n`;
+  return `${clock} ${word} ${printable(String(msg))}${paint(DIM, printable(rest.join('')))}\n`;
 }

@@ -1,10 +1,11 @@
 import type { Update } from '../hub/update.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { HistoryEntry } from '../runtime/history.ts';
+import { printable } from './printable.ts';
 
 /** An update as a line of JSON; `at` is when it was accepted. */
 export function toHistoryLine({ at, update }: HistoryEntry): string {
-  return JSON.stringify({ ...update, at: new Date(at).toISOString() });
+  return printable(JSON.stringify({ ...update, at: new Date(at).toISOString() }));
 }
 
 /**

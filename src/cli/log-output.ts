@@ -4,6 +4,7 @@ import { systemClock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { consoleLine } from './console-line.ts';
 import { LogFile } from './log-file.ts';
+import { printable } from './printable.ts';
 
 /** A logger whose level and target a reload can change. */
 export interface ConfigurableLogger extends Logger {
@@ -93,7 +94,7 @@ export class Logs {
     const coloured = !isFile && terminal.isTTY && (process.env['NO_COLOR'] ?? '') === '';
     const { write, close } = isFile ? this.#openFile(options) : openStandard(output);
     const log = pino(settings, {
-      write: asText ? (line) => write(consoleLine(line, coloured)) : write,
+      write: (line) => write(asText ? consoleLine(line, coloured) : printable(line)),
     });
     return { pino: log, close };
   }

@@ -1,3 +1,5 @@
+import { printable } from './printable.ts';
+
 /** Where a command speaks: results to standard output, everything else to standard error. */
 export interface Output {
   result(text: string): void;
@@ -6,7 +8,7 @@ export interface Output {
 
 export const processOutput: Output = {
   result: (text) => void process.stdout.write(`${text}\n`),
-  note: (text) => void process.stderr.write(`${text}\n`),
+  note: (text) => void process.stderr.write(`${printable(text)}\n`),
 };
 
 /** Exit codes of every command; `partly` is of a result in which something is missing. */

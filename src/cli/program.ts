@@ -5,6 +5,7 @@ import { commandsFor } from './commands.ts';
 import { completionCommand } from './commands/completion.ts';
 import { describeFurther } from './help.ts';
 import { EXIT, processOutput } from './output.ts';
+import { printable } from './printable.ts';
 import { packageVersion } from './package-version.ts';
 
 /** Runs the command that `args` name, and sets the exit code. */
@@ -33,8 +34,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
 function tell(error: unknown): number {
   // commander has printed the help or the mistake already.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-  process.stderr.write(
-    error instanceof ConfigError ? `${error.message}\n` : `hubgate: ${messageOf(error)}\n`,
-  );
+  const said = error instanceof ConfigError ? error.message : `hubgate: ${messageOf(error)}`;
+  process.stderr.write(`${printable(said)}\n`);
   return codeOf(error) === 'invalid-argument' ? EXIT.usage : EXIT.failed;
 }

@@ -39,6 +39,11 @@ export interface GlobalOptions {
   readonly log: LogOptions;
   readonly requestLogs: readonly RequestLogOptions[];
   readonly trace: TraceOptions;
+  /**
+   * Files that no site shows, wherever they lie. Whatever the configuration was read from is added
+   * when it is loaded.
+   */
+  readonly hiddenFiles: readonly string[];
   readonly servers: ServerOptions;
   /** Of single listeners, instead of `servers`. */
   readonly listeners: readonly ListenerServerOptions[];
@@ -131,6 +136,10 @@ export interface ServerOptions {
     /** Keep-alive without a request. */
     readonly idleMs: number;
   };
+  /** Upstreams get the path as the client spelled it, not the one that matchers have seen. */
+  readonly forwardRawPath: boolean;
+  /** Fields with `_` in their names stay in requests. */
+  readonly underscoresInHeaders: boolean;
   /** CIDR ranges from which a PROXY protocol header is required. */
   readonly proxyProtocol: readonly string[];
   /** Access logs have header fields with credentials as they are. */

@@ -59,6 +59,7 @@ export const defaultOptions: GlobalOptions = {
   log: { level: 'info', format: 'auto', output: 'stderr', roll: defaultRoll },
   requestLogs: [],
   trace: { enabled: true, otlp: null },
+  hiddenFiles: [],
   servers: {
     trustedProxies: [],
     clientIpHeaders: ['x-forwarded-for'],
@@ -66,6 +67,8 @@ export const defaultOptions: GlobalOptions = {
     // A 64 KiB token and its surroundings must fit.
     maxHeaderSize: 80 * 1024,
     timeouts: { readHeaderMs: 10 * SECOND, readBodyMs: MINUTE, idleMs: 2 * MINUTE },
+    forwardRawPath: false,
+    underscoresInHeaders: false,
     proxyProtocol: [],
     logCredentials: false,
     maxConnections: 0,

@@ -89,6 +89,8 @@ const servers = object<GlobalOptions['servers']>(
       { readHeaderMs: duration(), readBodyMs: duration(), idleMs: duration() },
       defaultOptions.servers.timeouts,
     ),
+    forwardRawPath: flag,
+    underscoresInHeaders: flag,
     proxyProtocol: list(addressRange),
     logCredentials: flag,
     maxConnections: count(),
@@ -142,6 +144,7 @@ export const optionsShape: Shape<GlobalOptions> = object(
       { enabled: flag, otlp: nullable(text('an http or https URL', isCollectorUrl)) },
       defaultOptions.trace,
     ),
+    hiddenFiles: list(name('a file')),
     servers,
     listeners: list(
       object<ListenerServerOptions>(

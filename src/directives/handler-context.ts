@@ -6,6 +6,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Slices } from '../kernel/slices.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
+import type { HidesFile } from '../site/site-files.ts';
 
 /** What handlers need of the site and the gateway that they are part of. */
 export interface SiteContext {
@@ -28,6 +29,8 @@ export interface SiteContext {
   readonly hubHandler: (name: string | null) => Handler;
   /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
   readonly besidePages: (handler: Handler) => Handler;
+  /** Whether no site may show a file. */
+  readonly hidesFile: HidesFile;
   /** Whether logs have header fields with credentials as they are. */
   readonly logCredentials: boolean;
   /** Called once, when the configuration is retired. */

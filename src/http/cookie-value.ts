@@ -2,7 +2,8 @@ import type { HeaderList } from './header-list.ts';
 
 /**
  * The value of the first cookie of that name in a request (RFC 6265 §4.2.1) that `accepts` takes;
- * undefined for none.
+ * undefined for none. There is no space around its `=`, and quotes around a value are not part of it
+ * (§4.1.1).
  */
 export function cookieValue(
   headers: HeaderList,
@@ -12,8 +13,10 @@ export function cookieValue(
   for (const field of headers.getAll('cookie')) {
     for (const pair of field.split(';')) {
       const equals = pair.indexOf('=');
-      if (equals === -1 || pair.slice(0, equals).trim() !== name) continue;
-      const value = pair.slice(equals + 1).trim();
+      if (equals === -1 || pair.slice(0, equals).trimStart() !== name) continue;
+      const written = pair.slice(equals + 1).trimEnd();
+      if (/^\s/.test(written)) continue;
+      const value = /^".*"$/s.test(written) && written.length > 1 ? written.slice(1, -1) : written;
       if (accepts(value)) return value;
     }
   }

@@ -21,9 +21,11 @@ export interface Exchange {
   readonly method: string;
   /** `Host` or `:authority` as sent; empty when the request had none. */
   readonly host: string;
-  /** Path and query as sent, still encoded. */
+  /** Path and query of the request in their canonical form (`canonical-target.ts`), still encoded. */
   readonly originalTarget: string;
-  /** Path and query as rewritten so far. */
+  /** The same as the client spelled it, where upstreams are to get it so; null elsewhere. */
+  readonly rawTarget: string | null;
+  /** Path and query as rewritten so far, in their canonical form too. */
   target: string;
   /** Fields of the request. Handlers may change them; the HTTP/2 pseudo fields are not in it. */
   readonly headers: HeaderList;

@@ -1,4 +1,4 @@
-import { BlockList, isIP } from 'node:net';
+import { BlockList, isIP, SocketAddress } from 'node:net';
 import { PRIVATE_RANGES } from '../config/private-ranges.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { HeaderList } from './header-list.ts';
@@ -89,10 +89,16 @@ function* lastEntries(values: readonly string[]): Generator<string, void, void> 
 
 /** `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]` and `[2001:db8::1]:4711`. */
 function addressOf(entry: string): string | null {
-  if (isIP(entry) !== 0) return entry;
+  if (isIP(entry) !== 0) return canonicalAddress(entry);
   const withPort = /^(?:\[([^\]]+)\]|([\d.]+))(?::\d{1,5})?$/.exec(entry);
   const address = withPort?.[1] ?? withPort?.[2] ?? '';
-  return isIP(address) === 0 ? null : address;
+  return isIP(address) === 0 ? null : canonicalAddress(address);
+}
+
+/** As sockets tell it, so that one client has one address, however a proxy spells it: `::ffff:c000:201`, `2001:DB8:0::1`. */
+function canonicalAddress(address: string): string {
+  if (isIP(address) === 4) return address;
+  return plainAddress(new SocketAddress({ address, family: 'ipv6' }).address);
 }
 
 /** Removes what only a proxy may say: `Forwarded` and every `X-Forwarded-*`. */

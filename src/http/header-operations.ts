@@ -2,6 +2,7 @@ import type { HeaderOperation } from '../config/config.ts';
 import { compileWildcard } from './wildcard.ts';
 import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
 import { compilePattern } from './linear-regexp.ts';
+import { changedLocation, sameSiteLocation } from './location.ts';
 
 /** Looks at a value before a regular expression does. */
 type Check = (value: string) => string;
@@ -43,14 +44,19 @@ export function compileOperations(
 
 function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
   const { name } = operation;
+  const isLocation = name.toLowerCase() === 'location';
+  const filledIn = (template: string, expand: (template: string) => string): string => {
+    const value = expand(template);
+    return fieldValue(isLocation ? sameSiteLocation(template, value) : value);
+  };
   switch (operation.kind) {
     case 'set':
-      return (headers, expand) => headers.set(name, fieldValue(expand(operation.value)));
+      return (headers, expand) => headers.set(name, filledIn(operation.value, expand));
     case 'add':
-      return (headers, expand) => headers.append(name, fieldValue(expand(operation.value)));
+      return (headers, expand) => headers.append(name, filledIn(operation.value, expand));
     case 'default':
       return (headers, expand) => {
-        if (!headers.has(name)) headers.append(name, fieldValue(expand(operation.value)));
+        if (!headers.has(name)) headers.append(name, filledIn(operation.value, expand));
       };
     case 'delete':
       return deletion(name.toLowerCase());
@@ -60,7 +66,8 @@ function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
       return (headers, expand) => {
         headers.mapValues((key, value) => {
           if (!wanted(key)) return value;
-          return fieldValue(replace(check(fieldUtf8(value) ?? value), expand));
+          const changed = replace(check(fieldUtf8(value) ?? value), expand);
+          return fieldValue(key === 'location' ? changedLocation(value, changed) : changed);
         });
       };
     }

@@ -13,7 +13,6 @@ const FORBIDDEN = new Set([
 export interface Http2Head {
   readonly method: string;
   readonly authority: string | null;
-  readonly path: string;
   /** Without pseudo and connection-specific fields; cookie crumbs joined (RFC 9113 §8.2.3). */
   readonly headers: HeaderList;
 }
@@ -23,19 +22,17 @@ export function readHttp2Head(raw: readonly string[]): Http2Head {
   const headers = new HeaderList();
   let method = 'GET';
   let authority: string | null = null;
-  let path = '/';
   let cookie = '';
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] ?? '';
     const value = raw[i + 1] ?? '';
     if (name === ':method') method = value;
     else if (name === ':authority') authority = value;
-    else if (name === ':path') path = value;
     else if (name === 'cookie') cookie += cookie === '' ? value : `; ${value}`;
     else if (!name.startsWith(':') && !FORBIDDEN.has(name)) headers.append(name, value);
   }
   if (cookie !== '') headers.append('cookie', cookie);
-  return { method, authority, path, headers };
+  return { method, authority, headers };
 }
 
 /**

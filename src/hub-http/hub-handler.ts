@@ -1,5 +1,6 @@
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { answerError } from '../http/answer.ts';
+import { isAt, isWithin, pathOf } from '../http/request-path.ts';
 import { createAccess } from './access.ts';
 import { createCors } from './cors.ts';
 import { createDebugger } from './debugger.ts';
@@ -30,7 +31,9 @@ type Route = (exchange: Exchange, identity: Identity, path: string) => void | Pr
 export function createHubHandler(endpoint: HubEndpoint): Handler {
   const { path, corsOrigins, profile } = endpoint;
   const metadata = metadataPath(path);
-  const below = `${path}/`;
+  // Nobody else may answer what a matcher takes for the hub: a guard that leaves the hub out has not seen it.
+  const isHub = isWithin(path);
+  const isMetadata = isAt(metadata);
   const cors = createCors(corsOrigins, profile.cursorHeader);
   const identityOf = createIdentity(path, endpoint.resourceIdentifier);
   const { publicOrigins, hub } = endpoint;
@@ -63,10 +66,8 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
   };
 
   return (exchange, next) => {
-    const requested = pathOf(exchange.target);
-    if (requested === path || requested.startsWith(below) || requested === metadata) {
-      return answer(exchange, requested);
-    }
+    const requested = pathOf(exchange);
+    if (isHub(exchange) || isMetadata(exchange)) return answer(exchange, requested);
     return answerPlayground(exchange, requested) ? undefined : next();
   };
 }
@@ -133,9 +134,4 @@ const absent: Route = () => {
 function publicName(origins: readonly string[]): (exchange: Exchange) => boolean {
   if (origins.length === 0) return () => true;
   return ({ scheme, host }) => origins.includes(`${scheme}://${host.toLowerCase()}`);
-}
-
-function pathOf(target: string): string {
-  const question = target.indexOf('?');
-  return question === -1 ? target : target.slice(0, question);
 }

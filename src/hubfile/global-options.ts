@@ -398,6 +398,8 @@ function servers(cursor: Cursor): ServerOptions {
         idle: (line) => ({ idleMs: duration(line) }),
       }),
     }),
+    forward_raw_path: () => ({ forwardRawPath: flag() }),
+    underscores_in_headers: () => ({ underscoresInHeaders: flag() }),
     proxy_protocol: (option) => ({ proxyProtocol: ranges(option) }),
     log_credentials: () => ({ logCredentials: flag() }),
     max_connections: (option) => ({ maxConnections: count(option) }),

@@ -54,6 +54,8 @@ export const globalUsage = `
             idle <duration>
         }
         proxy_protocol <ranges…>
+        forward_raw_path
+        underscores_in_headers
         log_credentials
         max_connections <n>
         max_connections_per_client <n>

@@ -79,7 +79,7 @@ export class Forwarder {
     const expand = (template: string): string => this.#options.expand(template, exchange);
     if (body === null) for (const name of ['expect', 'trailer']) headers.delete(name);
     this.#headerUp(headers, expand);
-    const path = this.#options.target?.(exchange) ?? exchange.target;
+    const path = this.#options.target?.(exchange) ?? spelledTarget(exchange);
     const target = { address, settings: this.#config.transport, trustPool };
     const { fastcgi } = this.#config;
     if (fastcgi !== null) {
@@ -121,7 +121,7 @@ export class Forwarder {
     const parameters = scriptParameters(exchange, headers, {
       root: directory,
       scriptName,
-      pathInfo: pathInfo === '' ? (variables.get('file_match.remainder') ?? '') : pathInfo,
+      pathInfo: pathInfo === '' ? remainderOf(exchange) : pathInfo,
       env: new Map(env.map(({ name, value }) => [name, expand(value, exchange)])),
     });
     const contentLength = exchange.headers.get('content-length') ?? null;
@@ -136,6 +136,16 @@ function writeLimit(limitMs: number, clock: Clock): WaitLimit | null {
   const over = (): Error =>
     new HubgateError('upstream-write-timeout', 'The upstream takes no more bytes');
   return { limitMs, clock, over };
+}
+
+/** What a search for files has split off, where the path has nothing behind the script. */
+function remainderOf({ variables }: Exchange): string {
+  return variables.get('fastcgi.path_info') ?? variables.get('file_match.remainder') ?? '';
+}
+
+/** As the client spelled it, if that is asked for and nothing has rewritten it. */
+function spelledTarget({ target, originalTarget, rawTarget }: Exchange): string {
+  return target === originalTarget ? (rawTarget ?? target) : target;
 }
 
 /** @throws HttpError 400 for one that is no UTF-8 */

@@ -24,13 +24,6 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
-/** What proxies say of the client: who else says so must not be read by servers that take `_` for `-` (RFC 3875 §4.1.18). */
-function isForwardedLookalike(key: string): boolean {
-  if (!key.includes('_')) return false;
-  const name = key.replaceAll('_', '-');
-  return name === 'forwarded' || name === 'x-real-ip' || name.startsWith('x-forwarded-');
-}
-
 /**
  * The fields of the request as the upstream gets them, before `header_up` and without framing but
  * for a `Trailer` where trailer fields are to follow the body. `Expect` stays where there is one.
@@ -43,7 +36,7 @@ export function upstreamRequestFields(
   const headers = exchange.headers.clone();
   const wantsTrailers = headers.combined('te')?.toLowerCase().includes('trailers') ?? false;
   // Those that `Connection` nominates are gone since the exchange began.
-  headers.deleteWhere((key) => HOP_BY_HOP.has(key) || isForwardedLookalike(key));
+  headers.deleteWhere((key) => HOP_BY_HOP.has(key));
   // We frame the message ourselves, and know one expectation only.
   for (const name of ['content-length', 'expect', 'trailer']) headers.delete(name);
   const trailers = announcedTrailers(exchange);

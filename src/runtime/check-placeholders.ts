@@ -1,6 +1,7 @@
-import type { SiteConfig } from '../config/config.ts';
+import type { RouteConfig, SiteConfig } from '../config/config.ts';
 import { nearestName } from '../config/nearest.ts';
 import type { Report } from '../config/problem.ts';
+import { everyRoute } from '../config/routes.ts';
 import { CHANGE_PLACEHOLDERS } from '../discovery/changes.ts';
 import { Secret } from '../kernel/secret.ts';
 import {
@@ -13,33 +14,50 @@ import {
 /** Members in which braces mean something else. */
 const OTHER_LANGUAGES = new Set(['pattern', 'search']);
 
+/** Members that decide whom a route concerns. */
+const MATCHERS = new Set(['matcher', 'matchers']);
+
 /**
- * Whether what looks like a placeholder of the request is one: what is none stays in the text as it
- * is, and nobody would notice.
+ * Whether what looks like a placeholder of the request is one: what is not stays in the text as it is,
+ * and nobody would notice. In a matcher that is an error, for a guard there would never match.
  */
 export function checkPlaceholders(site: SiteConfig, report: Report): void {
   const { routes, errorRoutes, discovery } = site;
-  const everywhere = { report, isKnown: isPlaceholder };
+  const mapped = mappedNames([...routes, ...errorRoutes]);
+  const everywhere = {
+    report,
+    isKnown: (name: string) => mapped.has(name) || isPlaceholder(name),
+    isMatcher: false,
+  };
   look([routes, errorRoutes], site, everywhere);
   if (discovery === null) return;
   const { changes, ...others } = discovery;
   for (const part of Object.values(others)) look(part, discovery, everywhere);
-  const isKnown = (name: string) => CHANGE_PLACEHOLDERS.has(name) || isPlaceholder(name);
-  look(changes, discovery, { report, isKnown });
+  const isKnown = (name: string) => CHANGE_PLACEHOLDERS.has(name) || everywhere.isKnown(name);
+  look(changes, discovery, { ...everywhere, isKnown });
 }
 
 interface Looking {
   readonly report: Report;
   readonly isKnown: (name: string) => boolean;
+  readonly isMatcher: boolean;
+}
+
+/** What `map` gives a value is a placeholder of the site. */
+function mappedNames(routes: readonly RouteConfig[]): ReadonlySet<string> {
+  return new Set(
+    everyRoute(routes).flatMap(({ handler }) =>
+      handler.kind === 'map' ? handler.destinations : [],
+    ),
+  );
 }
 
 /** @param about what of the configuration it is part of, of which the place is known */
 function look(value: unknown, about: object, looking: Looking): void {
   if (typeof value === 'string') {
     for (const name of namesIn(value)) {
-      if (looksLikePlaceholder(name) && !looking.isKnown(name)) {
-        looking.report(about, unknownPlaceholder(name));
-      }
+      if (!(looking.isMatcher || looksLikePlaceholder(name)) || looking.isKnown(name)) continue;
+      looking.report(about, unknownPlaceholder(name, looking.isMatcher));
     }
     return;
   }
@@ -47,7 +65,8 @@ function look(value: unknown, about: object, looking: Looking): void {
   // Of a list of texts nothing is known but where the whole of it was written.
   const place = Array.isArray(value) ? about : value;
   for (const [name, member] of Object.entries(value)) {
-    if (!OTHER_LANGUAGES.has(name)) look(member, place, looking);
+    if (OTHER_LANGUAGES.has(name)) continue;
+    look(member, place, MATCHERS.has(name) ? { ...looking, isMatcher: true } : looking);
   }
 }
 
@@ -55,13 +74,15 @@ function namesIn(text: string): ReadonlySet<string> {
   return new Set([...text.matchAll(PLACEHOLDER)].flatMap(([, name]) => name ?? []));
 }
 
-function unknownPlaceholder(name: string) {
+function unknownPlaceholder(name: string, isMatcher: boolean) {
   const shown = name.slice(0, 80);
   const nearest = nearestName(shown, placeholdersLike(shown));
   return {
-    severity: 'warning',
+    severity: isMatcher ? 'error' : 'warning',
     code: 'unknown-placeholder',
-    message: `{${shown}} is no placeholder, and stays in the text as it is`,
+    message: isMatcher
+      ? `{${shown}} is not a placeholder, so this matcher would match nothing`
+      : `{${shown}} is no placeholder, and stays in the text as it is`,
     hint:
       nearest === undefined
         ? `write \\{${shown}} if the braces are meant; docs/hubfile.md lists the placeholders`

@@ -13,6 +13,7 @@ import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
 import type { TokenSource } from '../discovery/token-source.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
+import { isWithin } from '../http/request-path.ts';
 import { takeSessionMark } from '../http/session-mark.ts';
 import { profiles } from '../hub/profile.ts';
 import { parsePublication, type PublicationRules } from '../hub/publication.ts';
@@ -21,7 +22,7 @@ import { originList } from '../hub-http/origins.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
-import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
+import { expandPlaceholders } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { noAnnouncements } from './hub-core.ts';
@@ -56,7 +57,7 @@ export async function discoveryHandlers(
   if (discovery === null || announcement === null) return handlers;
 
   const { paths } = discovery.expire;
-  const below = own.map(({ path }) => isBelow(path));
+  const below = own.map(({ path }) => isWithin(path));
   const hubRequest = (exchange: Exchange): boolean => below.some((isIt) => isIt(exchange));
   const matches = compileRequestMatcher(discovery.matcher);
   const { hub } = announcement;
@@ -136,13 +137,6 @@ export function livePagesHandler(
   const matches = compileRequestMatcher(discovery.matcher);
   const { version } = hub.liveScript;
   return createLivePages({ hub: announcement.hub, concerns: matches, version });
-}
-
-function isBelow(path: string): (exchange: Exchange) => boolean {
-  return (exchange) => {
-    const requested = pathOf(exchange);
-    return requested === path || requested.startsWith(`${path}/`);
-  };
 }
 
 async function tokenSource(

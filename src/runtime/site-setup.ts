@@ -6,6 +6,7 @@ import type { Scope } from '../kernel/scope.ts';
 import { type AccessLog, logAccess } from '../site/access-log.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
+import { hidingFiles } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
@@ -44,6 +45,7 @@ export async function setUpSite(
       livePages === null
         ? pages
         : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
+    hidesFile: hidingFiles(config.options.hiddenFiles),
     logCredentials: config.options.servers.logCredentials,
     defer: (close) => scope.defer(close),
   });

@@ -1,3 +1,4 @@
+import type { ServerOptions } from '../config/config.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -9,6 +10,8 @@ export interface ExchangeSettings {
   readonly log: Logger;
   /** The address of the client behind trusted proxies; null takes the connection's. */
   readonly clientAddress: ((headers: HeaderList, peer: string) => string) | null;
+  /** What of a request stays as the client wrote it. */
+  readonly keeps: Pick<ServerOptions, 'forwardRawPath' | 'underscoresInHeaders'>;
   /** How long a client may be silent in the middle of a body; null for as long as it likes. */
   readonly silence: { readonly limitMs: number; readonly clock: Clock } | null;
 }

@@ -8,6 +8,7 @@ import type { Departure } from './departure.ts';
 import { informHttp1 } from './informational.ts';
 import { carrierOf, releaseConnection } from './node-internals.ts';
 import { closeWithConnection } from './queued-responses.ts';
+import type { RequestTarget } from './strict-request.ts';
 import type { Wire } from './wire.ts';
 
 /** Gives a connection to the last response on it; false where it stays with its server. */
@@ -19,6 +20,7 @@ export class Http1Wire implements Wire {
   readonly method: string;
   readonly host: string;
   readonly target: string;
+  readonly spelledTarget: string;
   readonly headers: HeaderList;
   readonly hasBody: boolean;
   readonly body: Readable;
@@ -30,6 +32,7 @@ export class Http1Wire implements Wire {
   constructor(
     request: IncomingMessage,
     response: ServerResponse,
+    requestTarget: RequestTarget,
     leaveConnection: LeaveConnection | null,
   ) {
     this.#request = request;
@@ -38,8 +41,9 @@ export class Http1Wire implements Wire {
     this.#leaveConnection = leaveConnection;
     this.httpVersion = request.httpVersionMinor === 0 ? '1.0' : '1.1';
     this.method = request.method ?? 'GET';
-    const { authority, target } = parseTarget(request.url ?? '/');
+    const { authority, target, spelled } = requestTarget;
     this.target = target;
+    this.spelledTarget = spelled;
     const headers = HeaderList.fromRaw(request.rawHeaders);
     this.headers = headers;
     this.host = authority ?? headers.get('host') ?? '';
@@ -135,16 +139,6 @@ export function leaveServer(request: IncomingMessage, response: ServerResponse):
     socket.resume();
   });
   return true;
-}
-
-/** RFC 9112 §3.2.2: an absolute-form target names authority and path. */
-function parseTarget(target: string): { authority: string | null; target: string } {
-  if (target.startsWith('/')) return { authority: null, target };
-  const absolute = /^[A-Za-z][A-Za-z0-9+.-]*:\/\/([^/?#]*)(.*)$/.exec(target);
-  if (absolute === null) return { authority: null, target };
-  const [, authority = '', path = ''] = absolute;
-  const host = authority.slice(authority.lastIndexOf('@') + 1);
-  return { authority: host, target: path.startsWith('/') ? path : `/${path}` };
 }
 
 function ignore(): void {}

@@ -16,12 +16,12 @@ import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Wire, type LeaveConnection, leaveServer } from './http1-wire.ts';
 import { closeIdle, giveConnection, releaseParser, watchLimits } from './node-internals.ts';
 import { peerOf } from './peers.ts';
-import { mendedQuery, packetOf } from './raw-query.ts';
+import { lineOf, mendedQuery, packetOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { sharedListener } from './shared-listener.ts';
 import { StoppedParsers } from './stopped-parsers.ts';
-import { MAX_FIELDS, refusalOfHttp1 } from './strict-request.ts';
+import { hasUnknownMethod, judgeHttp1, MAX_FIELDS, type RequestTarget } from './strict-request.ts';
 import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
 /** How often the server looks for requests that take too long. */
@@ -113,13 +113,13 @@ export class Http1 {
     const mayWait = this.#mayWait(socket, response);
     this.#responses.set(socket, response);
     if (this.#draining) response.shouldKeepAlive = false;
-    const status = mayWait ? refusalOfHttp1(request) : 503;
-    if (status === null) this.#deliver(request, response, null);
+    const verdict = mayWait ? judgeHttp1(request) : 503;
+    if (typeof verdict !== 'number') this.#deliver(request, response, verdict, null);
     else {
       // Through the response, so that earlier requests on the connection get their answers first.
       this.#refused.add(socket);
       response.shouldKeepAlive = false;
-      response.writeHead(status, { 'content-length': '0' }).end();
+      response.writeHead(verdict, { 'content-length': '0' }).end();
     }
   }
 
@@ -152,9 +152,9 @@ export class Http1 {
       this.#refuseInTurn(socket, 400);
       return;
     }
-    const status = refusalOfHttp1(request) ?? (hasStrayBody(request) ? 400 : null);
-    if (status !== null) {
-      this.#refuseInTurn(socket, status);
+    const verdict = hasStrayBody(request) ? 400 : judgeHttp1(request);
+    if (typeof verdict === 'number') {
+      this.#refuseInTurn(socket, verdict);
       return;
     }
     if (!asksForWebSocket(request)) {
@@ -170,12 +170,13 @@ export class Http1 {
     response.assignSocket(socket as Socket);
     response.once('finish', () => socket.end());
     const release = (): void => response.detachSocket(request.socket);
-    this.#deliver(request, response, { kind: 'http1', request, socket, head, release });
+    this.#deliver(request, response, verdict, { kind: 'http1', request, socket, head, release });
   }
 
   #deliver(
     request: IncomingMessage,
     response: ServerResponse,
+    target: RequestTarget,
     upgrade: UpgradeRequest | null,
   ): void {
     const { socket } = request;
@@ -190,7 +191,7 @@ export class Http1 {
       peer: peerOf(socket),
       upgrade,
     };
-    const wire = new Http1Wire(request, response, upgrade === null ? this.#leave : null);
+    const wire = new Http1Wire(request, response, target, upgrade === null ? this.#leave : null);
     this.#reception.take(new ServerExchange(wire, settings, connection), policyOf(socket));
   }
 
@@ -302,6 +303,8 @@ function statusOf(error: Error): number {
       return 413;
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return 408;
+    case 'HPE_INVALID_METHOD':
+      return hasUnknownMethod(lineOf(error)) ? 501 : 400;
     default:
       return 400;
   }

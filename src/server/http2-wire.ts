@@ -5,7 +5,7 @@ import { HeaderList } from '../http/header-list.ts';
 import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
 import type { Departure } from './departure.ts';
 import { breakOff, closeAnswered, Http2Stream } from './http2-stream.ts';
-import { asciiTarget } from './strict-request.ts';
+import type { RequestTarget } from './strict-request.ts';
 import type { Wire } from './wire.ts';
 
 /** A request as an HTTP/2 server reads it. */
@@ -15,6 +15,7 @@ export interface Http2Request {
   readonly rawHeaders: readonly string[];
   /** Where the body is read from: the stream, or what somebody has put before it. */
   readonly body: Readable;
+  readonly target: RequestTarget;
 }
 
 /** A request that Node's HTTP/2 server has read. */
@@ -23,6 +24,7 @@ export class Http2Wire implements Wire {
   readonly method: string;
   readonly host: string;
   readonly target: string;
+  readonly spelledTarget: string;
   readonly headers: HeaderList;
   readonly hasBody: boolean;
   readonly body: Readable;
@@ -33,12 +35,13 @@ export class Http2Wire implements Wire {
   /** What follows the body; null where its end is the end of the stream. */
   #ending: HeaderList | null = null;
 
-  constructor({ stream, rawHeaders, body }: Http2Request) {
+  constructor({ stream, rawHeaders, body, target }: Http2Request) {
     this.#stream = stream;
     this.body = body;
-    const { method, authority, path, headers } = readHttp2Head(rawHeaders);
+    const { method, authority, headers } = readHttp2Head(rawHeaders);
     this.method = method;
-    this.target = asciiTarget(path);
+    this.target = target.target;
+    this.spelledTarget = target.spelled;
     this.headers = headers;
     // RFC 9113 §8.3.1: the authority wins over a differing Host.
     this.host = authority ?? headers.get('host') ?? '';

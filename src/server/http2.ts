@@ -20,7 +20,7 @@ import { closeAnswered } from './http2-stream.ts';
 import { giveConnection } from './node-internals.ts';
 import { type Peer, peerOf } from './peers.ts';
 import type { Reception } from './reception.ts';
-import { MAX_FIELDS, reasonFor, refusalOfHttp2, type RequestHead } from './strict-request.ts';
+import { judgeHttp2, MAX_FIELDS, reasonFor, type RequestHead } from './strict-request.ts';
 
 /** Streams of one connection at once. */
 const MAX_CONCURRENT_STREAMS = 250;
@@ -103,9 +103,11 @@ export class Http2 {
     const head = requestHead(rawHeaders);
     const isConnect = head.method === 'CONNECT';
     const upgrade = isConnect ? tunnelOf(head, stream) : null;
-    const status = refusalOfHttp2(head) ?? (isConnect && upgrade === null ? 405 : null);
-    if (status !== null) {
-      refuse(stream, status, reasonFor(head));
+    const verdict = judgeHttp2(head);
+    const isTunnel = isConnect && upgrade === null;
+    const target = isTunnel && typeof verdict !== 'number' ? 405 : verdict;
+    if (typeof target === 'number') {
+      refuse(stream, target, reasonFor(head));
       return;
     }
     const settings = this.#reception.settings();
@@ -113,7 +115,7 @@ export class Http2 {
       stream.session?.destroy();
       return;
     }
-    const wire = new Http2Wire({ stream, rawHeaders, body: stream });
+    const wire = new Http2Wire({ stream, rawHeaders, body: stream, target });
     const connection = { secure, tlsVersion, peer, upgrade };
     this.#begun.begin(stream.session ?? stream, () => {
       if (stream.destroyed || stream.closed) return;

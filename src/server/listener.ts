@@ -161,7 +161,7 @@ export class Listener {
     const { clientAddress, limits } = service;
     const { readBodyMs } = limits.timeouts;
     const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
-    this.#settings = { log: this.#log, clientAddress, silence };
+    this.#settings = { log: this.#log, clientAddress, keeps: limits, silence };
     if (service.policies !== null) this.#tls?.serve(service.policies, fallback);
     else this.#endTls();
     this.#renewProtocols(limits, changesSecurity);

@@ -5,6 +5,7 @@ import type { Logger } from '../kernel/log.ts';
 import { Http1Wire } from './http1-wire.ts';
 import { Http2Wire } from './http2-wire.ts';
 import { ServerExchange } from './server-exchange.ts';
+import { requestTarget } from './strict-request.ts';
 import type { Wire } from './wire.ts';
 
 /**
@@ -23,7 +24,8 @@ export function mountedExchange(
     peer: { address: socket.remoteAddress ?? '', port: socket.remotePort ?? 0 },
     upgrade: null,
   };
-  const settings = { log, clientAddress: null, silence: null };
+  const keeps = { forwardRawPath: false, underscoresInHeaders: false };
+  const settings = { log, clientAddress: null, keeps, silence: null };
   return new ServerExchange(wireOf(request, response), settings, connection);
 }
 
@@ -31,12 +33,15 @@ function wireOf(
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
 ): Wire {
+  const { url = '/' } = request;
+  // What can be read in two ways is not of the hub.
+  const target = requestTarget(url) ?? { authority: null, target: url, spelled: url };
   if (isHttp2(request)) {
     const { stream, rawHeaders } = request;
-    return new Http2Wire({ stream, rawHeaders, body: request });
+    return new Http2Wire({ stream, rawHeaders, body: request, target });
   }
   // The two always come together, which their types do not say.
-  return new Http1Wire(request, response as ServerResponse, null);
+  return new Http1Wire(request, response as ServerResponse, target, null);
 }
 
 function isHttp2(request: IncomingMessage | Http2ServerRequest): request is Http2ServerRequest {

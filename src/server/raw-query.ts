@@ -8,6 +8,9 @@ import { asciiTarget, isTargetText, NOT_UTF8 } from './strict-request.ts';
  */
 const REQUEST_LINE = /^((?:GET|HEAD|POST|PUT|DELETE|OPTIONS|QUERY) )(\S+)( HTTP\/1\.[01]\r?\n)/;
 
+/** Bytes of a line that are looked at for its method. */
+const MAX_LINE_BYTES = 8 * 1024;
+
 /** Why a target was refused, and what should have been sent. */
 const NOT_ENCODED = 'The request target has characters that must be percent-encoded (as UTF-8)\n';
 
@@ -20,7 +23,7 @@ const NOT_ENCODED = 'The request target has characters that must be percent-enco
 export function mendedQuery(error: Error): Buffer | string | null {
   if (codeOf(error) !== 'HPE_INVALID_URL') return null;
   const packet = packetOf(error);
-  const lineStart = lineOf(error, packet);
+  const lineStart = startOfLine(error, packet);
   const line = packet.toString('latin1', lineStart);
   const [whole, method = '', target = '', version = ''] = REQUEST_LINE.exec(line) ?? [];
   if (whole === undefined) return NOT_ENCODED;
@@ -39,7 +42,14 @@ export function packetOf(error: Error): Buffer {
 
 const EMPTY = Buffer.alloc(0);
 
-function lineOf(error: Error, packet: Buffer): number {
+/** What came of the line at which a parser has stopped, and no more than its first 8 KiB. */
+export function lineOf(error: Error): string {
+  const packet = packetOf(error);
+  const start = startOfLine(error, packet);
+  return packet.toString('latin1', start, start + MAX_LINE_BYTES);
+}
+
+function startOfLine(error: Error, packet: Buffer): number {
   const offset = 'bytesParsed' in error ? Number(error.bytesParsed) : 0;
   return offset === 0 ? 0 : packet.lastIndexOf('\n', offset - 1) + 1;
 }

@@ -36,6 +36,7 @@ export class ServerExchange implements Exchange {
   readonly method: string;
   readonly host: string;
   readonly originalTarget: string;
+  readonly rawTarget: string | null;
   target: string;
   readonly headers: HeaderList;
   readonly remoteAddress: string;
@@ -79,8 +80,9 @@ export class ServerExchange implements Exchange {
     this.method = wire.method;
     this.host = wire.host;
     this.originalTarget = wire.target;
+    this.rawTarget = settings.keeps.forwardRawPath ? wire.spelledTarget : null;
     this.target = wire.target;
-    this.headers = wire.headers;
+    this.headers = this.#kept(wire.headers);
     this.hasBody = wire.hasBody;
     this.remoteAddress = plainAddress(peer.address);
     this.remotePort = peer.port;
@@ -122,7 +124,7 @@ export class ServerExchange implements Exchange {
   }
 
   trailers(): HeaderList {
-    return this.#wire.trailers();
+    return this.#kept(this.#wire.trailers());
   }
 
   get abandoned(): boolean {
@@ -219,6 +221,15 @@ export class ServerExchange implements Exchange {
   abort(): void {
     this.#departure?.happen();
     this.#wire.breakOff();
+  }
+
+  /**
+   * Without names that have `_`, by default: to programs that make variables of fields (RFC 3875
+   * §4.1.18) `X_User` is `X-User`, which the gateway may set or take away.
+   */
+  #kept(fields: HeaderList): HeaderList {
+    if (!this.#settings.keeps.underscoresInHeaders) fields.deleteWhere((key) => key.includes('_'));
+    return fields;
   }
 
   #silence(): WaitLimit | null {

@@ -1,4 +1,6 @@
 import { isUtf8 } from 'node:buffer';
+import { METHODS } from 'node:http';
+import { canonicalTarget } from '../http/canonical-target.ts';
 
 /** Bytes of a request target; a 64 KiB token in its query fits. */
 export const MAX_TARGET_BYTES = 72 * 1024;
@@ -9,6 +11,7 @@ export const MAX_FIELDS = 256;
 
 /** Why a query was refused. */
 export const NOT_UTF8 = 'The query of the request is not UTF-8\n';
+const AMBIGUOUS_PATH = 'The path of the request can be read in two ways\n';
 
 /** What is known of a request before anybody handles it. */
 export interface RequestHead {
@@ -29,26 +32,61 @@ const BEYOND_ASCII = /[\x80-\xff]/;
 const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
 /** A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
-/** RFC 9110 §9.1: methods are case-sensitive, and all that are registered have capital letters. */
-const METHOD = /^[A-Z][A-Z-]*$/;
+/** Whatever could be a method (RFC 9110 §5.6.2). */
+const METHOD = /^[!#$%&'*+.^_`|~\w-]+$/;
+/** Those that Node's parser of HTTP/1.1 takes; they are case-sensitive (§9.1). */
+const KNOWN_METHODS: ReadonlySet<string> = new Set([...METHODS, 'QUERY']);
+/** The beginning of a request with a method; that of an HTTP/2 preface is not one. */
+const METHOD_OF_LINE = /^(?!PRI )([!#$%&'*+.^_`|~\w-]{1,64}) \S/;
+
+/** What a request asks for, however its target was written. */
+export interface RequestTarget {
+  /** Of the absolute form (RFC 9112 §3.2.2); null for others. */
+  readonly authority: string | null;
+  /** Path and query in their canonical form. */
+  readonly target: string;
+  /** Path and query as the client spelled them. */
+  readonly spelled: string;
+}
+
+/** A status that refuses, or what is asked for. */
+export type Verdict = number | RequestTarget;
 
 /**
- * The status that refuses a request whose head two readers could understand in two ways (RFC 9112
- * §11.2), or that is larger than anybody's; null for a good one. What Node's parser refuses by
- * itself is not looked for again.
+ * Refuses a request whose head two readers could understand in two ways (RFC 9112 §11.2), or that is
+ * larger than anybody's. What Node's parser refuses by itself is not looked for again.
  */
-export function refusalOfHttp1(head: RequestHead): number | null {
-  return refusal(head, isGoodHttp1);
+export function judgeHttp1(head: RequestHead): Verdict {
+  return verdict(head, isGoodHttp1);
 }
 
 /** The same for HTTP/2 (RFC 9113 §10.3). */
-export function refusalOfHttp2(head: RequestHead): number | null {
-  return refusal(head, isGoodHttp2);
+export function judgeHttp2(head: RequestHead): Verdict {
+  return verdict(head, isGoodHttp2);
 }
 
 /** What a client that may be mended is told with a refusal; most refusals say nothing. */
 export function reasonFor({ url = '' }: RequestHead): string {
-  return isQueryUtf8(url) ? '' : NOT_UTF8;
+  if (!isQueryUtf8(url)) return NOT_UTF8;
+  return isTargetText(url) && requestTarget(url) === null ? AMBIGUOUS_PATH : '';
+}
+
+/** null where two readers may read the path in two ways. */
+export function requestTarget(url: string): RequestTarget | null {
+  const [, authority = null] = ABSOLUTE.exec(url) ?? [];
+  const rest = authority === null ? url : url.slice(url.indexOf('//') + 2 + authority.length);
+  const spelled = asciiTarget(authority === null || rest.startsWith('/') ? rest : `/${rest}`);
+  const target = canonicalTarget(spelled);
+  return target === null ? null : { authority, target, spelled };
+}
+
+/**
+ * Whether a parser that stopped at a method has stopped at one that it does not know (RFC 9110 §9.1), so
+ * that the answer is 501 over either protocol.
+ */
+export function hasUnknownMethod(line: string): boolean {
+  const method = METHOD_OF_LINE.exec(line)?.[1];
+  return method !== undefined && !KNOWN_METHODS.has(method);
 }
 
 /** Whether a target has only characters that it may have, or bytes beyond ASCII in its query. */
@@ -69,18 +107,21 @@ function isQueryUtf8(url: string): boolean {
   return !BEYOND_ASCII.test(url) || isUtf8(Buffer.from(url, 'latin1'));
 }
 
-function refusal(
+function verdict(
   head: RequestHead,
   isGood: (head: RequestHead, fields: Fields) => boolean,
-): number | null {
+): Verdict {
   const { rawHeaders, url = '' } = head;
   if (rawHeaders.length > 2 * MAX_FIELDS) return 431;
   if (url.length > MAX_TARGET_BYTES || pathLength(url) > MAX_PATH_BYTES) return 414;
   const fields = new Fields(rawHeaders);
-  if (!isGood(head, fields)) return 400;
+  const { method = '' } = head;
+  if (!METHOD.test(method) || !isGood(head, fields)) return 400;
+  if (!KNOWN_METHODS.has(method)) return 501;
   // RFC 9110 §10.1.1. HTTP/1.0 knows no expectations.
   const expectations = head.httpVersion === '1.0' ? [] : fields.all('expect');
-  return expectations.every((one) => one.toLowerCase() === '100-continue') ? null : 417;
+  if (!expectations.every((one) => one.toLowerCase() === '100-continue')) return 417;
+  return requestTarget(url) ?? 400;
 }
 
 function pathLength(url: string): number {
@@ -112,7 +153,6 @@ function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
   if (!authorities.concat(hosts).every((host) => HOST.test(host))) return false;
   const names = new Set(authorities.concat(hosts).map((host) => host.toLowerCase()));
   if (names.size > 1 || hosts.length > 1) return false;
-  if (!METHOD.test(head.method ?? '')) return false;
   const isTunnel = head.method === 'CONNECT' && fields.all(':protocol').length === 0;
   return isTunnel || (!ABSOLUTE.test(head.url ?? '') && isTarget(head));
 }

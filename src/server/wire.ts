@@ -9,8 +9,10 @@ export interface Wire {
   readonly method: string;
   /** The authority that counts; empty when the request had none. */
   readonly host: string;
-  /** Path and query as sent. */
+  /** Path and query in their canonical form. */
   readonly target: string;
+  /** Path and query as the client spelled them. */
+  readonly spelledTarget: string;
   readonly headers: HeaderList;
   readonly hasBody: boolean;
   /** Where the body is read from. */

@@ -1,6 +1,7 @@
 import type { MatchCondition, RequestMatcher } from '../config/config.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { predicates } from '../matchers/predicates.ts';
+import type { HidesFile } from './site-files.ts';
 import { allHold, type CompileCondition, type Predicate } from './predicate.ts';
 
 /**
@@ -9,9 +10,9 @@ import { allHold, type CompileCondition, type Predicate } from './predicate.ts';
  *
  * @throws HubgateError `invalid-pattern`, `invalid-address-range`
  */
-export function compileMatcher(matcher: RequestMatcher | null): Predicate {
+export function compileMatcher(matcher: RequestMatcher | null, hidesFile: HidesFile): Predicate {
   if (matcher === null) return () => true;
-  const conditions = matcher.map(compileCondition);
+  const conditions = matcher.map((condition) => compileCondition(condition, hidesFile));
   return (exchange) => allHold(conditions, exchange);
 }
 
@@ -22,12 +23,12 @@ export function compileMatcher(matcher: RequestMatcher | null): Predicate {
 export function compileRequestMatcher(
   matcher: RequestMatcher | null,
 ): (exchange: Exchange) => boolean {
-  const matches = compileMatcher(matcher);
+  const matches = compileMatcher(matcher, () => true);
   return (exchange) => matches(exchange) === true;
 }
 
-function compileCondition(condition: MatchCondition): Predicate {
+function compileCondition(condition: MatchCondition, hidesFile: HidesFile): Predicate {
   // The registry's type has a test of each kind under that kind; an index forgets the pairs.
   const compile = predicates[condition.kind] as CompileCondition<MatchCondition>;
-  return compile(condition, compileMatcher);
+  return compile(condition, (inner) => compileMatcher(inner, hidesFile), hidesFile);
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { cookieValue } from '../http/cookie-value.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
+import { pathOf } from '../http/request-path.ts';
 import { PLACEHOLDER, shortName } from './placeholder-names.ts';
 import { systemValue, timeValue } from './world-placeholders.ts';
 
@@ -126,12 +127,6 @@ function requestUuid(exchange: Exchange): string {
   const uuid = exchange.variables.get('uuid') ?? randomUUID();
   exchange.variables.set('uuid', uuid);
   return uuid;
-}
-
-/** The path as sent, still encoded. */
-export function pathOf({ target }: Pick<Exchange, 'target'>): string {
-  const query = target.indexOf('?');
-  return query === -1 ? target : target.slice(0, query);
 }
 
 function queryText({ target }: Pick<Exchange, 'target'>): string {

@@ -1,5 +1,6 @@
 import type { RequestMatcher } from '../config/config.ts';
 import type { Exchange } from '../http/exchange.ts';
+import type { HidesFile } from './site-files.ts';
 
 /** Whether something holds: at once where the request alone tells, later where files must be asked. */
 export type Held = boolean | Promise<boolean>;
@@ -18,6 +19,7 @@ export type CompileMatcher = (matcher: RequestMatcher) => Predicate;
 export type CompileCondition<Condition> = (
   condition: Condition,
   compileMatcher: CompileMatcher,
+  hidesFile: HidesFile,
 ) => Predicate;
 
 /** Whether all of them hold; asked in their order, and at once as long as each answers at once. */

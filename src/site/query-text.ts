@@ -1,6 +1,6 @@
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { PLACEHOLDER, shortName } from './placeholder-names.ts';
-import { decodePath } from './request-path.ts';
+import { decodePath } from '../http/request-path.ts';
 
 /** What stands in them is percent-encoded as the client sent it; all others are plain text. */
 const ENCODED = /^(?:orig_)?path$|^dir$|^file$|^path\./;

@@ -1,10 +1,10 @@
 import type { Exchange, Expand } from '../http/exchange.ts';
-import { pathOf } from './placeholders.ts';
+import { canonicalRewrite } from '../http/canonical-target.ts';
+import { pathOf } from '../http/request-path.ts';
 import { queryFrom } from './query-text.ts';
-import { wellFormedTarget } from './request-target.ts';
 
 /** What `{?query}` has in its braces begins no query. */
-const QUERY_MARK = /(?<!\{)\?/;
+export const QUERY_MARK = /(?<!\{)\?/;
 
 /** The target that `to` makes of a request: `/path`, `?query` or both; the part that is not named stays. */
 export function rewrittenTarget(to: string, expand: Expand): (exchange: Exchange) => string {
@@ -19,6 +19,6 @@ export function rewrittenTarget(to: string, expand: Expand): (exchange: Exchange
       path === '' ? [before] : expand(path, exchange).split(/\?(.*)/s);
     const written = query === null ? beforeQuery : queryFrom(query, exchange, expand);
     const newQuery = query === '' ? brought : written;
-    return wellFormedTarget(newQuery === '' ? newPath : `${newPath}?${newQuery}`);
+    return canonicalRewrite(newQuery === '' ? newPath : `${newPath}?${newQuery}`);
   };
 }

@@ -23,7 +23,7 @@ export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext)
   const context = { ...site, compileRoutes: (inner: typeof routes) => compileRoutes(inner, site) };
   const steps = routes.map(
     ({ matcher, handler }): Step => ({
-      matches: compileMatcher(matcher),
+      matches: compileMatcher(matcher, site.hidesFile),
       handler: compileHandler(handler, context),
       group: dataOf(handler).group?.(handler) ?? null,
     }),

@@ -1,4 +1,4 @@
-import type { Stats } from 'node:fs';
+import { realpathSync, type Stats } from 'node:fs';
 import { realpath, stat } from 'node:fs/promises';
 import { join, resolve, sep } from 'node:path';
 import { HttpError } from '../http/errors.ts';
@@ -31,12 +31,37 @@ export async function realRoot(directory: string): Promise<string> {
   }
 }
 
-/** @throws HttpError 404 for what is not there or lies outside of the root, 403 for what may not be read */
-export async function siteFile(root: string, names: readonly string[]): Promise<SiteFile> {
+/** Whether no site may show a file, which is named by its real path: the configuration. */
+export type HidesFile = (path: string) => boolean;
+
+/** Of files that are given by their paths, whichever links lead to them. */
+export function hidingFiles(paths: readonly string[]): HidesFile {
+  const hidden = new Set(paths.flatMap((path) => [resolve(path), realPathOf(path)]));
+  return (path) => hidden.has(path);
+}
+
+function realPathOf(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    // Not there: standard input, say.
+    return resolve(path);
+  }
+}
+
+/**
+ * @throws HttpError 404 for what is not there, hidden or outside of the root, 403 for what may not be
+ * read
+ */
+export async function siteFile(
+  root: string,
+  names: readonly string[],
+  hidesFile: HidesFile,
+): Promise<SiteFile> {
   try {
     const path = await realpath(join(root, ...names));
     const inside = path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
-    if (!inside) throw noSuchFile();
+    if (!inside || hidesFile(path)) throw noSuchFile();
     return { path, stats: await stat(path) };
   } catch (cause) {
     throw cause instanceof HttpError ? cause : unreadable(cause);

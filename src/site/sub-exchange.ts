@@ -33,6 +33,7 @@ export class SubExchange implements Exchange {
   readonly method: string;
   readonly host: string;
   readonly originalTarget: string;
+  readonly rawTarget = null;
   target: string;
   readonly headers: HeaderList;
   readonly remoteAddress: string;

@@ -5,8 +5,8 @@ import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { splitAfter } from '../http/split-path.ts';
 import { expandPlaceholders } from './placeholders.ts';
-import { decodePath } from './request-path.ts';
-import { realRoot, type SiteFile, siteFile, siteNames } from './site-files.ts';
+import { decodePath } from '../http/request-path.ts';
+import { type HidesFile, realRoot, type SiteFile, siteFile, siteNames } from './site-files.ts';
 
 export interface FileSearch {
   /** null: the `root` of the site. Placeholders are filled in. */
@@ -39,7 +39,11 @@ interface Candidate extends TriedFile {
  *
  * @throws HttpError with the status of `=404` where nothing before it was found
  */
-export async function tryFiles(exchange: Exchange, search: FileSearch): Promise<TriedFile | null> {
+export async function tryFiles(
+  exchange: Exchange,
+  search: FileSearch,
+  hidesFile: HidesFile,
+): Promise<TriedFile | null> {
   const directory =
     search.root === null
       ? (exchange.variables.get('root') ?? '.')
@@ -51,7 +55,8 @@ export async function tryFiles(exchange: Exchange, search: FileSearch): Promise<
     if (status !== null) throw new HttpError(status, 'none of the files is there');
     if (root === null) continue;
     const wanted = expandPlaceholders(file, exchange, undefined, decodePath);
-    const one = await candidate(root, wanted, file.endsWith('/'), search.splitPath);
+    const isDirectory = file.endsWith('/');
+    const one = await candidate(root, wanted, isDirectory, search.splitPath, hidesFile);
     if (one === null) continue;
     found.push({ ...one, index, absolute: join(resolve(directory), one.relative) });
     if (search.policy === 'first_exist') break;
@@ -69,11 +74,12 @@ async function candidate(
   wanted: string,
   wantsDirectory: boolean,
   splitPath: readonly string[],
+  hidesFile: HidesFile,
 ): Promise<Omit<Candidate, 'index' | 'absolute'> | null> {
   const [path, remainder] = splitAfter(wanted, splitPath);
   const names = siteNames(path);
   if (names === null) return null;
-  const found = await siteFile(root, names).catch(() => null);
+  const found = await siteFile(root, names, hidesFile).catch(() => null);
   if (found === null) return null;
   const isDirectory = found.stats.isDirectory();
   if (isDirectory !== wantsDirectory || !(isDirectory || found.stats.isFile())) return null;

@@ -50,6 +50,28 @@ async function start(
   return origin;
 }
 
+/** A FastCGI server that keeps the names of the scripts that it was asked for, and answers none. */
+async function recordScripts(test: TestContext) {
+  const scripts: string[] = [];
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('data', (bytes: Buffer) => {
+      const name = /SCRIPT_NAME(\/[\w./-]*?\.php)/.exec(bytes.toString('latin1'))?.[1];
+      if (name !== undefined) scripts.push(name);
+      socket.destroy();
+    });
+  });
+  const port = await freePort();
+  await new Promise<void>((listening) => server.listen(port, '127.0.0.1', listening));
+  test.after(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { upstream: `127.0.0.1:${port}`, scripts };
+}
+
 interface Dump {
   readonly server: Readonly<Record<string, string>>;
   readonly get: Readonly<Record<string, string>>;
@@ -68,6 +90,27 @@ async function dump(
 }
 
 describe('php_fastcgi', () => {
+  it('asks PHP for files only, with an index or without', async (test) => {
+    const root = await site(test);
+    await writeFile(join(root, 'up.jpg'), '<?php echo 1;');
+    const { upstream, scripts } = await recordScripts(test);
+    for (const [index, targets] of [
+      ['off', ['/up.jpg/a.php', '/none.php', '/sub/a.php']],
+      // None of the files to try is there.
+      ['none.php', ['/up.jpg/a.php', '/none.php', '/other']],
+    ] as const) {
+      const own = await start(
+        test,
+        `\troot * ${root}\n\troute {\n\t\tphp_fastcgi ${upstream} {\n\t\t\tindex ${index}\n\t\t}\n\t\trespond "not PHP" 404\n\t}\n`,
+      );
+      for (const target of targets) {
+        assert.equal((await send(own, { target })).body, 'not PHP', `${index} ${target}`);
+      }
+      assert.equal((await send(own, { target: '/status.php' })).status, 502);
+    }
+    assert.deepEqual(new Set(scripts), new Set(['/status.php']));
+  });
+
   it('routes and tells scripts of the request as Caddy does', async (test) => {
     const fpm = await startPhpFpm(test);
     if (fpm === null) return;

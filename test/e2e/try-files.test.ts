@@ -159,11 +159,10 @@ describe('try_files and the matcher file', () => {
       ['/docs', 200, 'directory /docs/ directory '],
       ['/page.html', 200, 'file /page.html file '],
       ['/page.html/', 200, 'file /page.html file '],
-      ['/%00', 200, 'nothing'],
     ] as const) {
       const answer = await send(`${own}${path}`);
       assert.deepEqual([answer.status, body === null ? null : answer.body], [status, body], path);
-      if (caddy === null || path === '/%00') continue;
+      if (caddy === null) continue;
       const theirs = await send(`${caddy}${path}`);
       const text =
         body === null ? null : theirs.body.replace('directory docs/', 'directory /docs/');
@@ -183,7 +182,6 @@ describe('try_files and the matcher file', () => {
       '/x?f=../outside.txt',
       '/x?f=/../outside.txt',
       '/x?f=%2e%2e/outside.txt',
-      '/..%2foutside.txt',
       '/link.txt',
       '/up/outside.txt',
       '/.env',

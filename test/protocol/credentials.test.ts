@@ -92,6 +92,25 @@ describe('presenting a token (seed §5.2)', () => {
     assert.equal(posted.status, 200);
   });
 
+  it('reads a cookie with quotes, and none with spaces around its = (RFC 6265 §4.1.1)', async (test) => {
+    const hub = await startHub(test, { anonymous: false });
+    const [, read] = await hub.subscriber('*');
+    const token = read.slice(7);
+    for (const [field, status] of [
+      [`${COOKIE}="${token}"`, 200],
+      [`a="b; c"; ${COOKIE}="${token}"; d=1`, 200],
+      [`${COOKIE} =${token}`, 401],
+      [`${COOKIE}= ${token}`, 401],
+      [`${COOKIE} = "${token}"`, 401],
+      [`${COOKIE} = ${token}; ${COOKIE}=${token}`, 200],
+      [`${COOKIE}="${token}`, 401],
+    ] as const) {
+      const headers = [['Cookie', field]] as const;
+      const answer = await hub.get('/.well-known/hub?match=a', { method: 'HEAD', headers });
+      assert.equal(answer.status, status, field.replace(token, 'TOKEN'));
+    }
+  });
+
   it('C-227: a configured cookie name replaces the default one', async (test) => {
     const hub = await startHub(test, { anonymous: false, cookieName: 'hub_token' });
     const [, value] = await hub.subscriber('*');

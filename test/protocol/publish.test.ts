@@ -140,11 +140,17 @@ describe('publish: method, routing, encoding (A.1)', () => {
     });
   }
 
-  it('A-17 A-18 L41: leaves /.well-known/hubx and /.well-known/%68ub to the site', async () => {
-    for (const target of ['/.well-known/hubx', '/.well-known/%68ub']) {
-      const answer = await hub.get('/', { method: 'POST', target });
-      assert.equal(answer.status, 404);
-      assert.equal(answer.body, 'the site');
+  it('A-17 L41: leaves /.well-known/hubx to the site', async () => {
+    const answer = await hub.get('/', { method: 'POST', target: '/.well-known/hubx' });
+    assert.deepEqual([answer.status, answer.body], [404, 'the site']);
+  });
+
+  it('A-18: keeps other spellings of its path from the site, whose guards leave the hub out', async () => {
+    const answer = await hub.get('/', { method: 'POST', target: '/.well-known/%68ub' });
+    assert.equal(answer.status, 401);
+    for (const target of ['/.well-known/HUB', '//.well-known/hub', '/.well-known%2fhub']) {
+      const other = await hub.get('/', { method: 'POST', target });
+      assert.deepEqual([other.status, other.body.includes('the site')], [404, false], target);
     }
   });
 });

@@ -11,6 +11,7 @@ import { readBoltFile } from '../bolt-file.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { parseHistoryLine, parseReferenceUpdate, toHistoryLine } from '../history-line.ts';
 import { EXIT, type Output } from '../output.ts';
+import { printable } from '../printable.ts';
 import { createProgress } from '../progress.ts';
 import { readUnchecked } from '../read-config.ts';
 import { storageOf } from '../storage.ts';
@@ -59,10 +60,10 @@ function statsCommand(output: Output): Command {
         );
         const { updates, position, bytes, lastEventId } = stats;
         const shown = { updates, position, last_event_id: lastEventId, oldest, newest, bytes };
-        if (flags.json === true) output.result(JSON.stringify(shown));
+        if (flags.json === true) output.result(printable(JSON.stringify(shown)));
         else {
           for (const [name, value] of Object.entries(shown)) {
-            output.result(`${name.padEnd(14)} ${value ?? '-'}`);
+            output.result(printable(`${name.padEnd(14)} ${value ?? '-'}`));
           }
         }
       }),
@@ -173,10 +174,11 @@ function verifyCommand(output: Output): Command {
         progress.end();
         if (faults.length > 0) process.exitCode = EXIT.failed;
         if (flags.json === true) {
-          output.result(JSON.stringify({ updates, faults }));
+          output.result(printable(JSON.stringify({ updates, faults })));
           return;
         }
-        for (const { position, message } of faults) output.result(`${position}: ${message}`);
+        for (const { position, message } of faults)
+          output.result(printable(`${position}: ${message}`));
         output.note(`${updates} updates, ${faults.length} of them damaged`);
       }),
     );

@@ -4,6 +4,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import { argumentValue } from '../argument-value.ts';
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import type { Output } from '../output.ts';
+import { printable } from '../printable.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
 interface PublishFlags {
@@ -58,7 +59,7 @@ export function publishCommand(output: Output): Command {
       const answer = (await readText(response, MAX_ANSWER_BYTES)).trimEnd();
       if (response.statusCode !== 200) throw refusedBy(access, response, answer);
       if (isPage(response)) throw noHub(access, response);
-      output.result(flags.json === true ? JSON.stringify({ id: answer }) : answer);
+      output.result(printable(flags.json === true ? JSON.stringify({ id: answer }) : answer));
     });
 }
 

@@ -6,6 +6,7 @@ import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import type { Output } from '../output.ts';
 import { hubAccess, noHub, refusedBy } from './publish.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
+import { printable } from '../printable.ts';
 
 interface SubscribeFlags {
   readonly hub: string;
@@ -52,7 +53,7 @@ export function subscribeCommand(output: Output): Command {
       let printed = 0;
       for (;;) {
         for await (const event of eventsFrom(access, url, position, output)) {
-          output.result(flags.json === true ? JSON.stringify(event) : asText(event));
+          output.result(printable(flags.json === true ? JSON.stringify(event) : asText(event)));
           printed += 1;
           if (printed >= limit) return;
         }

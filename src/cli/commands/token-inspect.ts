@@ -3,6 +3,7 @@ import { Command, Option } from 'commander';
 import type { Check } from '../../auth/inspect.ts';
 import { withConfigSource } from '../config-source.ts';
 import { EXIT, type Output } from '../output.ts';
+import { printable } from '../printable.ts';
 import type { InspectFlags } from '../token-inspection.ts';
 
 /** `hubgate token inspect`: which check of the hub a token fails and how to mend it, and what it grants. */
@@ -27,11 +28,13 @@ export function inspectCommand(output: Output): Command {
       const failed = checks.filter(({ passed }) => !passed);
       if (failed.length > 0) process.exitCode = EXIT.failed;
       if (command.opts<{ readonly json?: true }>().json === true) {
-        output.result(JSON.stringify({ accepted: failed.length === 0, checks, granted }));
+        output.result(
+          printable(JSON.stringify({ accepted: failed.length === 0, checks, granted })),
+        );
         return;
       }
-      for (const check of checks) output.result(describe(check));
-      for (const line of granted) output.result(line);
+      for (const check of checks) output.result(printable(describe(check)));
+      for (const line of granted) output.result(printable(line));
       output.result(
         failed.length === 0
           ? 'The hub accepts this token.'

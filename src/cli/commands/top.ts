@@ -5,6 +5,7 @@ import type { StatusReport } from '../../runtime/report.ts';
 import { adminAddressOf, getFromAdmin, refusalText } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import type { Output } from '../output.ts';
+import { printable } from '../printable.ts';
 import { configIfAny } from '../storage.ts';
 
 interface TopFlags extends ConfigSource {
@@ -61,7 +62,9 @@ async function watch(
     await new Promise((resolve) => setTimeout(resolve, interval * 1000));
     const now = await report(address);
     const overview = overviewOf(new Reading(before, now));
-    show(json === true ? [JSON.stringify(overview)] : screenOf(overview, address, coloured));
+    show(
+      json === true ? [printable(JSON.stringify(overview))] : screenOf(overview, address, coloured),
+    );
     if (isOnce === true) return;
     before = now;
   }

@@ -1,3 +1,4 @@
+import { printable } from '../printable.ts';
 import type { Overview } from './overview.ts';
 
 const BOLD = '\u001b[1m';
@@ -8,7 +9,9 @@ const RESET = '\u001b[0m';
 export function screenOf(overview: Overview, address: string, coloured: boolean): string[] {
   const paint = (code: string, text: string): string => (coloured ? code + text + RESET : text);
   const { configuration, process, connections } = overview;
-  const state = overview.ready ? 'ready' : paint(RED, `NOT READY: ${overview.fault ?? ''}`);
+  const state = overview.ready
+    ? 'ready'
+    : paint(RED, `NOT READY: ${oneLine(overview.fault ?? '')}`);
   const loaded = configuration.lastLoadSucceeded
     ? `loaded ${configuration.lastSuccess}`
     : paint(RED, `the last load FAILED; that of ${configuration.lastSuccess} serves`);
@@ -23,8 +26,8 @@ export function screenOf(overview: Overview, address: string, coloured: boolean)
       ? []
       : [
           '',
-          ...aligned([[title, ...heads], ...rows]).map((line, index) =>
-            index === 0 ? paint(BOLD, line) : line,
+          ...aligned([[title, ...heads], ...rows.map((row) => row.map(oneLine))]).map(
+            (line, index) => (index === 0 ? paint(BOLD, line) : line),
           ),
         ];
   return [
@@ -79,6 +82,11 @@ export function screenOf(overview: Overview, address: string, coloured: boolean)
       ]),
     ),
   ];
+}
+
+/** A subscriber chooses a part of what is shown of him. */
+function oneLine(text: string): string {
+  return printable(text.replace(/[\t\n]/g, ' '));
 }
 
 /** The first column to the left, the others to the right. */

@@ -1,43 +1,49 @@
 import { answer } from '../../http/answer.ts';
 import { HttpError } from '../../http/errors.ts';
-import { compileWildcard } from '../../http/wildcard.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
-import { pathOf } from '../../site/placeholders.ts';
-import { decodePath, matchedPath } from '../../site/request-path.ts';
-import { noSuchFile, realRoot, type SiteFile, siteFile, siteNames } from '../../site/site-files.ts';
+import { decodePath, matchedPath, pathOf } from '../../http/request-path.ts';
+import {
+  type HidesFile,
+  noSuchFile,
+  realRoot,
+  type SiteFile,
+  siteFile,
+  siteNames,
+} from '../../site/site-files.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { FileServerConfig } from './data.ts';
+import { hiddenBy, type IsHidden } from './handler/hidden-names.ts';
 import { answerListing } from './handler/listing.ts';
 import { type Representations, serveFile } from './handler/serve-file.ts';
 
-/** Whether a file or directory of these names, from the root on, is not to be seen. */
-export type IsHidden = (names: readonly string[]) => boolean;
-
 /**
  * Files below the root, with ranges and conditional requests. What begins with a dot (but for
- * `.well-known`), what is hidden and what a symlink leads to outside of the root does not exist.
+ * `.well-known`), what is hidden, the configuration and what a symlink leads to outside of the root
+ * does not exist.
  */
 export function fileServer(
   config: FileServerConfig,
-  { expand, besidePages, slices }: HandlerContext,
+  { expand, hidesFile, besidePages, slices }: HandlerContext,
 ): Handler {
-  const isHidden = hiddenBy(config.hide);
+  const hidden = hiddenBy(config.hide, expand);
   const { status, precompressed } = config;
 
   const serve = async (exchange: Exchange): Promise<void> => {
     const names = namesOf(exchange);
-    const root = await realRoot(
+    const directory =
       config.root === null
         ? (exchange.variables.get('root') ?? '.')
-        : expand(config.root, exchange),
-    );
+        : expand(config.root, exchange);
+    const root = await realRoot(directory);
+    const isHidden = hidden(exchange, { directory, real: root });
     if (names === null || isHidden(names)) throw noSuchFile();
-    const found = await siteFile(root, names);
+    const found = await siteFile(root, names, hidesFile);
     const wantsDirectory = pathOf(exchange).endsWith('/');
     const representations = (of: readonly string[]): Representations => ({
       root,
       names: of,
       isHidden,
+      hidesFile,
       precompressed,
     });
     if (!found.stats.isDirectory()) {
@@ -45,14 +51,16 @@ export function fileServer(
       if (matchedPath(exchange).endsWith('/')) throw noSuchFile();
       return serveFile(exchange, found.path, representations(names), status);
     }
+    const index = await indexOf(root, names, config.index, isHidden, hidesFile);
+    // Where there is nothing to show, a redirect would tell that the directory is there.
+    if (index === null && !config.browse) throw noSuchFile();
     if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
-    const index = await indexOf(root, names, config.index, isHidden);
     if (index !== null) {
       return serveFile(exchange, index.file.path, representations(index.names), status);
     }
     // Its links are relative, so they need the slash.
-    if (!config.browse || !wantsDirectory) throw noSuchFile();
-    return answerListing(exchange, { root, names, isHidden, status }, slices);
+    if (!wantsDirectory) throw noSuchFile();
+    return answerListing(exchange, { root, names, isHidden, hidesFile, status }, slices);
   };
 
   return besidePages(async (exchange, next) => {
@@ -80,25 +88,6 @@ function namesOf(exchange: Exchange): string[] | null {
   }
 }
 
-/** Patterns without a slash hide every file or directory of that name, others a path below the root. */
-function hiddenBy(patterns: readonly string[]): IsHidden {
-  const byName = patterns.filter((pattern) => !pattern.includes('/')).map(fileLike);
-  const byPath = patterns
-    .filter((pattern) => pattern.includes('/'))
-    .map((pattern) => fileLike(pattern.replace(/^\.?\//, '').replace(/\/$/, '')));
-  return (names) =>
-    names.some((name, index) => {
-      if (byName.some((matches) => matches(name))) return true;
-      if (byPath.length === 0) return false;
-      const path = names.slice(0, index + 1).join('/');
-      return byPath.some((matches) => matches(path));
-    });
-}
-
-function fileLike(pattern: string): (text: string) => boolean {
-  return compileWildcard(pattern, 'file');
-}
-
 /**
  * Relative links of an index need the slash. The answer is relative too, because a prefix may have
  * been stripped; where the name was rewritten it would lead astray, so there is none.
@@ -121,11 +110,12 @@ async function indexOf(
   names: readonly string[],
   index: readonly string[],
   isHidden: IsHidden,
+  hidesFile: HidesFile,
 ): Promise<{ readonly names: readonly string[]; readonly file: SiteFile } | null> {
   for (const name of index) {
     const all = [...names, ...name.split('/')];
     if (isHidden(all)) continue;
-    const file = await siteFile(root, all).catch(() => null);
+    const file = await siteFile(root, all, hidesFile).catch(() => null);
     if (file !== null && !file.stats.isDirectory()) return { names: all, file };
   }
   return null;

@@ -85,7 +85,11 @@ function phpRoutes(
   files: readonly string[] | null,
   { splitPath }: { readonly splitPath: readonly string[] },
 ): RouteConfig[] {
-  const scripts: RequestMatcher = [{ kind: 'path', paths: splitPath.map((end) => `*${end}`) }];
+  // PHP may run `/up.jpg` for `/up.jpg/a.php`: it is asked for what is a file only.
+  const scripts: RequestMatcher = [
+    { kind: 'path', paths: splitPath.map((end) => `*${end}`) },
+    defaultFile,
+  ];
   const answered = step(cursor, scripts, proxy);
   if (index === null) return [answered];
   const directory: RequestMatcher = [

@@ -1,7 +1,6 @@
 import type { Exchange, Expand, Handler } from '../../http/exchange.ts';
-import { pathOf } from '../../site/placeholders.ts';
-import { decodePath } from '../../site/request-path.ts';
-import { setTarget } from '../../site/request-target.ts';
+import { canonicalRewrite } from '../../http/canonical-target.ts';
+import { decodePath, pathOf } from '../../http/request-path.ts';
 import { tryFiles as search } from '../../site/tried-files.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { TryFilesConfig } from './data.ts';
@@ -9,7 +8,7 @@ import type { TryFilesConfig } from './data.ts';
 /** Rewrites the path to a file that is there; one that is written with a query brings it along. */
 export function tryFiles(
   { files, policy, splitPath }: TryFilesConfig,
-  { expand }: HandlerContext,
+  { expand, hidesFile }: HandlerContext,
 ): Handler {
   const tried = files.map((file) => {
     const mark = file.indexOf('?');
@@ -19,12 +18,18 @@ export function tryFiles(
   });
   const paths = tried.map(({ path }) => path);
   return async (exchange, next) => {
-    const found = await search(exchange, { root: null, files: paths, policy, splitPath });
+    const found = await search(
+      exchange,
+      { root: null, files: paths, policy, splitPath },
+      hidesFile,
+    );
+    // For FastCGI; whoever looks for another file until then does not change it.
+    if (splitPath.length > 0) exchange.variables.set('fastcgi.path_info', found?.remainder ?? '');
     if (found !== null) {
       const query = tried[found.index]?.query ?? null;
       const own = exchange.target.slice(pathOf(exchange).length);
       const suffix = query === null ? own : `?${expandedQuery(query, exchange, expand)}`;
-      setTarget(exchange, encodedPath(found.relative) + suffix);
+      exchange.target = canonicalRewrite(encodedPath(found.relative) + suffix);
     }
     await next();
   };

@@ -1,7 +1,7 @@
 import { compilePattern, matchable } from '../../http/linear-regexp.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
-import { pathOf } from '../../site/placeholders.ts';
-import { setTarget } from '../../site/request-target.ts';
+import { canonicalRewrite } from '../../http/canonical-target.ts';
+import { decodePath, pathOf } from '../../http/request-path.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { UriChange, UriConfig } from './data.ts';
 import { changeQuery } from './handler/query.ts';
@@ -13,7 +13,7 @@ type Retarget = (exchange: Exchange) => string;
 export function uri({ change }: UriConfig, context: HandlerContext): Handler {
   const retarget = compile(change, context);
   return (exchange, next) => {
-    setTarget(exchange, retarget(exchange));
+    exchange.target = canonicalRewrite(retarget(exchange));
     return next();
   };
 }
@@ -54,20 +54,39 @@ function ofPath(changed: (path: string, exchange: Exchange) => string): Retarget
   };
 }
 
-/** The prefix counts whatever its case and encoding, as it did when the path was matched. */
+/**
+ * The prefix counts whatever its case and encoding and however often a slash stands there, as it did
+ * when the path was matched. What comes behind it stays as it is.
+ */
 function withoutPrefix(path: string, prefix: string): string {
-  const wanted = prefix.startsWith('/') ? prefix : `/${prefix}`;
+  const wanted = decodePath(prefix.startsWith('/') ? prefix : `/${prefix}`).toLowerCase();
+  const merges = !wanted.includes('//');
   let at = 0;
-  for (const letter of wanted) {
-    const encoded = /^%[0-9A-Fa-f]{2}/.exec(path.slice(at, at + 3))?.[0];
-    const found =
-      encoded === undefined
-        ? path.charAt(at)
-        : String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
-    if (found.toLowerCase() !== letter.toLowerCase()) return path;
-    at += encoded?.length ?? 1;
+  for (const letter of Buffer.from(wanted, 'utf8').toString('latin1')) {
+    const next = letterAt(path, at);
+    if (next?.letter !== letter) return path;
+    at = merges && letter === '/' ? behindSlashes(path, next.end) : next.end;
   }
   return path.slice(at);
+}
+
+function behindSlashes(path: string, start: number): number {
+  let at = start;
+  for (let next = letterAt(path, at); next?.letter === '/'; next = letterAt(path, at))
+    at = next.end;
+  return at;
+}
+
+/** One byte of a path, in lower case, and where the next one begins. */
+function letterAt(
+  path: string,
+  at: number,
+): { readonly letter: string; readonly end: number } | null {
+  if (at >= path.length) return null;
+  if (path.charAt(at) !== '%') return { letter: path.charAt(at).toLowerCase(), end: at + 1 };
+  const byte = Number.parseInt(path.slice(at + 1, at + 3), 16);
+  const letter = String.fromCharCode(byte);
+  return { letter: byte < 0x80 ? letter.toLowerCase() : letter, end: at + 3 };
 }
 
 function withoutSuffix(path: string, suffix: string): string {

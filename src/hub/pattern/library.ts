@@ -66,13 +66,18 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
   const isDefaultPort = scheme !== null && DEFAULT_PORTS.get(scheme) === library.port;
   const port = isDefaultPort ? [] : read(library.port, '').map(withoutLeadingZeros);
   const slash = special ? '/' : '';
+  const isOpaque = scheme !== null && !special;
+  const path =
+    isOpaque && holdsNoPath(rest, host)
+      ? NO_PATH
+      : read(library.pathname, slash, '/').map(resolved);
   return {
     protocol,
     username: compiled(read(library.username, '')),
     password: compiled(read(library.password, '')),
     hostname: compiled(hostname, '.'),
     port: compiled(port),
-    pathname: compiled(read(library.pathname, slash, '/').map(resolved), slash),
+    pathname: compiled(path, slash),
     search: compiled(read(library.search, '', '?')),
     hash: compiled(read(library.hash, '', '#')),
   };
@@ -134,6 +139,31 @@ function mask(
     else masked += text.slice(token.index, tokens[index + 1]?.index);
   });
   return masked;
+}
+
+/** What no path is like: the parser of URLs leaves no NUL in one. */
+const NO_PATH: readonly Part[] = [{ group: null, prefix: '\0', suffix: '', modifier: '' }];
+
+/** What the parser of URLs leaves in no path: the path percent-encode set, and dot segments. */
+const NOT_IN_PATHS = /[ "<>`{}^]|(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i;
+
+/**
+ * Whether the path of a pattern holds text that the path of no URL has. Where the scheme is not special
+ * the standard takes it as it is written (URL Pattern §1.6, "canonicalize an opaque pathname"), so the
+ * pattern is like nothing; the library would resolve and encode it, and so match more.
+ */
+function holdsNoPath(tokens: readonly Token[], host: Range | null): boolean {
+  const component = new ComponentTracker();
+  let text = '';
+  for (const [index, token] of tokens.entries()) {
+    component.reads(token, tokens[index - 1]);
+    if (!component.isBefore) break;
+    if (index < (host?.end ?? 1)) continue;
+    if (token.type === 'char' || token.type === 'escaped-char') text += token.value;
+    // A group may stand for a part of a segment, but never makes one of dots.
+    else if (isGroup(token) && token.type !== 'open') text += '-';
+  }
+  return NOT_IN_PATHS.test(text);
 }
 
 /** The slashes behind another one of the path, which braces without a meaning may hide. */

@@ -1,6 +1,7 @@
 import type { ConditionData } from '../../config/condition-data.ts';
 import type { RequestMatcher } from '../../config/config.ts';
 import { list, nullable, object } from '../../config/shape.ts';
+import { isGlob } from '../../kernel/glob.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
 import { name, oneOf, text } from '../../config/shape-values.ts';
 
@@ -74,6 +75,18 @@ export const PROTOCOLS = [
   'http/2+',
 ] as const;
 
+/** Whether it can be a path, or a pattern of paths. */
+export function isPathPattern(text: string): boolean {
+  return /^[/*{]/.test(text) && text.split(/(?<!\\)\{[^{}]*\}/).every(isGlob);
+}
+
+/** Names in placeholders keep their letters. */
+export function lowerCaseHost(text: string): string {
+  return text.replace(/\{[^{}]*\}|[^{}]+/g, (part) =>
+    part.startsWith('{') ? part : part.toLowerCase(),
+  );
+}
+
 const some = { min: 1 };
 const pattern = text('a regular expression');
 const capture = nullable(name('a name for what the groups capture'));
@@ -82,10 +95,7 @@ const ranges = list(addressRange, some);
 export const path: ConditionData<PathCondition> = {
   shape: () =>
     object({
-      paths: list(
-        text('a path that begins with / or *', (each) => /^[/*{]/.test(each)),
-        some,
-      ),
+      paths: list(text('a path that begins with / or *', isPathPattern), some),
     }),
 };
 
@@ -97,7 +107,7 @@ export const host: ConditionData<HostCondition> = {
   shape: () =>
     object({
       hosts: list(
-        text('a host in lower case', (each) => each !== '' && each === each.toLowerCase()),
+        text('a host in lower case', (each) => each !== '' && each === lowerCaseHost(each)),
         some,
       ),
     }),

@@ -1,10 +1,10 @@
-import { compileWildcard } from '../../http/wildcard.ts';
 import { addressSet } from '../../http/forwarded.ts';
+import type { GlobPiece } from '../../kernel/glob.ts';
 import { fieldUtf8 } from '../../http/header-list.ts';
+import { matchedPath, pathOf } from '../../http/request-path.ts';
 import { capturing } from '../../site/capture.ts';
-import { hostname, queryOf } from '../../site/placeholders.ts';
+import { expandPlaceholders, hostname, queryOf } from '../../site/placeholders.ts';
 import { allHold, type CompileMatcher, negated, type Predicate } from '../../site/predicate.ts';
-import { decodePath, matchedPath } from '../../site/request-path.ts';
 import type {
   PathCondition,
   PathRegexpCondition,
@@ -18,12 +18,23 @@ import type {
   ClientIpCondition,
   NotCondition,
 } from './data.ts';
+import {
+  decoderFor,
+  filledIn,
+  type IsLike,
+  likeAtEdges,
+  likePath,
+  viewFor,
+} from '../../site/text-pattern.ts';
 
 export function path(condition: PathCondition): Predicate {
-  const wanted = condition.paths.map((path) => pathLike(decodePath(path)));
+  const wanted = condition.paths.map((pattern) => ({
+    view: viewFor(pattern),
+    like: filledIn(pattern, likePath, decoderFor(pattern)),
+  }));
   return (exchange) => {
-    const path = matchedPath(exchange).toLowerCase();
-    return wanted.some((matches) => matches(path));
+    const path = pathOf(exchange);
+    return wanted.some(({ view, like }) => like(exchange)(view(path)));
   };
 }
 
@@ -33,10 +44,10 @@ export function pathRegexp(condition: PathRegexpCondition): Predicate {
 }
 
 export function host(condition: HostCondition): Predicate {
-  const wanted = condition.hosts.map(hostPattern);
+  const wanted = condition.hosts.map((host) => filledIn(host, hostPattern));
   return (exchange) => {
     const host = hostname(exchange.host);
-    return wanted.some((matches) => matches(host));
+    return wanted.some((like) => like(exchange)(host));
   };
 }
 
@@ -82,23 +93,25 @@ export function not(condition: NotCondition, compileMatcher: CompileMatcher): Pr
 
 /** Without values the field must be there; a value may begin or end with `*`. */
 function compileHeader(name: string, values: readonly string[]): Predicate {
-  if (name.toLowerCase() === 'host') {
-    const hosts = values.map(pathLike);
-    return (exchange) => hosts.some((matches) => matches(exchange.host.toLowerCase()));
+  const isHost = name.toLowerCase() === 'host';
+  const wanted = values.map((value) => filledIn(value, isHost ? likePath : likeAtEdges));
+  if (isHost) {
+    return (exchange) => wanted.some((like) => like(exchange)(exchange.host.toLowerCase()));
   }
   if (values.length === 0) return (exchange) => exchange.headers.has(name);
-  const wanted = values.map((value) => compileWildcard(value, 'edges'));
   return (exchange) =>
     exchange.headers
       .getAll(name)
-      .some((value) => wanted.some((matches) => matches(fieldUtf8(value) ?? value)));
+      .some((value) => wanted.some((like) => like(exchange)(fieldUtf8(value) ?? value)));
 }
 
 function compileQuery(name: string, values: readonly string[]): Predicate {
-  const wanted = values.includes('*') || values.length === 0 ? null : new Set(values);
+  const takesAny = values.includes('*') || values.length === 0;
   return (exchange) => {
-    const present = queryOf(exchange).getAll(name);
-    return wanted === null ? present.length > 0 : present.some((value) => wanted.has(value));
+    const present = queryOf(exchange).getAll(expandPlaceholders(name, exchange));
+    if (takesAny || present.length === 0) return present.length > 0;
+    const wanted = values.map((value) => expandPlaceholders(value, exchange));
+    return present.some((value) => wanted.includes(value));
   };
 }
 
@@ -117,7 +130,11 @@ function compileProtocol(protocol: string): Predicate {
 }
 
 /** One `*` stands for one label. */
-function hostPattern(pattern: string): (host: string) => boolean {
+function hostPattern(pieces: readonly GlobPiece[]): IsLike {
+  // No host has NUL in it, so a star that a placeholder brings in is like nothing.
+  const pattern = pieces
+    .map(({ text, isLiteral }) => (isLiteral ? text.replaceAll('*', '\0') : text))
+    .join('');
   const labels = hostname(pattern).split('.');
   if (!labels.includes('*')) {
     const exact = labels.join('.');
@@ -130,9 +147,4 @@ function hostPattern(pattern: string): (host: string) => boolean {
       labels.every((label, i) => (label === '*' ? parts[i] !== '' : label === parts[i]))
     );
   };
-}
-
-/** Whatever its letters' case. */
-function pathLike(pattern: string): (text: string) => boolean {
-  return compileWildcard(pattern.toLowerCase(), 'path');
 }

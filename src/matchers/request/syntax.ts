@@ -8,6 +8,8 @@ import {
   type HeaderCondition,
   type HeaderRegexpCondition,
   type HostCondition,
+  isPathPattern,
+  lowerCaseHost,
   type MethodCondition,
   type NotCondition,
   type PathCondition,
@@ -20,7 +22,8 @@ import {
 
 export const path: ConditionSyntax<PathCondition> = {
   usage: 'path /a /b/* *.php',
-  summary: 'these paths',
+  summary:
+    'these paths, whatever their case: `*` at the beginning or the end is any text; in other patterns `*` is any text and `?` any character without a slash, and `[a-z]` is a class',
   read: (cursor) => [{ kind: 'path', paths: cursor.several('a path').map(pathPattern(cursor)) }],
   merge: (a, b) => ({ ...a, paths: [...a.paths, ...b.paths] }),
 };
@@ -38,7 +41,7 @@ export const host: ConditionSyntax<HostCondition> = {
   usage: 'host a.example *.b.example',
   summary: 'these hosts',
   read: (cursor) => [
-    { kind: 'host', hosts: cursor.several('a host').map(({ text }) => text.toLowerCase()) },
+    { kind: 'host', hosts: cursor.several('a host').map(({ text }) => lowerCaseHost(text)) },
   ],
   merge: (a, b) => ({ ...a, hosts: [...a.hosts, ...b.hosts] }),
 };
@@ -138,10 +141,14 @@ function readHeader(cursor: Cursor): MatchCondition[] {
 }
 
 function pathPattern(cursor: Cursor): (word: Parameters<typeof badValue>[1]) => string {
-  return (word) =>
-    /^[/*]|^\{/.test(word.text)
-      ? word.text
-      : badValue(cursor, word, 'a path that begins with / or *');
+  return (word) => {
+    if (isPathPattern(word.text)) return word.text;
+    const begins = /^[/*{]/.test(word.text);
+    const expected = begins
+      ? 'a path whose [classes] are closed'
+      : 'a path that begins with / or *';
+    return badValue(cursor, word, expected);
+  };
 }
 
 function nameAndPattern(

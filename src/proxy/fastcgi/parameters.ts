@@ -1,4 +1,4 @@
-import { join, resolve } from 'node:path';
+import { join, resolve, sep } from 'node:path';
 import { HttpError } from '../../http/errors.ts';
 import type { Exchange } from '../../http/exchange.ts';
 import { utf8Field, type HeaderList } from '../../http/header-list.ts';
@@ -56,7 +56,7 @@ export function scriptParameters(
     SCRIPT_NAME: scriptName,
     SCRIPT_FILENAME: join(directory, scriptName),
     PATH_INFO: pathInfo,
-    ...(pathInfo === '' ? {} : { PATH_TRANSLATED: join(directory, pathInfo) }),
+    ...translated(directory, pathInfo),
     REMOTE_ADDR: exchange.clientAddress,
     REMOTE_HOST: exchange.clientAddress,
     REMOTE_PORT: String(exchange.remotePort),
@@ -75,6 +75,14 @@ export function scriptParameters(
     throw new ForwardError('unsendable-request', 'unsent', cause);
   }
   return parameters;
+}
+
+/** A path that a placeholder has led out of the root is not translated. */
+function translated(directory: string, pathInfo: string): { PATH_TRANSLATED?: string } {
+  if (pathInfo === '') return {};
+  const path = join(directory, pathInfo);
+  const below = directory.endsWith(sep) ? directory : directory + sep;
+  return path.startsWith(below) ? { PATH_TRANSLATED: path } : {};
 }
 
 /** Fields that frame the message, or are given otherwise. */

@@ -54,12 +54,12 @@ export async function serveExchanges(
   silence: ExchangeSettings['silence'] = null,
 ): Promise<ExchangeServer> {
   const answered = answering(handler);
-  const settings = { log: silentLogger, clientAddress: null, silence };
+  const limits = { ...defaultOptions.servers, maxHeaderSize: 80 * 1024 };
+  const settings = { log: silentLogger, clientAddress: null, keeps: limits, silence };
   const reception = {
     settings: () => settings,
     take: (exchange: Exchange) => void answered.answer(exchange),
   };
-  const limits = { ...defaultOptions.servers, maxHeaderSize: 80 * 1024 };
   const first = new Http1(limits, reception, systemClock);
   const second = new Http2(limits, reception, systemClock, silentLogger);
   const peers = new Peers();

@@ -14,6 +14,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     method: 'GET',
     host: 'localhost',
     originalTarget: target,
+    rawTarget: null,
     target,
     headers: new HeaderList(),
     remoteAddress: '127.0.0.1',

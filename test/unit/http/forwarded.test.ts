@@ -47,6 +47,22 @@ describe('the address of the client', () => {
   const of = (peer: string, ...values: string[]): string =>
     clientAddress(peer, HeaderList.of({ 'X-Forwarded-For': values }), trusted, ['x-forwarded-for']);
 
+  it('is spelled as sockets spell it, whatever the field says', () => {
+    for (const [spelled, address] of [
+      ['192.0.2.1', '192.0.2.1'],
+      ['::ffff:192.0.2.1', '192.0.2.1'],
+      ['::FFFF:C000:201', '192.0.2.1'],
+      ['[0:0:0:0:0:ffff:192.0.2.1]:80', '192.0.2.1'],
+      ['2001:DB8:0:0::1', '2001:db8::1'],
+      ['[2001:db8::0:1]', '2001:db8::1'],
+      ['fe80::1%eth0', 'fe80::1'],
+    ] as const) {
+      assert.equal(of('10.0.0.1', spelled), address, spelled);
+      // A trusted proxy may spell another one so.
+      assert.equal(of('10.0.0.1', `${spelled}, ::ffff:10.0.0.2`), address, spelled);
+    }
+  });
+
   it('is looked for in no more than 64 entries, and no other is cut out', () => {
     let looks = 0;
     const counting = (address: string): boolean => {

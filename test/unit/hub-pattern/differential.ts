@@ -17,8 +17,23 @@ export const NARROWER = /invalid (?:hostname|port) pattern|refuses its host|lead
  * host, and loses it, so that `foo://h//admin/*` matches `foo://h/x`.
  */
 export function losesText(pattern: string): boolean {
-  const [, scheme = '', rest = ''] = /^([a-z][a-z+.-]*):(?:\/\/)?(.*)$/.exec(pattern) ?? [];
-  return rest.includes('//') && !['http', 'https', 'ws', 'wss', 'ftp', 'file'].includes(scheme);
+  return behindPlainScheme(pattern)?.includes('//') === true;
+}
+
+/**
+ * Where Node's engine reads the path of a scheme that is not special as that of a special one: the
+ * standard, and Chromium, neither resolve its dot segments nor encode what stands in it.
+ */
+export function readsPathAsSpecial(pattern: string): boolean {
+  const rest = behindPlainScheme(pattern)?.replaceAll(/[{}]/g, '') ?? '';
+  return /[ "<>`^]|(?:^|\/)(?:\.|%2e){1,2}(?:[/?#]|$)/i.test(rest);
+}
+
+/** What follows a scheme that is not special; null for other patterns. */
+function behindPlainScheme(pattern: string): string | null {
+  const [, scheme = '', rest = ''] = /^([a-z][a-z+.-]*):(?:\/\/)?(.*)$/s.exec(pattern) ?? [];
+  const isSpecial = ['', 'http', 'https', 'ws', 'wss', 'ftp', 'file'].includes(scheme);
+  return isSpecial ? null : rest;
 }
 
 export function compare(

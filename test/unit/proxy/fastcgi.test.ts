@@ -23,6 +23,20 @@ describe('parameters of a script (RFC 3875 §4.1)', () => {
     assert.equal(parameters.get('HTTP_X_REAL_IP'), '5.6.7.8');
   });
 
+  it('translate no path that leads out of the root', () => {
+    for (const [pathInfo, translated] of [
+      ['/x/y', '/srv/x/y'],
+      ['/x/../y', '/srv/y'],
+      ['/../x', undefined],
+      ['/../srv2/x', undefined],
+      ['', undefined],
+    ] as const) {
+      const script = { ...SCRIPT, pathInfo };
+      const parameters = scriptParameters(fakeExchange({}), new HeaderList(), script);
+      assert.equal(parameters.get('PATH_TRANSLATED'), translated, pathInfo);
+    }
+  });
+
   it('are bounded', () => {
     const headers = HeaderList.of({ 'X-Long': 'x'.repeat(300_000) });
     assert.throws(() => scriptParameters(fakeExchange({}), headers, SCRIPT), {

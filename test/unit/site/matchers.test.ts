@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { MatchCondition } from '../../../src/config/config.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
+import { canonicalTarget } from '../../../src/http/canonical-target.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { compileRequestMatcher } from '../../../src/site/matchers.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
@@ -9,7 +10,7 @@ import { fakeExchange } from '../http/fake-exchange.ts';
 const matches = (condition: MatchCondition, request: Partial<Exchange>): boolean =>
   compileRequestMatcher([condition])(fakeExchange(request));
 const path = (pattern: string, target: string): boolean =>
-  matches({ kind: 'path', paths: [pattern] }, { target });
+  matches({ kind: 'path', paths: [pattern] }, { target: canonicalTarget(target) ?? target });
 
 describe('matchers (hubfile.md §3)', () => {
   for (const [pattern, target, expected] of [
@@ -26,13 +27,15 @@ describe('matchers (hubfile.md §3)', () => {
     ['*/admin/*', '/x/admin/y', true],
     ['/a/*/c', '/a/b/c', true],
     ['/a/*/c', '/a/b/b/c', false],
-    ['/a/*/c*', '/a/b/cde/f', true],
+    ['/a/*/c*', '/a/b/cde', true],
+    ['/a/*/c*', '/a/b/cde/f', false],
     ['/a.b/*/c', '/axb/y/c', false],
     ['*', '/', true],
     ['/sp%20ace/*', '/sp%20ace/x', true],
     ['/caf%C3%A9', '/café', true],
     ['/100%', '/100%25', true],
     ['/.well-known/*', '/.well-known/hub', true],
+    ['/metrics', '/metrics/.', true],
   ] as const) {
     it(`path ${pattern} ${expected ? 'takes' : 'leaves'} ${target}`, () => {
       assert.equal(path(pattern, target), expected);

@@ -49,6 +49,7 @@ export async function serveSite(
       besidePages: (handler) => handler,
       rateLimits: new RateLimits(systemClock, null),
       sharedCounts: null,
+      hidesFile: () => false,
       logCredentials: false,
       defer: (close) => closing.push(close),
     },

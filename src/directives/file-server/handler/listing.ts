@@ -6,8 +6,9 @@ import { PAGE_POLICY } from '../../../http/page.ts';
 import type { Slices } from '../../../kernel/slices.ts';
 import { errorStatus } from '../../../site/error-status.ts';
 import { queryOf } from '../../../site/placeholders.ts';
-import { siteFile, siteNames, unreadable } from '../../../site/site-files.ts';
+import { type HidesFile, siteFile, siteNames, unreadable } from '../../../site/site-files.ts';
 import { type Entry, entryUrl, type Sort, SORTS } from './entry.ts';
+import type { IsHidden } from './hidden-names.ts';
 import { sorted, texts } from './in-slices.ts';
 import { listingPage, row } from './listing-page.ts';
 
@@ -19,7 +20,8 @@ const AT_ONCE = 32;
 export interface ListedDirectory {
   readonly root: string;
   readonly names: readonly string[];
-  readonly isHidden: (names: readonly string[]) => boolean;
+  readonly isHidden: IsHidden;
+  readonly hidesFile: HidesFile;
   readonly status: number | null;
 }
 
@@ -61,6 +63,7 @@ async function entriesOf({
   root,
   names,
   isHidden,
+  hidesFile,
 }: ListedDirectory): Promise<{ entries: Entry[]; isComplete: boolean }> {
   const found: string[] = [];
   const directory = await opendir(join(root, ...names)).catch((cause: unknown) => {
@@ -75,16 +78,22 @@ async function entriesOf({
   }
   const entries: Entry[] = [];
   for (let at = 0; at < found.length; at += AT_ONCE) {
-    const some = found.slice(at, at + AT_ONCE).map(async (name) => entryOf(root, [...names, name]));
+    const some = found
+      .slice(at, at + AT_ONCE)
+      .map(async (name) => entryOf(root, [...names, name], hidesFile));
     entries.push(...(await Promise.all(some)).filter((entry) => entry !== null));
   }
   return { entries, isComplete };
 }
 
-/** null for what has gone, cannot be read, or leads out of the root. */
-async function entryOf(root: string, names: readonly string[]): Promise<Entry | null> {
+/** null for what has gone, is hidden, cannot be read, or leads out of the root. */
+async function entryOf(
+  root: string,
+  names: readonly string[],
+  hidesFile: HidesFile,
+): Promise<Entry | null> {
   try {
-    const { stats } = await siteFile(root, names);
+    const { stats } = await siteFile(root, names, hidesFile);
     const isSymlink = (await lstat(join(root, ...names))).isSymbolicLink();
     const isDirectory = stats.isDirectory();
     const name = `${names.at(-1) ?? ''}${isDirectory ? '/' : ''}`;

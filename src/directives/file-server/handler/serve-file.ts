@@ -9,8 +9,9 @@ import { HeaderList } from '../../../http/header-list.ts';
 import { negotiatedEncoding } from '../../../http/negotiated-encoding.ts';
 import { messageOf } from '../../../kernel/error.ts';
 import { errorStatus } from '../../../site/error-status.ts';
-import { noSuchFile, siteFile, unreadable } from '../../../site/site-files.ts';
+import { type HidesFile, noSuchFile, siteFile, unreadable } from '../../../site/site-files.ts';
 import type { Precompressed } from '../data.ts';
+import type { IsHidden } from './hidden-names.ts';
 import { evaluateConditions, type Representation, requestedRange } from './conditions.ts';
 
 /** A FIFO must not hold the opening up; what is behind the last link has been resolved already. */
@@ -22,7 +23,8 @@ const ENDINGS: Readonly<Record<Precompressed, string>> = { br: '.br', zstd: '.zs
 export interface Representations {
   readonly root: string;
   readonly names: readonly string[];
-  readonly isHidden: (names: readonly string[]) => boolean;
+  readonly isHidden: IsHidden;
+  readonly hidesFile: HidesFile;
   readonly precompressed: readonly Precompressed[];
 }
 
@@ -58,14 +60,14 @@ export async function serveFile(
 /** The preferred one first; what is not there leaves the next. */
 async function encodedFile(
   exchange: Exchange,
-  { root, names, isHidden, precompressed }: Representations,
+  { root, names, isHidden, hidesFile, precompressed }: Representations,
 ): Promise<{ readonly path: string; readonly encoding: Precompressed } | null> {
   const accepted = exchange.headers.combined('accept-encoding') ?? '';
   for (const encoding of precompressed) {
     if (negotiatedEncoding(accepted, [encoding]) === null) continue;
     const beside = [...names.slice(0, -1), `${names.at(-1) ?? ''}${ENDINGS[encoding]}`];
     if (isHidden(beside)) continue;
-    const found = await siteFile(root, beside).catch(() => null);
+    const found = await siteFile(root, beside, hidesFile).catch(() => null);
     if (found?.stats.isFile() === true) return { path: found.path, encoding };
   }
   return null;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { decodePath } from '../../../src/site/request-path.ts';
+import { decodePath } from '../../../src/http/request-path.ts';
 
 describe('a path without percent-encoding', () => {
   for (const [path, expected] of [

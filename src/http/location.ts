@@ -1,0 +1,27 @@
+/**
+ * A redirect stays on the site where its template says so: whatever placeholders bring in, a target that
+ * is written with one slash never becomes one that browsers take for another host, nor does a value with
+ * which a target begins, unless it is a whole URL (WHATWG URL §4.4). They read `\` as a slash and pass over tabs and line ends, so
+ * `/\evil.example` and `/<tab>/evil.example` are `//evil.example` to them.
+ */
+export function sameSiteLocation(template: string, location: string): string {
+  const mayLeave = !template.startsWith('{') && !/^\/(?![/\\])/.test(template);
+  return mayLeave ? location : withoutHost(location);
+}
+
+/** The same for a location of which a regular expression has changed a part. */
+export function changedLocation(before: string, after: string): string {
+  return hasHost(before) ? after : withoutHost(after);
+}
+
+/** What a browser takes off before it reads a URL, and what it passes over in one. */
+// oxlint-disable-next-line no-control-regex
+const UNREAD = /^[\0-\x20]+|[\t\n\r]+/g;
+
+function hasHost(location: string): boolean {
+  return /^[/\\]{2}/.test(location.replace(UNREAD, ''));
+}
+
+function withoutHost(location: string): string {
+  return hasHost(location) ? location.replace(UNREAD, '').replace(/^[/\\]+/, '/') : location;
+}

@@ -1,0 +1,65 @@
+import type { Exchange } from './exchange.ts';
+
+/** The path of a target as it stands there, encoded. */
+export function pathOf({ target }: Pick<Exchange, 'target'>): string {
+  const query = target.indexOf('?');
+  return query === -1 ? target : target.slice(0, query);
+}
+
+/**
+ * The path as matchers see it: decoded, and with one slash where there are several, for upstreams may
+ * read `//admin` and `/%61dmin` as `/admin`. Its dot segments are gone since the target was made.
+ */
+export function matchedPath(exchange: Pick<Exchange, 'target'>): string {
+  return mergeSlashes(decodePath(pathOf(exchange)));
+}
+
+export function mergeSlashes(path: string): string {
+  return path.includes('//') ? path.replace(/\/{2,}/g, '/') : path;
+}
+
+/** Whether a request is for a path, as the matcher `path` would tell. */
+export function isAt(path: string): (exchange: Pick<Exchange, 'target'>) => boolean {
+  const own = mergeSlashes(decodePath(path)).toLowerCase();
+  return (exchange) => matchedPath(exchange).toLowerCase() === own;
+}
+
+/** The same for a path and what lies below it. */
+export function isWithin(path: string): (exchange: Pick<Exchange, 'target'>) => boolean {
+  const own = mergeSlashes(decodePath(path)).toLowerCase();
+  return (exchange) => `${matchedPath(exchange).toLowerCase()}/`.startsWith(`${own}/`);
+}
+
+/** A path without percent-encoding, as far as it has one that can be read. */
+export function decodePath(path: string): string {
+  if (!path.includes('%')) return path;
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return decodedByBytes(path);
+  }
+}
+
+/** Not UTF-8 or not an encoding: what can be decoded is, byte by byte. */
+function decodedByBytes(path: string): string {
+  const parts = path.split('%');
+  return parts
+    .map((part, index) => {
+      if (index === 0) return part;
+      const byte = ESCAPED.get(part.slice(0, 2));
+      return byte === undefined ? `%${part}` : byte + part.slice(2);
+    })
+    .join('');
+}
+
+const DIGITS = Array.from('0123456789ABCDEFabcdef');
+
+/** What two hexadecimal digits stand for, in capitals or not. */
+const ESCAPED: ReadonlyMap<string, string> = new Map(
+  DIGITS.flatMap((high) =>
+    DIGITS.map((low) => {
+      const hex = high + low;
+      return [hex, String.fromCharCode(Number.parseInt(hex, 16))] as const;
+    }),
+  ),
+);

@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { createGateway, parseHubfile, silentLogger } from '../../src/index.ts';
+import { runCaddy } from '../support/caddy.ts';
+import { freePort } from '../support/free-port.ts';
+import { send } from '../support/http.ts';
+import { removeWith } from '../support/temporary-directory.ts';
+
+/** A directory with a configuration and what it imports among its files. */
+async function publicRoot(test: TestContext): Promise<string> {
+  const base = await mkdtemp(join(tmpdir(), 'hubgate-hidden-'));
+  removeWith(test, base);
+  const root = join(base, 'public');
+  for (const directory of ['conf', 'secret', 'x'])
+    await mkdir(join(root, directory), { recursive: true });
+  for (const name of ['page.txt', 'a.bak', 'x/a1.log', 'x/a22.log', 'secret/y.txt', 'secretary']) {
+    await writeFile(join(root, name), name);
+  }
+  await writeFile(join(root, 'password'), 'secret of the configuration');
+  await symlink(join(root, 'Hubfile'), join(root, 'link'));
+  await symlink(root, join(base, 'linked'));
+  return root;
+}
+
+async function start(test: TestContext, file: string, text: string): Promise<void> {
+  await writeFile(file, text);
+  const storage = await mkdtemp(join(tmpdir(), 'hubgate-hidden-storage-'));
+  removeWith(test, storage);
+  const config = parseHubfile(`{\n\tadmin off\n\tstorage ${storage}\n}\n${text}`, {
+    file,
+    env: {},
+  });
+  const gateway = createGateway(config, { log: silentLogger });
+  test.after(() => gateway.stop());
+  await gateway.start();
+}
+
+describe('files that no site shows', () => {
+  it('are the Hubfile, what it imports and what its placeholders read', async (test) => {
+    const root = await publicRoot(test);
+    const port = await freePort();
+    await writeFile(join(root, 'conf', 'more'), 'header X-Secret {file.password}\n');
+    const site = `http://127.0.0.1:${port} {
+	root * ${root}
+	import conf/*
+	@there {
+		path /there/*
+		file /Hubfile
+	}
+	respond @there "there"
+	handle_path /linked/* {
+		root * ${root}/../linked
+		file_server
+	}
+	route /tried/* {
+		try_files /Hubfile /page.txt
+		file_server
+	}
+	route /there/* {
+		respond "not there"
+	}
+	file_server browse
+}\n`;
+    await start(test, join(root, 'Hubfile'), site);
+    const get = async (path: string) => {
+      const { status, body } = await send(`http://127.0.0.1:${port}${path}`, {
+        headers: [['Accept', 'application/json']],
+      });
+      return status === 200 ? body : status;
+    };
+    assert.equal(await get('/page.txt'), 'page.txt');
+    for (const path of ['/Hubfile', '/link', '/conf/more', '/password', '/linked/Hubfile']) {
+      assert.equal(await get(path), 404, path);
+    }
+    assert.equal(await get('/linked/page.txt'), 'page.txt');
+    assert.equal(await get('/there/x'), 'not there');
+    assert.equal(await get('/tried/x'), 'page.txt');
+    const names = (listing: unknown): string[] => {
+      const entries: { readonly name: string }[] = JSON.parse(String(listing));
+      return entries.map(({ name }) => name).filter((name) => !name.endsWith('/'));
+    };
+    assert.deepEqual(names(await get('/')), ['a.bak', 'page.txt', 'secretary']);
+    assert.deepEqual(names(await get('/conf/')), []);
+  });
+
+  it('are those of hide: names, absolute paths, paths from the working directory, placeholders', async (test) => {
+    const root = await publicRoot(test);
+    const directives = `
+	root * ${root}
+	file_server {
+		hide *.bak ${root}/secret ${relative(process.cwd(), root)}/x/a?.log {http.request.header.X-Hide}
+	}
+`;
+    const port = await freePort();
+    await start(test, join(root, 'Hubfile'), `http://127.0.0.1:${port} {${directives}}\n`);
+    const caddyPort = await freePort();
+    const hasCaddy = await runCaddy(
+      test,
+      `{\n\tadmin off\n}\nhttp://127.0.0.1:${caddyPort} {${directives}}\n`,
+    );
+    for (const [path, status, hide = 'nothing'] of [
+      ['/a.bak', 404],
+      ['/secret/y.txt', 404],
+      ['/secretary', 200],
+      ['/x/a1.log', 404],
+      ['/x/a22.log', 200],
+      ['/page.txt', 200],
+      ['/page.txt', 404, 'page.txt'],
+      ['/page.txt', 404, join(root, 'page.txt')],
+    ] as const) {
+      for (const each of hasCaddy ? [port, caddyPort] : [port]) {
+        const answer = await send(`http://127.0.0.1:${each}${path}`, {
+          headers: [['X-Hide', hide]],
+        });
+        assert.equal(answer.status, status, `${each === port ? 'hubgate' : 'Caddy'} ${path}`);
+      }
+    }
+    const wild = await send(`http://127.0.0.1:${port}/page.txt`, { headers: [['X-Hide', '*']] });
+    assert.equal(wild.status, 200);
+  });
+});
