@@ -1,5 +1,6 @@
-import { Transform, type Writable, pipeline } from 'node:stream';
+import { Transform } from 'node:stream';
 import zlib from 'node:zlib';
+import { pipeSteps } from '../http/body-end.ts';
 import type { BodyWrapper } from '../http/exchange.ts';
 import { HeadEnd } from './head-end.ts';
 
@@ -43,7 +44,7 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
   return (body) => {
     const insertion = inserting(makeScript());
     if (coding === null) {
-      connect([insertion], body);
+      pipeSteps([insertion], body);
       return insertion;
     }
     const decoder = coding.decoder();
@@ -56,15 +57,9 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
         if (!encoder.destroyed && !encoder.writableEnded) encoder.flush();
       });
     });
-    connect([decoder, insertion, encoder], body);
+    pipeSteps([decoder, insertion, encoder], body);
     return decoder;
   };
-}
-
-/** What fails breaks the response off; who writes learns of it by `close`. */
-function connect(steps: readonly Transform[], body: Writable): void {
-  for (const step of steps) step.on('error', () => {});
-  pipeline([...steps, body], () => {});
 }
 
 /** Passes every byte on as it is, and one script among them. */

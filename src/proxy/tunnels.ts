@@ -1,3 +1,4 @@
+import { breakOff } from '../http/body-end.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { switchHttp2 } from './extended-connect.ts';
@@ -59,7 +60,7 @@ export class Tunnels {
   #watch({ client, upstream }: TunnelEnds): Promise<void> {
     return new Promise((resolve) => {
       const end = (): void => {
-        client.destroy();
+        breakOff(client);
         upstream.destroy();
       };
       const cancel =

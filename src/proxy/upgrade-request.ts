@@ -1,6 +1,7 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { isIP, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { breakOff } from '../http/body-end.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -144,7 +145,7 @@ function passRefusal(
 /** What leaves one side dead must not leave the other open. */
 export function joinEnds(client: Duplex, upstream: Duplex): void {
   client.on('error', () => upstream.destroy());
-  upstream.on('error', () => client.destroy());
+  upstream.on('error', () => breakOff(client));
   client.once('close', () => {
     if (upstream instanceof Socket) upstream.destroySoon();
     else upstream.destroy();

@@ -6,6 +6,7 @@ import {
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { ServerOptions } from '../config/config.ts';
+import { closeAnswered } from '../http/body-end.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { BegunRequests } from './begun-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -16,7 +17,6 @@ import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http2Wire } from './http2-wire.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { guardSession } from './http2-guards.ts';
-import { closeAnswered } from './http2-stream.ts';
 import { giveConnection } from './node-internals.ts';
 import { type Peer, peerOf } from './peers.ts';
 import type { Reception } from './reception.ts';
