@@ -155,16 +155,7 @@ class Http2Exchange {
   }
 
   #send(stream: ClientHttp2Stream, body: Readable): void {
-    body.on('error', (error) => this.#course.fail(error));
-    body.on('data', (chunk: Buffer) => {
-      if (stream.writable && stream.write(chunk)) return;
-      body.pause();
-      this.#awaitHead();
-    });
-    stream.on('drain', () => {
-      if (this.#course.phase === 'sent') this.#course.limit(0);
-      body.resume();
-    });
+    this.#course.send(body, stream, () => this.#awaitHead());
     stream.once('wantTrailers', () => {
       this.#course.guard(() => {
         const { headers, trailers } = this.#request;

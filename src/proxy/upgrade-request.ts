@@ -6,6 +6,7 @@ import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
+import { BodyFlow } from './body-flow.ts';
 import type { ForwardSink, TransportSettings } from './forwarding.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
 import type { RequestingClient } from './requesting-client.ts';
@@ -131,11 +132,9 @@ function passRefusal(
     return;
   }
   body.on('error', done);
-  response.on('data', (chunk: Buffer) => {
-    if (body.write(chunk)) return;
-    response.pause();
-    body.once('drain', () => response.resume());
-  });
+  const nobody = (): void => {};
+  const flow = new BodyFlow(body, response, { held: nobody, taken: nobody, freed: nobody });
+  response.on('data', (chunk: Buffer) => flow.write(chunk));
   response.on('end', () => {
     sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
     done(null);
