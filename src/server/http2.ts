@@ -20,12 +20,16 @@ import { guardSession } from './http2-guards.ts';
 import { giveConnection } from './node-internals.ts';
 import { type Peer, peerOf } from './peers.ts';
 import type { Reception } from './reception.ts';
+import { UploadWindows, WIDE_WINDOW_BYTES } from './upload-windows.ts';
 import { MAX_FIELDS, reasonFor, refusalOfHttp2, type RequestHead } from './strict-request.ts';
 
 /** Streams of one connection at once. */
 const MAX_CONCURRENT_STREAMS = 250;
 /** Frames and streams that break the protocol before a connection is ended. */
 const MAX_FAULTS = 100;
+
+/** Of all connections of this process. */
+const uploadWindows = new UploadWindows();
 
 /** HTTP/2 with one set of limits, fed with connections. */
 export class Http2 {
@@ -51,6 +55,7 @@ export class Http2 {
       settings: {
         maxConcurrentStreams: MAX_CONCURRENT_STREAMS,
         maxHeaderListSize: limits.maxHeaderSize,
+        initialWindowSize: WIDE_WINDOW_BYTES,
         // RFC 8441: WebSockets over HTTP/2.
         enableConnectProtocol: true,
       },
@@ -74,6 +79,7 @@ export class Http2 {
   #watch(session: ServerHttp2Session): void {
     this.#sessions.add(session);
     session.once('close', () => this.#sessions.delete(session));
+    uploadWindows.watch(session);
     guardSession(session, { idleMs: this.#limits.timeouts.idleMs, clock: this.#clock });
     const socket = this.#accepting;
     if (socket === null) return;
