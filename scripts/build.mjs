@@ -62,7 +62,11 @@ async function bundle() {
     minifySyntax: true,
     legalComments: 'none',
     external: EXTERNAL,
-    alias: { undici: './scripts/undici-client.cjs' },
+    alias: {
+      undici: './scripts/undici-client.cjs',
+      assert: './scripts/plain-assert.cjs',
+      'node:assert': './scripts/plain-assert.cjs',
+    },
     splitting: true,
     chunkNames: 'chunks/[name]-[hash]',
     banner: { js: REQUIRE },
@@ -145,6 +149,7 @@ function newestSource() {
       'tsconfig.build.json',
       'scripts/build.mjs',
       'scripts/undici-client.cjs',
+      'scripts/plain-assert.cjs',
       'editors/vscode/tables.json',
     ].map((name) => join(root, name)),
   );
