@@ -446,6 +446,26 @@ describe('sessions with an HTTP/2 upstream', { timeout: 30_000 }, () => {
     return { upstream, held, most: () => most, release };
   };
 
+  it('are dialed once where the upstream allows no stream, and the request does not wait for ever', async () => {
+    const { upstream } = await holding(0);
+    await using _ = upstream;
+    await using gateway = await proxyTo([upstream.url], { transport: { dialTimeoutMs: 300 } });
+    assert.equal((await ask1(gateway.http1)).status, 504);
+    assert.equal(upstream.opened(), 1);
+  });
+
+  it('are used as soon as the upstream allows streams', async () => {
+    await using upstream = await http2Origin((stream) => stream.respond({}, { endStream: true }), {
+      maxConcurrentStreams: 0,
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const asked = ask1(gateway.http1);
+    await until(() => upstream.sessions.size === 1, 'the upstream is dialed');
+    for (const session of upstream.sessions) session.settings({ maxConcurrentStreams: 5 });
+    assert.equal((await asked).status, 200);
+    assert.equal(upstream.opened(), 1);
+  });
+
   it('have as many streams as the upstream allows; more requests get a further one', async () => {
     const { upstream, held, release } = await holding(2);
     await using _ = upstream;

@@ -247,6 +247,29 @@ describe('an upgrade', () => {
     });
   }
 
+  it('that finishes after its proxy has closed ends with stream_close_delay too', async () => {
+    let switchNow = (): void => {};
+    await using upstream = await rawOrigin((socket, text) => {
+      const key = /sec-websocket-key: (\S+)/i.exec(text)?.[1] ?? '';
+      const accept = createHash('sha1')
+        .update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
+        .digest('base64');
+      switchNow = () =>
+        void socket.write(
+          `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
+        );
+    });
+    await using gateway = await proxyTo([upstream.url], { streamCloseDelayMs: 1 });
+    const client = new WebSocket(`ws://127.0.0.1:${gateway.http1}/`);
+    client.on('error', () => {});
+    await until(() => upstream.received().includes('\r\n\r\n'), 'the upstream is asked');
+    gateway.proxy.close();
+    const closed = once(client, 'close');
+    switchNow();
+    await closed;
+    await until(() => upstream.open() === 0, 'the upstream has closed');
+  });
+
   it('passes bytes on that came with the head of either side', async () => {
     await using upstream = await origin(() => {});
     upstream.server.on('upgrade', (_, socket: Duplex, head: Buffer) => {
