@@ -75,7 +75,11 @@ async function bundle() {
     legalComments: 'none',
     external: EXTERNAL,
     plugins: [BUILT_IMPORTS],
-    alias: { undici: './scripts/undici-client.cjs' },
+    alias: {
+      undici: './scripts/undici-client.cjs',
+      assert: './scripts/plain-assert.cjs',
+      'node:assert': './scripts/plain-assert.cjs',
+    },
     splitting: true,
     chunkNames: 'chunks/[name]-[hash]',
     banner: { js: REQUIRE },
@@ -158,6 +162,7 @@ function newestSource() {
       'tsconfig.build.json',
       'scripts/build.mjs',
       'scripts/undici-client.cjs',
+      'scripts/plain-assert.cjs',
       'editors/vscode/tables.json',
     ].map((name) => join(root, name)),
   );

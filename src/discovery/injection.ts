@@ -1,6 +1,8 @@
-import { Transform, type Writable, pipeline } from 'node:stream';
+import { Transform } from 'node:stream';
 import zlib from 'node:zlib';
+import { pipeSteps } from '../http/body-end.ts';
 import type { BodyWrapper } from '../http/exchange.ts';
+import { HubgateError } from '../kernel/error.ts';
 import { HeadEnd } from './head-end.ts';
 
 /** Brotli's own default of 11 takes tens of milliseconds for a page. */
@@ -9,11 +11,19 @@ const BROTLI = { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 4 } };
 const LENIENT = { finishFlush: zlib.constants.Z_SYNC_FLUSH };
 const LENIENT_BROTLI = { finishFlush: zlib.constants.BROTLI_OPERATION_FLUSH };
 
+/** Bytes of an encoded page that is known to be longer: it passes by as it is. */
+export const MAX_ENCODED_BYTES = 16 * 1024 * 1024;
+/** Bytes that are decoded of one page; then its answer is cut. */
+export const MAX_DECODED_BYTES = 64 * 1024 * 1024;
+/** Decoded bytes for each encoded one beyond the first few MB; then its answer is cut. */
+export const MAX_RATIO = 200;
+const FREE_BYTES = 4 * 1024 * 1024;
+
 /** Decides what goes in, of the `meta` elements that come before; null for nothing. */
 export type MakeScript = (metas: readonly string[]) => Buffer | null;
 
 interface Coding {
-  readonly decoder: () => Transform;
+  readonly decoder: () => Transform & { readonly bytesWritten: number };
   readonly encoder: () => Transform & { flush(): void };
 }
 
@@ -32,9 +42,13 @@ const CODINGS: ReadonlyMap<string, Coding | null> = new Map([
   ],
 ]);
 
-/** Whether a body in this `Content-Encoding` can be looked into. */
-export function canDecode(encoding: string): boolean {
-  return CODINGS.has(encoding);
+/**
+ * Whether a body in this `Content-Encoding`, of this length where it is known, can be looked into. A
+ * page that is too long is told beforehand only; what else decodes to too much is cut.
+ */
+export function canDecode(encoding: string, length: number | null): boolean {
+  if (encoding === 'identity') return true;
+  return CODINGS.has(encoding) && (length ?? 0) <= MAX_ENCODED_BYTES;
 }
 
 /** Puts a script before the end of a document's head while it streams by. */
@@ -43,7 +57,7 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
   return (body) => {
     const insertion = inserting(makeScript());
     if (coding === null) {
-      connect([insertion], body);
+      pipeSteps([insertion], body);
       return insertion;
     }
     const decoder = coding.decoder();
@@ -56,15 +70,23 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
         if (!encoder.destroyed && !encoder.writableEnded) encoder.flush();
       });
     });
-    connect([decoder, insertion, encoder], body);
+    pipeSteps([decoder, bounded(decoder), insertion, encoder], body);
     return decoder;
   };
 }
 
-/** What fails breaks the response off; who writes learns of it by `close`. */
-function connect(steps: readonly Transform[], body: Writable): void {
-  for (const step of steps) step.on('error', () => {});
-  pipeline([...steps, body], () => {});
+/** Passes on what is decoded, and fails where that is more than an honest page decodes to. */
+function bounded(decoder: Transform & { readonly bytesWritten: number }): Transform {
+  let decoded = 0;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      decoded += chunk.length;
+      const mayDecode = Math.max(FREE_BYTES, decoder.bytesWritten * MAX_RATIO);
+      const isTooMuch = decoded > Math.min(mayDecode, MAX_DECODED_BYTES);
+      if (isTooMuch) done(new HubgateError('page-too-large', 'The page decodes to too much'));
+      else done(null, chunk);
+    },
+  });
 }
 
 /** Passes every byte on as it is, and one script among them. */

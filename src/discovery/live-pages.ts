@@ -77,8 +77,10 @@ export function createLivePages({ hub, concerns, version }: LivePagesOptions): H
       }
       if (!isDocument(head)) return undefined;
       const encoding = codingOf(head.headers);
-      if (!canDecode(encoding)) {
-        exchange.log.debug('A page is not live: its encoding is unknown here', { encoding });
+      const length = head.headers.get('content-length');
+      if (!canDecode(encoding, length === undefined ? null : Number(length))) {
+        const why = 'A page is not live: its encoding is unknown here, or it is too long';
+        exchange.log.debug(why, { encoding });
         return undefined;
       }
       changeHead(head.headers, version);

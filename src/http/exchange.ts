@@ -193,6 +193,8 @@ export interface ResponseHead {
   readonly source: 'upstream' | 'gateway';
   /** The answer to an extended CONNECT whose tunnel is there. */
   readonly opensTunnel?: true;
+  /** Neither a body nor trailer fields follow: HTTP/2 says so with the head itself, which gRPC looks for. */
+  readonly isWhole?: boolean;
 }
 
 /**

@@ -1,13 +1,8 @@
-import type { Writable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { HubgateError } from '../kernel/error.ts';
+import { BodyFlow, type Source } from './body-flow.ts';
 import { type ForwardRequest, MAX_STALL_MS } from './forwarding.ts';
 import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
-
-/** What a response is read from. */
-export interface Source {
-  pause(): unknown;
-  resume(): unknown;
-}
 
 /**
  * The course of one exchange with an upstream, whatever protocol it is made by: one time limit at a
@@ -22,7 +17,7 @@ export class ExchangeCourse {
   #stopLimit: () => void = () => {};
   #stopStall: () => void = () => {};
   #forgetClient: () => void = () => {};
-  #isHeld = false;
+  #flow: BodyFlow | null = null;
   #settled = false;
 
   /** `close` lets go of what the exchange holds, once it is over. */
@@ -77,22 +72,56 @@ export class ExchangeCourse {
       this.fail(clientLeft());
       return;
     }
-    const isTaken = body.write(chunk);
-    if (this.#isHeld) return;
-    if (isTaken) {
-      this.awaitBody(readTimeoutMs);
-      return;
-    }
-    this.#isHeld = true;
-    this.limit(0);
-    source.pause();
-    this.#stopStall = this.#request.clock.after(MAX_STALL_MS, () => this.fail(clientLeft()));
-    body.once('drain', () => {
+    this.#flow ??= this.#flowTo(body, source, readTimeoutMs);
+    this.#flow.write(chunk);
+    if (!this.#flow.isHeld) this.awaitBody(readTimeoutMs);
+  }
+
+  #flowTo(body: Writable, source: Source, readTimeoutMs: number): BodyFlow {
+    const awaitTaking = (): void => {
       this.#stopStall();
-      this.#isHeld = false;
       if (this.#settled) return;
-      this.awaitBody(readTimeoutMs);
-      source.resume();
+      this.#stopStall = this.#request.clock.after(MAX_STALL_MS, () => this.fail(clientLeft()));
+    };
+    return new BodyFlow(body, source, {
+      held: () => {
+        this.limit(0);
+        awaitTaking();
+      },
+      taken: awaitTaking,
+      freed: () => {
+        this.#stopStall();
+        this.awaitBody(readTimeoutMs);
+      },
+    });
+  }
+
+  /**
+   * Writes the request's body to an upstream, with back-pressure. While that takes no more, it may as well
+   * answer: `held` begins the wait for it. `framed` makes of a chunk what goes out.
+   */
+  send(
+    body: Readable,
+    outgoing: Writable,
+    held: () => void,
+    framed: (chunk: Buffer) => Buffer = (chunk) => chunk,
+  ): void {
+    body.on('error', (error) => this.fail(error));
+    const flow = new BodyFlow(outgoing, body, {
+      held,
+      taken: () => {},
+      freed: () => {
+        if (this.phase === 'sent') this.limit(0);
+      },
+    });
+    body.on('data', (chunk: Buffer) => {
+      if (this.#settled) return;
+      if (outgoing.writable) {
+        flow.write(framed(chunk));
+        return;
+      }
+      body.pause();
+      held();
     });
   }
 

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { ServerHttp2Stream } from 'node:http2';
+import { endStream } from '../http/body-end.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { ForwardError } from './forward-error.ts';
@@ -64,7 +65,7 @@ export function switchHttp2(
         upstream.pipe(client);
         stream.pipe(upstream);
         upstream.on('error', () => exchange.abort());
-        upstream.once('close', () => stream.close());
+        upstream.once('close', () => endStream(stream));
         joinEnds(stream, upstream);
         resolve({ client: stream, upstream });
       } catch (error) {

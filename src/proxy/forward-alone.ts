@@ -120,16 +120,7 @@ class LoneExchange {
   }
 
   #send(outgoing: ClientRequest, body: Readable): void {
-    body.on('error', (error) => this.#course.fail(error));
-    body.on('data', (chunk: Buffer) => {
-      if (outgoing.write(chunk)) return;
-      body.pause();
-      this.#awaitHead();
-    });
-    outgoing.on('drain', () => {
-      if (this.#course.phase === 'sent') this.#course.limit(0);
-      body.resume();
-    });
+    this.#course.send(body, outgoing, () => this.#awaitHead());
     body.once('end', () => {
       this.#course.guard(() => {
         const trailers = permittedTrailers(this.#request.headers, this.#request.trailers());

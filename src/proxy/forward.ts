@@ -1,6 +1,7 @@
 import type { Writable } from 'node:stream';
 import { type Dispatcher, Pool, buildConnector } from 'undici';
 import { HeaderList } from '../http/header-list.ts';
+import { BodyFlow } from './body-flow.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, codeOf, messageOf } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
@@ -158,6 +159,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined;
   #phase: ForwardPhase = 'unsent';
   #body: Writable | null = null;
+  #flow: BodyFlow | null = null;
   #framing: 'none' | 'chunks' | 'other' = 'other';
   #discarded = 0;
   /** What a callback of ours threw: it ends the exchange and goes to the caller. */
@@ -198,6 +200,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
       else if (headers.has('transfer-encoding')) this.#framing = 'chunks';
       this.#body = this.#sink.onHead(status, headers, '1.1');
       this.#body?.on('error', this.#onBodyError);
+      if (this.#body !== null) this.#flow = this.#flowTo(this.#body, controller);
     });
   }
 
@@ -208,19 +211,27 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
       if (this.#discarded > MAX_DISCARDED_BYTES) this.#finish(controller);
       return;
     }
-    if (body.destroyed) {
-      controller.abort(abortReason());
-    } else if (!upstreamReads.pass(chunk, body)) {
-      controller.pause();
+    if (body.destroyed) controller.abort(abortReason());
+    else this.#flow?.write(chunk);
+  }
+
+  #flowTo(body: Writable, controller: Dispatcher.DispatchController): BodyFlow {
+    const source = {
+      pause: () => controller.pause(),
+      // Told in the middle of what another answer of the same connection does with its parser, which
+      // no other one may run in.
+      resume: () => queueMicrotask(() => controller.resume()),
+    };
+    const awaitTaking = (): void => {
       this.#stopStall();
+      if (this.#settled) return;
       this.#stopStall = this.#clock.after(MAX_STALL_MS, () => controller.abort(stalled()));
-      body.once('drain', () => {
-        this.#stopStall();
-        // Told in the middle of what another answer of the same connection does with its parser, which
-        // no other one may run in.
-        queueMicrotask(() => controller.resume());
-      });
-    }
+    };
+    return new BodyFlow(body, source, {
+      held: awaitTaking,
+      taken: awaitTaking,
+      freed: () => this.#stopStall(),
+    });
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {

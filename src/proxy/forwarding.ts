@@ -45,8 +45,16 @@ export type ReceivedProtocol = '1.1' | '2.0';
 export interface ForwardSink {
   /** A 1xx response. */
   onInformation(status: number, headers: HeaderList, received: ReceivedProtocol): void;
-  /** The head; returns where the body goes, or null when it is not wanted. */
-  onHead(status: number, headers: HeaderList, received: ReceivedProtocol): Writable | null;
+  /**
+   * The head; returns where the body goes, or null when it is not wanted. `isWhole`: the head was said to
+   * be all of the response.
+   */
+  onHead(
+    status: number,
+    headers: HeaderList,
+    received: ReceivedProtocol,
+    isWhole?: boolean,
+  ): Writable | null;
   /** The complete body has been written to `body`, which is to be ended. */
   onEnd(body: Writable, trailers: HeaderList): void;
 }

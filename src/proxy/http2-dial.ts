@@ -1,4 +1,4 @@
-import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
+import { type ClientHttp2Session, connect as connectHttp2, type Settings } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, TLSSocket } from 'node:tls';
 import { HubgateError } from '../kernel/error.ts';
@@ -20,7 +20,8 @@ export type Offer = readonly ('h2' | 'http/1.1')[];
 
 /**
  * A session with an upstream that has told its settings (RFC 9113 §3.4), so that its limits are
- * known before the first request. Calls back once; the returned function gives up.
+ * known before the first request; one that allows no stream yet is waited for. Calls back once; the
+ * returned function gives up.
  */
 export function dialHttp2(
   target: DialTarget,
@@ -36,13 +37,19 @@ export function dialHttp2(
   const end = (): void => {
     clearTimeout(timer);
     socket.off('error', fail).off('close', onClose);
-    session?.off('error', fail).off('close', onClose);
+    session?.off('error', fail).off('close', onClose).off('remoteSettings', onSettings);
   };
   const fail = (error: Error): void => {
     end();
     socket.on('error', ignore).destroy();
     session?.on('error', ignore).destroy();
     done(error, null);
+  };
+  const onSettings = (told: Settings): void => {
+    if (session === null || told.maxConcurrentStreams === 0) return;
+    end();
+    session.setLocalWindowSize(SESSION_WINDOW);
+    done(null, session);
   };
   const onClose = (): void => fail(noHttp2('The upstream closed the connection'));
   socket.on('error', fail).on('close', onClose);
@@ -63,12 +70,7 @@ export function dialHttp2(
       maxSessionMemory: MAX_SESSION_MEMORY_MB,
     });
     session = opened;
-    opened.on('error', fail).on('close', onClose);
-    opened.once('remoteSettings', () => {
-      end();
-      opened.setLocalWindowSize(SESSION_WINDOW);
-      done(null, opened);
-    });
+    opened.on('error', fail).on('close', onClose).on('remoteSettings', onSettings);
   });
   return () => fail(new HubgateError('upstream-aborted', 'The connection is not wanted any more'));
 }

@@ -10,9 +10,6 @@ import type { Http2Session } from './http2-session.ts';
 import { permittedTrailers } from './trailers.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
-/** What a gRPC server says at the end; where that is also the beginning, it says it in the head. */
-const GRPC_ENDING = ['grpc-status', 'grpc-message', 'grpc-status-details-bin'];
-
 /**
  * Exchanges one request over a stream of a session (RFC 9113 §8.1). Resolves when the response is
  * complete; back-pressure holds both ways.
@@ -128,7 +125,10 @@ class Http2Exchange {
     };
     on('continue', () => this.#wantBody(stream));
     on('headers', (head, _, raw) => this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0'));
-    on('response', (head, _, raw) => this.#receive(stream, statusOf(head), fieldsOf(raw)));
+    on('response', (head, flags, raw) => {
+      const isWhole = (Number(flags) & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+      this.#receive(stream, statusOf(head), fieldsOf(raw), isWhole);
+    });
     on('trailers', (_head, _, raw) => {
       this.#trailers = fieldsOf(raw);
     });
@@ -155,16 +155,7 @@ class Http2Exchange {
   }
 
   #send(stream: ClientHttp2Stream, body: Readable): void {
-    body.on('error', (error) => this.#course.fail(error));
-    body.on('data', (chunk: Buffer) => {
-      if (stream.writable && stream.write(chunk)) return;
-      body.pause();
-      this.#awaitHead();
-    });
-    stream.on('drain', () => {
-      if (this.#course.phase === 'sent') this.#course.limit(0);
-      body.resume();
-    });
+    this.#course.send(body, stream, () => this.#awaitHead());
     stream.once('wantTrailers', () => {
       this.#course.guard(() => {
         const { headers, trailers } = this.#request;
@@ -178,14 +169,13 @@ class Http2Exchange {
     });
   }
 
-  #receive(stream: ClientHttp2Stream, status: number, headers: HeaderList): void {
+  #receive(stream: ClientHttp2Stream, status: number, headers: HeaderList, isWhole: boolean): void {
     const { readTimeoutMs } = this.#target.settings;
     this.#course.phase = 'responding';
     this.#course.limit(0);
     // RFC 9110 §10.1.1: answered so, the request needs no body.
     this.#stopWaiting();
-    if (this.#isComplete) this.#takeEnding(headers);
-    const body = this.#sink.onHead(status, headers, '2.0');
+    const body = this.#sink.onHead(status, headers, '2.0', isWhole);
     if (body === null) {
       this.#course.finish();
       return;
@@ -208,17 +198,6 @@ class Http2Exchange {
         this.#course.finish();
       });
     });
-  }
-
-  /** A head that is all of the response: clients of gRPC look for its end behind the body. */
-  #takeEnding(headers: HeaderList): void {
-    if (headers.get('content-type')?.startsWith('application/grpc') !== true) return;
-    for (const name of GRPC_ENDING) {
-      const value = headers.get(name);
-      if (value === undefined) continue;
-      this.#trailers.set(name, value);
-      headers.delete(name);
-    }
   }
 
   #onClose(stream: ClientHttp2Stream): void {

@@ -100,16 +100,23 @@ export class UpstreamResponse implements UpgradeSink {
     }
   }
 
-  onHead(status: number, headers: HeaderList, received: ReceivedProtocol): Writable | null {
+  onHead(
+    status: number,
+    headers: HeaderList,
+    received: ReceivedProtocol,
+    isWhole = false,
+  ): Writable | null {
     refuseStatus(status);
     refuseCoding(headers);
     this.#onStatus(status);
     const answer = this.#rules.intercept(status, headers);
-    if (answer === null) return this.#exchange.begin(this.#head(status, headers, received));
+    if (answer === null) {
+      return this.#exchange.begin({ ...this.#head(status, headers, received), isWhole });
+    }
     if (typeof answer === 'number') {
       // RFC 9110 §8.6: such a length is that of a body which has not come.
       if (status === 204 || status === 304) headers.delete('content-length');
-      return this.#exchange.begin(this.#head(answer, headers, received));
+      return this.#exchange.begin({ ...this.#head(answer, headers, received), isWhole });
     }
     this.interceptor = answer;
     this.#leaveForRoutes(status, headers);

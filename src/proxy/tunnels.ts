@@ -1,3 +1,4 @@
+import { breakOff } from '../http/body-end.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { switchHttp2 } from './extended-connect.ts';
@@ -20,6 +21,8 @@ export class Tunnels {
   readonly #streamTimeoutMs: number;
   readonly #closeDelayMs: number;
   readonly #open = new Set<() => void>();
+  /** When {@link close} was called, in monotonic milliseconds. */
+  #closedAt: number | null = null;
 
   /** Both in milliseconds, 0 for no limit: the longest life, and the time left after `close`. */
   constructor(clock: Clock, limits: { streamTimeoutMs: number; streamCloseDelayMs: number }) {
@@ -28,9 +31,11 @@ export class Tunnels {
     this.#closeDelayMs = limits.streamCloseDelayMs;
   }
 
-  /** Ends what is open after the configured delay. */
+  /** Ends after the configured delay what is open, or opens by then. */
   close(): void {
-    if (this.#closeDelayMs === 0 || this.#open.size === 0) return;
+    if (this.#closeDelayMs === 0) return;
+    this.#closedAt = this.#clock.monotonic();
+    if (this.#open.size === 0) return;
     this.#clock.after(this.#closeDelayMs, () => {
       for (const end of this.#open) end();
     });
@@ -56,14 +61,23 @@ export class Tunnels {
     if (peers !== null) await this.#watch(peers);
   }
 
+  /** How long a tunnel that opens now may live; null for no limit. */
+  #lifeMs(): number | null {
+    const limits = this.#streamTimeoutMs === 0 ? [] : [this.#streamTimeoutMs];
+    if (this.#closedAt !== null) {
+      limits.push(Math.max(0, this.#closedAt + this.#closeDelayMs - this.#clock.monotonic()));
+    }
+    return limits.length === 0 ? null : Math.min(...limits);
+  }
+
   #watch({ client, upstream }: TunnelEnds): Promise<void> {
     return new Promise((resolve) => {
       const end = (): void => {
-        client.destroy();
+        breakOff(client);
         upstream.destroy();
       };
-      const cancel =
-        this.#streamTimeoutMs === 0 ? () => {} : this.#clock.after(this.#streamTimeoutMs, end);
+      const lifeMs = this.#lifeMs();
+      const cancel = lifeMs === null ? () => {} : this.#clock.after(lifeMs, end);
       this.#open.add(end);
       let left = 2;
       const onClose = (): void => {

@@ -1,10 +1,12 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { isIP, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { breakOff } from '../http/body-end.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
+import { BodyFlow } from './body-flow.ts';
 import type { ForwardSink, TransportSettings } from './forwarding.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
 import type { RequestingClient } from './requesting-client.ts';
@@ -130,11 +132,9 @@ function passRefusal(
     return;
   }
   body.on('error', done);
-  response.on('data', (chunk: Buffer) => {
-    if (body.write(chunk)) return;
-    response.pause();
-    body.once('drain', () => response.resume());
-  });
+  const nobody = (): void => {};
+  const flow = new BodyFlow(body, response, { held: nobody, taken: nobody, freed: nobody });
+  response.on('data', (chunk: Buffer) => flow.write(chunk));
   response.on('end', () => {
     sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
     done(null);
@@ -144,7 +144,7 @@ function passRefusal(
 /** What leaves one side dead must not leave the other open. */
 export function joinEnds(client: Duplex, upstream: Duplex): void {
   client.on('error', () => upstream.destroy());
-  upstream.on('error', () => client.destroy());
+  upstream.on('error', () => breakOff(client));
   client.once('close', () => {
     if (upstream instanceof Socket) upstream.destroySoon();
     else upstream.destroy();

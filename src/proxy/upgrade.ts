@@ -1,6 +1,7 @@
 import { createProxyServer } from 'http-proxy-3';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList } from '../http/header-list.ts';
+import { PendingClient } from './pending-client.ts';
 import {
   awaitSwitch,
   joinEnds,
@@ -28,6 +29,7 @@ export function switchHttp1(
   proxy.on('error', () => {
     // Errors of the sockets: both are watched to their end.
   });
+  const pending = new PendingClient(socket, early);
   return new Promise((resolve, reject) => {
     proxy.once('proxyReqWs', (upstreamRequest) => {
       // Registered before http-proxy-3's own, which writes the head that is in `response.headers`.
@@ -38,7 +40,7 @@ export function switchHttp1(
           head.headers.set('Upgrade', 'websocket');
           exchange.takeOver(head);
           response.headers = utf8Record(head.headers);
-          if (early.length > 0) socket.unshift(early);
+          pending.release();
           joinEnds(socket, upstream);
           resolve({ client: socket, upstream });
         } catch (error) {

@@ -4,7 +4,7 @@ import { Duplex, type Writable } from 'node:stream';
 
 /**
  * Bytes that one read of a connection to an upstream brings at most. A client that takes a response
- * slowly holds up to two of them here; Node's own 64 KiB cost a sixth more of a download's CPU.
+ * slowly holds two or three of them here (`HIGH_WATER_BYTES`); Node's own 64 KiB cost a sixth more of a download's CPU.
  */
 export const READ_BYTES = 128 * 1024;
 
@@ -42,13 +42,15 @@ class UpstreamReads {
    * Writes a chunk of a response to `body`. The buffer of one that is a whole large read is filled
    * again once it has been sent, unless the body may keep something of it.
    *
-   * @returns as `Writable.write`
+   * @param taken called when the body has taken it, or has failed
    */
-  pass(chunk: Buffer, body: Writable): boolean {
+  pass(chunk: Buffer, body: Writable, taken: () => void): void {
     if (this.#filled.get(chunk.buffer) !== chunk.length || !givesBack(body)) {
-      return body.write(chunk);
+      body.write(chunk, taken);
+      return;
     }
-    return body.write(chunk, (error) => {
+    body.write(chunk, (error) => {
+      taken();
       // After a failure it is not known whether the system still reads from it.
       if (error instanceof Error || this.#spare.length >= MAX_SPARE_BUFFERS) return;
       this.#spare.push(Buffer.from(chunk.buffer));

@@ -73,7 +73,7 @@ export class UpstreamRegistry {
     settings: TransportSettings,
     trustPool: string | null,
   ): InstantLease<Connections> {
-    const key = JSON.stringify([originOf(address), address.http2, settings, trustPool]);
+    const key = JSON.stringify([originOf(address), settings, trustPool]);
     return this.#pools.acquire(key, () => openConnections(address, settings, trustPool));
   }
 
@@ -93,6 +93,7 @@ export class UpstreamRegistry {
   }
 }
 
-function originOf(address: UpstreamAddress): string {
-  return `${address.protocol}//${address.hostport}`;
+/** Also by the protocol: one that has changed to `h2c` is another upstream. */
+function originOf({ protocol, hostport, http2 }: UpstreamAddress): string {
+  return `${protocol}//${hostport}${http2 ? ' by HTTP/2' : ''}`;
 }

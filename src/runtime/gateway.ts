@@ -108,6 +108,12 @@ interface Current {
   readonly listeners: readonly OpenListener[];
 }
 
+/** What a reload has replaced, until all that was under way on it has come to its end. */
+interface Retired {
+  readonly listeners: readonly OpenListener['lease']['value'][];
+  readonly closed: Promise<void>;
+}
+
 /**
  * Makes a gateway of a configuration. Nothing is opened before `start`.
  *
@@ -119,6 +125,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   let initial: Config | null = config;
   let resources: Resources | null = null;
   let current: Current | null = null;
+  const retired = new Set<Retired>();
   let stopping: Promise<void> | null = null;
   /** Loads run one after the other: each swaps what the one before has left. */
   let queue: Promise<unknown> = Promise.resolve();
@@ -222,15 +229,21 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     });
   }
 
+  /** What is under way comes to its end; a stop waits for it too. */
   function retire(old: Current, { log }: Resources): void {
-    for (const closing of [
+    const closings = [
       ...old.listeners.map(({ lease }) => lease.release()),
       old.generation.release(),
-    ]) {
+    ].map((closing) =>
       closing.catch((error: unknown) =>
         log.error('Part of the old configuration did not close', { error: messageOf(error) }),
-      );
-    }
+      ),
+    );
+    const closed = Promise.all(closings).then(() => {
+      retired.delete(one);
+    });
+    const one: Retired = { listeners: old.listeners.map(({ lease }) => lease.value), closed };
+    retired.add(one);
   }
 
   function enqueue<T>(task: () => Promise<T>): Promise<T> {
@@ -244,8 +257,9 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     if (current === null || resources === null) return;
     const { config: last, listeners } = current;
     resources.stoppingWithinMs = last.options.gracePeriodMs;
-    const opened = listeners.map(({ lease }) => lease.value);
-    const closed = giveBack(current);
+    const opened = new Set(listeners.map(({ lease }) => lease.value));
+    for (const one of retired) for (const listener of one.listeners) opened.add(listener);
+    const closed = Promise.all([giveBack(current), ...[...retired].map((one) => one.closed)]);
     const cut = (): void => {
       for (const listener of opened) listener.destroy();
     };

@@ -1,3 +1,5 @@
+import { type Later, Turns } from './turns.ts';
+
 /**
  * Requests of one connection that are begun in one turn of the event loop, at some 0.2 ms each: what
  * a client has sent in one go is begun in so many turns as it takes.
@@ -14,13 +16,13 @@ interface Connection {
 /** Spreads the requests of each connection over turns of the event loop, in their order. */
 export class BegunRequests {
   readonly #connections = new WeakMap<object, Connection>();
-  readonly #later: (turn: () => void) => void;
-  #turn = 0;
-  #isTurnOpen = false;
+  readonly #later: Later;
+  readonly #turns: Turns;
 
   /** @param later calls back in the next turn of the event loop */
-  constructor(later: (turn: () => void) => void = setImmediate) {
+  constructor(later: Later = setImmediate) {
     this.#later = later;
+    this.#turns = new Turns(later);
   }
 
   /** Begins a request: now, or in a later turn. `begin` must not throw, and looks whether its client is still there. */
@@ -30,9 +32,9 @@ export class BegunRequests {
       connection.waiting.push(begin);
       return;
     }
-    this.#openTurn();
-    if (connection.turn !== this.#turn) {
-      connection.turn = this.#turn;
+    const turn = this.#turns.now();
+    if (connection.turn !== turn) {
+      connection.turn = turn;
       connection.begun = 0;
     }
     if (connection.begun < MAX_BEGUN) {
@@ -50,16 +52,6 @@ export class BegunRequests {
     const connection = { turn: -1, begun: 0, waiting: [] };
     this.#connections.set(of, connection);
     return connection;
-  }
-
-  /** All that is begun until the next callback belongs to one turn. */
-  #openTurn(): void {
-    if (this.#isTurnOpen) return;
-    this.#isTurnOpen = true;
-    this.#later(() => {
-      this.#isTurnOpen = false;
-      this.#turn += 1;
-    });
   }
 
   #goOn(connection: Connection): void {

@@ -14,9 +14,16 @@ import type { UpgradeRequest } from '../http/exchange.ts';
 import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Wire, type LeaveConnection, leaveServer } from './http1-wire.ts';
-import { closeIdle, giveConnection, releaseParser, watchLimits } from './node-internals.ts';
+import {
+  closeIdle,
+  giveConnection,
+  goOnReading,
+  releaseParser,
+  watchLimits,
+} from './node-internals.ts';
 import { peerOf } from './peers.ts';
-import { lineOf, mendedQuery, packetOf } from './raw-query.ts';
+import { PipelinedRequests } from './pipelined-requests.ts';
+import { lineOf, mendedQuery, packetOf, unparsedOf } from './raw-query.ts';
 import type { Reception } from './reception.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { sharedListener } from './shared-listener.ts';
@@ -26,8 +33,6 @@ import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
 /** How often the server looks for requests that take too long. */
 const TIMEOUT_CHECK_MS = 1000;
-/** Requests of one connection that may wait behind one that is not answered yet; as many as streams in HTTP/2. */
-const MAX_PIPELINED = 250;
 /** What a refused client gets to read the refusal, before the connection is cut. */
 const LINGER_MS = 2000;
 
@@ -41,8 +46,7 @@ export class Http1 {
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
   /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
   readonly #refused = new WeakSet<Duplex>();
-  /** Responses that have begun to wait behind an earlier one of their connection. */
-  readonly #behind = new WeakMap<Duplex, Set<ServerResponse>>();
+  readonly #pipelined = new PipelinedRequests();
   readonly #stopped = new StoppedParsers();
   #draining = false;
 
@@ -108,12 +112,15 @@ export class Http1 {
 
   #take(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request;
-    if (this.#refused.has(socket)) return;
+    if (this.#refused.has(socket)) {
+      this.#pipelined.end(socket);
+      return;
+    }
     forgetDeadline(socket);
-    const mayWait = this.#mayWait(socket, response);
+    this.#pipelined.begin(socket, response);
     this.#responses.set(socket, response);
     if (this.#draining) response.shouldKeepAlive = false;
-    const verdict = mayWait ? judgeHttp1(request) : 503;
+    const verdict = judgeHttp1(request);
     if (typeof verdict !== 'number') this.#deliver(request, response, verdict, null);
     else {
       // Through the response, so that earlier requests on the connection get their answers first.
@@ -121,21 +128,6 @@ export class Http1 {
       response.shouldKeepAlive = false;
       response.writeHead(verdict, { 'content-length': '0' }).end();
     }
-  }
-
-  /** Whether there is room for a response among those of its connection that are not answered. */
-  #mayWait(socket: Socket, response: ServerResponse): boolean {
-    if (this.#unanswered(socket) === undefined) return true;
-    const behind = this.#behind.get(socket) ?? new Set();
-    this.#behind.set(socket, behind);
-    // Of those that come in one go none has closed yet, even if it was answered at once.
-    if (behind.size >= MAX_PIPELINED) {
-      for (const one of behind) if (one.writableEnded) behind.delete(one);
-    }
-    if (behind.size >= MAX_PIPELINED) return false;
-    behind.add(response);
-    response.once('close', () => behind.delete(response));
-    return true;
   }
 
   /**
@@ -208,6 +200,10 @@ export class Http1 {
   /** RFC 9112 §2.2: what cannot be parsed is refused, and the connection closed. */
   #malformed(error: Error, socket: Duplex): void {
     if (this.#refused.has(socket)) return;
+    if (codeOf(error) === 'HPE_PAUSED' && socket instanceof Socket) {
+      this.#pipelined.stopped(socket, unparsedOf(error));
+      return;
+    }
     if (!socket.writable) {
       socket.destroy();
       return;
@@ -241,6 +237,7 @@ export class Http1 {
     setImmediate(() => {
       const all = this.#stopped.take(socket);
       if (all === null || !releaseParser(socket)) return;
+      this.#pipelined.forget(socket);
       socket.unshift(all);
       giveConnection(this.#server, socket);
       socket.resume();
@@ -271,6 +268,7 @@ export class Http1 {
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close`;
     socket.end(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
     // Closed while bytes arrive, it would be reset, and the refusal might never be read (RFC 9112 §9.6).
+    if (socket instanceof Socket) goOnReading(socket);
     socket.resume();
     const cancel = this.#clock.after(LINGER_MS, () => socket.destroy());
     socket.once('close', cancel);

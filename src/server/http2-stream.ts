@@ -1,6 +1,6 @@
-import { constants, type ServerHttp2Stream } from 'node:http2';
+import type { ServerHttp2Stream } from 'node:http2';
+import { breakOff } from '../http/body-end.ts';
 import type { ResponseStream, StreamListener } from '../http/exchange.ts';
-import { HubgateError } from '../kernel/error.ts';
 
 /** Whose stream it is: found so, no stream needs functions of its own. */
 const STREAM = Symbol('response of this stream');
@@ -68,23 +68,4 @@ function onDrain(this: Carrier): void {
 
 function onClose(this: Carrier): void {
   this[STREAM]?.closed();
-}
-
-/**
- * RFC 9113 §8.1: INTERNAL_ERROR tells the client that the response is not complete. Closed with that
- * code, Node would end the body in good order first.
- */
-export function breakOff(stream: ServerHttp2Stream): void {
-  if (stream.destroyed || stream.closed) return;
-  stream.destroy(new HubgateError('response-broken-off', 'The response was broken off'));
-}
-
-/**
- * RFC 9113 §8.1: after the answer the rest of the request is not wanted. A turn later than the head was
- * given: some versions of Node (22.23, 26) would send what closes the stream instead of a head without a body.
- */
-export function closeAnswered(stream: ServerHttp2Stream): void {
-  setImmediate(() => {
-    if (!stream.destroyed) stream.close(constants.NGHTTP2_NO_ERROR);
-  });
 }

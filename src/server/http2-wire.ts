@@ -1,10 +1,11 @@
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Readable, Writable } from 'node:stream';
+import { breakOff, closeAnswered } from '../http/body-end.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
 import type { Departure } from './departure.ts';
-import { breakOff, closeAnswered, Http2Stream } from './http2-stream.ts';
+import { Http2Stream } from './http2-stream.ts';
 import type { RequestTarget } from './strict-request.ts';
 import type { Wire } from './wire.ts';
 

@@ -6,6 +6,7 @@ import {
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { ServerOptions } from '../config/config.ts';
+import { closeAnswered } from '../http/body-end.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { BegunRequests } from './begun-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -16,16 +17,19 @@ import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http2Wire } from './http2-wire.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { guardSession } from './http2-guards.ts';
-import { closeAnswered } from './http2-stream.ts';
 import { giveConnection } from './node-internals.ts';
 import { type Peer, peerOf } from './peers.ts';
 import type { Reception } from './reception.ts';
+import { UploadWindows, WIDE_WINDOW_BYTES } from './upload-windows.ts';
 import { judgeHttp2, MAX_FIELDS, reasonFor, type RequestHead } from './strict-request.ts';
 
 /** Streams of one connection at once. */
 const MAX_CONCURRENT_STREAMS = 250;
 /** Frames and streams that break the protocol before a connection is ended. */
 const MAX_FAULTS = 100;
+
+/** Of all connections of this process. */
+const uploadWindows = new UploadWindows();
 
 /** HTTP/2 with one set of limits, fed with connections. */
 export class Http2 {
@@ -51,6 +55,7 @@ export class Http2 {
       settings: {
         maxConcurrentStreams: MAX_CONCURRENT_STREAMS,
         maxHeaderListSize: limits.maxHeaderSize,
+        initialWindowSize: WIDE_WINDOW_BYTES,
         // RFC 8441: WebSockets over HTTP/2.
         enableConnectProtocol: true,
       },
@@ -74,6 +79,7 @@ export class Http2 {
   #watch(session: ServerHttp2Session): void {
     this.#sessions.add(session);
     session.once('close', () => this.#sessions.delete(session));
+    uploadWindows.watch(session);
     guardSession(session, { idleMs: this.#limits.timeouts.idleMs, clock: this.#clock });
     const socket = this.#accepting;
     if (socket === null) return;

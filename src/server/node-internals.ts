@@ -68,6 +68,62 @@ export function writeAhead(response: ServerResponse, bytes: string): void {
   (response as ServerResponse & WritesInTurn)._writeRaw(bytes, 'latin1');
 }
 
+/** What an HTTP server's connection is parsed by, which the types leave out. */
+interface Parser {
+  /** Told of each head, by the parser; what it returns says how the parser goes on. */
+  onIncoming(request: IncomingMessage, shouldKeepAlive: boolean): number;
+  resume(): void;
+  execute(bytes: Buffer): unknown;
+}
+
+/** Go on: so Node's own callback says of every message but an upgrade. */
+const GO_ON = 0;
+/** Stop, and say by `clientError` where: the number of llhttp's error `HPE_PAUSED`. */
+const STOP = 21;
+
+function parserOf(socket: Socket): Parser | null {
+  const parser: unknown = Reflect.get(socket, 'parser');
+  const isParser = typeof parser === 'object' && parser !== null && 'onIncoming' in parser;
+  return isParser ? (parser as Parser) : null;
+}
+
+/**
+ * Makes the parser of an HTTP server's connection stop behind a head for which `mustStop` holds once it
+ * has been told of; the server learns of it by `clientError`, with the code `HPE_PAUSED`. From the next
+ * head on.
+ */
+export function stopParsingWhen(socket: Socket, mustStop: () => boolean): void {
+  const parser = parserOf(socket);
+  if (parser === null) return;
+  const { onIncoming } = parser;
+  parser.onIncoming = (request, shouldKeepAlive) => {
+    const how = onIncoming(request, shouldKeepAlive);
+    return how === GO_ON && mustStop() ? STOP : how;
+  };
+}
+
+/**
+ * Stops reading a connection whose parser has stopped and left `rest`. Whoever reads a body or writes an
+ * answer would have it go on: until {@link goOnReading} nobody can.
+ */
+export function stopReading(socket: Socket, rest: Buffer): void {
+  socket.pause();
+  if (rest.length > 0) socket.unshift(rest);
+  socket.resume = () => socket;
+  const parser = parserOf(socket);
+  parser?.resume();
+  // It finds that the message of this head is complete, if it is.
+  parser?.execute(NOTHING);
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** Goes on where {@link stopReading} has stopped, unless Node itself waits for the client to take answers. */
+export function goOnReading(socket: Socket): void {
+  Reflect.deleteProperty(socket, 'resume');
+  if (!socket.destroyed && Reflect.get(socket, '_paused') !== true) socket.resume();
+}
+
 /** Events for which an HTTP server listens on its sockets. */
 const HTTP_EVENTS = ['data', 'end', 'drain', 'error', 'timeout', 'pause', 'resume'] as const;
 /** Its functions that listen; what others have added stays. */
@@ -110,6 +166,7 @@ export function releaseParser(socket: Socket): boolean {
       if (isOneOf(HTTP_LISTENERS, listener)) socket.off(event, listener);
     }
   }
+  Reflect.deleteProperty(socket, 'resume');
   socket.off('close', onClose);
   closeQuietly(socket, onClose);
   // The server's own, which watch for others that read: a closure each.

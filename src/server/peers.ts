@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { plainAddress } from '../http/forwarded.ts';
+import { carrierOf } from './node-internals.ts';
 
 /** The address of a connection's other end, or the one that a PROXY protocol header names for it. */
 export interface Peer {
@@ -19,22 +20,20 @@ const NOBODY: Peer = { address: '', port: 0 };
 
 /**
  * Who is at the other end of the open connections of a listener, and how many each has. What a PROXY
- * protocol header says of an accepted socket is found again from the one that TLS makes of it: both
- * know the address and port where it comes from, which no other connection has meanwhile.
+ * protocol header says is written on the socket that was accepted, and found again from the one that TLS
+ * makes of it. An address and a port would not tell connections apart: where a machine has two addresses,
+ * one client may come from the same port to both.
  */
 export class Peers {
-  readonly #byOrigin = new Map<string, Peer>();
   readonly #connections = new Map<string, number>();
 
   /** Notes a connection until it closes, and says who it is; `named` is what a PROXY protocol header says. */
-  add(socket: Socket, named: Peer | null): Peer {
+  add(socket: Socket & Marked, named: Peer | null): Peer {
     const peer = named ?? endOf(socket);
     const { address } = peer;
-    const origin = originOf(socket);
-    this.#byOrigin.set(origin, peer);
+    socket[PEER] = peer;
     this.#connections.set(address, this.connectionsOf(address) + 1);
     socket.on('close', () => {
-      this.#byOrigin.delete(origin);
       const left = this.connectionsOf(address) - 1;
       if (left === 0) this.#connections.delete(address);
       else this.#connections.set(address, left);
@@ -47,11 +46,11 @@ export class Peers {
    * has closed meanwhile: then it must not pass for one of the proxy that made it.
    */
   mark(socket: Socket & Marked): boolean {
-    // Unix sockets come from nowhere, so all of them would be the same one.
-    const isLocal = socket.remoteAddress === undefined && socket.remotePort === undefined;
-    const peer = isLocal && !socket.destroyed ? NOBODY : this.#byOrigin.get(originOf(socket));
-    if (peer !== undefined) socket[PEER] = peer;
-    return peer !== undefined;
+    const carrier: Socket & Marked = carrierOf(socket);
+    const peer = carrier[PEER];
+    if (peer === undefined || carrier.destroyed) return false;
+    socket[PEER] = peer;
+    return true;
   }
 
   connectionsOf(address: string): number {
@@ -66,8 +65,4 @@ export function peerOf(socket: Socket & Marked): Peer {
 
 function endOf({ remoteAddress = '', remotePort = 0 }: Socket): Peer {
   return { address: plainAddress(remoteAddress), port: remotePort };
-}
-
-function originOf({ remoteAddress = '', remotePort = 0 }: Socket): string {
-  return `${remoteAddress} ${remotePort}`;
 }

@@ -40,6 +40,11 @@ export function packetOf(error: Error): Buffer {
   return 'rawPacket' in error && Buffer.isBuffer(error.rawPacket) ? error.rawPacket : EMPTY;
 }
 
+/** What it was given and has not parsed. */
+export function unparsedOf(error: Error): Buffer {
+  return packetOf(error).subarray('bytesParsed' in error ? Number(error.bytesParsed) : 0);
+}
+
 const EMPTY = Buffer.alloc(0);
 
 /** What came of the line at which a parser has stopped, and no more than its first 8 KiB. */

@@ -259,7 +259,9 @@ export class ServerExchange implements Exchange {
 
   #send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
     this.#changes.drop(head.headers);
-    const bodyless = isBodyless(this.method, head);
+    // What wraps a body may have something to say of an empty one.
+    const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
+    const bodyless = isBodyless(this.method, head) || isWhole;
     const body = this.#wire.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
     this.#status = head.status;
     if (bodyless) return discarding(body);

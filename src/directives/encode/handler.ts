@@ -1,5 +1,6 @@
 import { Writable } from 'node:stream';
 import zlib from 'node:zlib';
+import { breakOff } from '../../http/body-end.ts';
 import type { Handler, ResponseHead } from '../../http/exchange.ts';
 import type { HeaderList } from '../../http/header-list.ts';
 import { negotiatedEncoding } from '../../http/negotiated-encoding.ts';
@@ -111,7 +112,7 @@ function compressed(body: Writable, encoder: Encoder): Writable {
   });
   encoder.once('error', (error) => {
     plain.destroy(error);
-    body.destroy();
+    breakOff(body);
   });
   // Told to whoever writes by `close`; unheard it would end the process.
   plain.on('error', () => {});

@@ -10,7 +10,7 @@ import type { RequestBodyConfig } from './data.ts';
  */
 export function requestBody(
   { maxSize, readTimeoutMs, writeTimeoutMs }: RequestBodyConfig,
-  { clock }: HandlerContext,
+  { clock }: Pick<HandlerContext, 'clock'>,
 ): Handler {
   return async (exchange, next) => {
     if (maxSize !== null && Number(exchange.headers.get('content-length') ?? 0) > maxSize) {
@@ -21,8 +21,11 @@ export function requestBody(
       const body = limited(exchange.body, maxSize ?? Number.POSITIVE_INFINITY);
       exchange.body = body;
       const tooSlow = (): void => breakOffBody(exchange, body, readTimeoutMs);
-      if (readTimeoutMs > 0) cancels.push(clock.after(readTimeoutMs, tooSlow));
-      body.once('close', () => cancels[0]?.());
+      if (readTimeoutMs > 0) {
+        const cancel = clock.after(readTimeoutMs, tooSlow);
+        cancels.push(cancel);
+        body.once('close', cancel);
+      }
     }
     if (writeTimeoutMs > 0) cancels.push(clock.after(writeTimeoutMs, () => exchange.abort()));
     try {

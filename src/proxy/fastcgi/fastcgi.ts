@@ -138,22 +138,24 @@ class FastcgiExchange {
         endOfStream(RECORD.params),
       ]),
     );
-    this.#course.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
+    this.#awaitHead();
     if (body === null || Buffer.isBuffer(body)) {
       if (body !== null) socket.write(streamRecords(RECORD.stdin, body));
       socket.write(endOfStream(RECORD.stdin));
       return;
     }
-    body.on('error', (error) => this.#course.fail(error));
-    body.on('data', (chunk: Buffer) => {
-      if (this.#course.settled || socket.write(streamRecords(RECORD.stdin, chunk))) return;
-      body.pause();
-      socket.once('drain', () => body.resume());
-    });
+    const held = (): void => this.#awaitHead();
+    this.#course.send(body, socket, held, (chunk) => streamRecords(RECORD.stdin, chunk));
     body.once('end', () => {
       if (this.#course.settled) return;
       socket.write(endOfStream(RECORD.stdin));
+      this.#awaitHead();
     });
+  }
+
+  #awaitHead(): void {
+    if (this.#course.phase !== 'sent') return;
+    this.#course.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
   }
 
   #receive(chunk: Buffer): void {

@@ -159,6 +159,8 @@ export interface RawOrigin {
   /** Everything received so far, all connections in order of arrival. */
   received(): string;
   connections(): number;
+  /** Connections that are open now. */
+  open(): number;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -190,6 +192,7 @@ export async function rawOrigin(
     port,
     received: () => received,
     connections: () => connections,
+    open: () => sockets.size,
     [Symbol.asyncDispose]: async () => {
       for (const socket of sockets) socket.destroy();
       await new Promise((done) => server.close(done));

@@ -19,6 +19,7 @@ import { FLAG, FRAME, frame, headers } from '../../support/http2-frames.ts';
 import { rawHttp2Origin } from '../../support/raw-http2-origin.ts';
 import { TurnedClock } from '../../support/turned-clock.ts';
 import { ask1, portOf } from '../http/exchange-server.ts';
+import type { Exchange } from '../../../src/http/exchange.ts';
 import { type Overrides, origin, proxyConfig, proxyTo, until } from './gateway.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_REFUSED_STREAM } = http2.constants;
@@ -168,7 +169,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', { timeout: 30_000 }, () => {
     assert.equal(trailers['x-te'], 'trailers');
   });
 
-  it('that fails a gRPC call at once has its status behind the body too', async () => {
+  it('that says all of it in its head, as gRPC servers do, has it said so to the client', async () => {
     await using upstream = await http2Origin((stream) => {
       const head = {
         'content-type': 'application/grpc',
@@ -179,9 +180,27 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', { timeout: 30_000 }, () => {
     });
     await using gateway = await proxyTo([upstream.url]);
     const call = ask2(gateway.http2, { ':method': 'POST', te: 'trailers' }, { endStream: true });
-    const { fields, trailers } = await call.answer;
-    assert.equal(fields['grpc-status'], undefined);
-    assert.deepEqual([trailers['grpc-status'], trailers['grpc-message']], ['12', 'no']);
+    const [[, flags], { fields, trailers }] = await Promise.all([
+      once(call.stream, 'response') as Promise<[unknown, number]>,
+      call.answer,
+    ]);
+    assert.equal(flags & http2.constants.NGHTTP2_FLAG_END_STREAM, 1);
+    assert.deepEqual([fields['grpc-status'], fields['grpc-message']], ['12', 'no']);
+    assert.deepEqual({ ...trailers }, {});
+  });
+
+  it('that says nothing more behind its head may still have something put into it', async () => {
+    await using upstream = await http2Origin((stream) => {
+      stream.respond({ 'content-type': 'text/plain' }, { endStream: true });
+    });
+    const before = (exchange: Exchange): void =>
+      exchange.onHead(() => (body) => {
+        body.write('more');
+        return body;
+      });
+    await using gateway = await proxyTo([upstream.url], {}, { before });
+    const { body } = await ask2(gateway.http2, {}, { endStream: true }).answer;
+    assert.equal(body, 'more');
   });
 
   it('gets the trailer fields that a request announces', async () => {
@@ -426,6 +445,26 @@ describe('sessions with an HTTP/2 upstream', { timeout: 30_000 }, () => {
     };
     return { upstream, held, most: () => most, release };
   };
+
+  it('are dialed once where the upstream allows no stream, and the request does not wait for ever', async () => {
+    const { upstream } = await holding(0);
+    await using _ = upstream;
+    await using gateway = await proxyTo([upstream.url], { transport: { dialTimeoutMs: 300 } });
+    assert.equal((await ask1(gateway.http1)).status, 504);
+    assert.equal(upstream.opened(), 1);
+  });
+
+  it('are used as soon as the upstream allows streams', async () => {
+    await using upstream = await http2Origin((stream) => stream.respond({}, { endStream: true }), {
+      maxConcurrentStreams: 0,
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const asked = ask1(gateway.http1);
+    await until(() => upstream.sessions.size === 1, 'the upstream is dialed');
+    for (const session of upstream.sessions) session.settings({ maxConcurrentStreams: 5 });
+    assert.equal((await asked).status, 200);
+    assert.equal(upstream.opened(), 1);
+  });
 
   it('have as many streams as the upstream allows; more requests get a further one', async () => {
     const { upstream, held, release } = await holding(2);

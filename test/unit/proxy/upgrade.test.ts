@@ -9,6 +9,7 @@ import { WebSocket, WebSocketServer } from 'ws';
 import { answer } from '../../../src/http/answer.ts';
 import { portOf, serveExchanges } from '../http/exchange-server.ts';
 import { freePort } from '../../support/free-port.ts';
+import { startGateway } from '../../support/gateway.ts';
 import { origin, type Origin, proxyTo, rawOrigin, type TestGateway, until } from './gateway.ts';
 
 const MIB = 1024 * 1024;
@@ -68,7 +69,10 @@ async function bridge(
   });
   stream.on('error', () => socket.destroy());
   socket.on('error', () => stream.close());
+  const abandon = (): void => stream.close(http2.constants.NGHTTP2_CANCEL);
+  socket.once('close', abandon);
   const [headers] = await once(stream, 'response');
+  socket.off('close', abandon);
   if (headers[':status'] !== 200) {
     socket.end(`HTTP/1.1 ${headers[':status']} Refused\r\nContent-Length: 0\r\n\r\n`);
     return;
@@ -142,6 +146,17 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       assert.deepEqual(gateway.faults, []);
     });
 
+    it('is given up at an upstream that never answers when the client leaves', async () => {
+      await using upstream = await rawOrigin(() => {});
+      await using gateway = await proxyTo([upstream.url]);
+      const client = await connect(gateway, protocol);
+      client.on('error', () => {});
+      await until(() => upstream.received().includes('\r\n\r\n'), 'the upstream is asked');
+      assert.equal(upstream.open(), 1);
+      client.terminate();
+      await until(() => upstream.open() === 0, 'the upstream is let go');
+    });
+
     it('passes the refusal of the upstream on', async () => {
       await using upstream = await origin(() => {});
       upstream.server.on('upgrade', (_, socket) => {
@@ -209,6 +224,52 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
 }
 
 describe('an upgrade', () => {
+  for (const [what, bytes, ends] of [
+    ['leaves, whatever it has sent before', 40_000, true],
+    ['sends more than it may before the answer', 200_000, false],
+  ] as const) {
+    it(`is given up at an upstream that never answers when the client ${what}`, async (test) => {
+      await using upstream = await rawOrigin(() => {});
+      const port = await freePort();
+      // With its own listeners, which let clients end their side alone.
+      await startGateway(test, `http://localhost:${port} {\n\treverse_proxy ${upstream.url}\n}\n`);
+      const client = net.connect(port, '127.0.0.1').on('error', () => {});
+      const closed = new Promise((resolve) => client.resume().once('close', resolve));
+      client.write(
+        'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +
+          'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+      );
+      await until(() => upstream.received().includes('\r\n\r\n'), 'the upstream is asked');
+      client.write(Buffer.alloc(bytes));
+      if (ends) client.end();
+      await until(() => upstream.open() === 0, 'the upstream is let go');
+      await closed;
+    });
+  }
+
+  it('that finishes after its proxy has closed ends with stream_close_delay too', async () => {
+    let switchNow = (): void => {};
+    await using upstream = await rawOrigin((socket, text) => {
+      const key = /sec-websocket-key: (\S+)/i.exec(text)?.[1] ?? '';
+      const accept = createHash('sha1')
+        .update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
+        .digest('base64');
+      switchNow = () =>
+        void socket.write(
+          `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
+        );
+    });
+    await using gateway = await proxyTo([upstream.url], { streamCloseDelayMs: 1 });
+    const client = new WebSocket(`ws://127.0.0.1:${gateway.http1}/`);
+    client.on('error', () => {});
+    await until(() => upstream.received().includes('\r\n\r\n'), 'the upstream is asked');
+    gateway.proxy.close();
+    const closed = once(client, 'close');
+    switchNow();
+    await closed;
+    await until(() => upstream.open() === 0, 'the upstream has closed');
+  });
+
   it('passes bytes on that came with the head of either side', async () => {
     await using upstream = await origin(() => {});
     upstream.server.on('upgrade', (_, socket: Duplex, head: Buffer) => {

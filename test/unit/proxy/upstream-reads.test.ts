@@ -14,7 +14,7 @@ const MB = 1024 * 1024;
 const LARGE_BYTES = 16 * MB;
 const LARGE = 4;
 /** What connections hold at a time, the wait for the system included. */
-const ENOUGH = 32;
+const ENOUGH = 64;
 
 /** No two pieces of it are alike. */
 function content(seed: number): Buffer {

@@ -8,10 +8,14 @@ import {
   carrierOf,
   closeIdle,
   giveConnection,
+  goOnReading,
   releaseConnection,
+  stopParsingWhen,
+  stopReading,
   watchLimits,
   writeAhead,
 } from '../../../src/server/node-internals.ts';
+import { unparsedOf } from '../../../src/server/raw-query.ts';
 import { portOf } from '../http/exchange-server.ts';
 
 /** A port whose connections go to a server that never listens, as the listeners do it. */
@@ -92,6 +96,39 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
     let text = '';
     while (!text.endsWith('ok')) text += (await once(client, 'data')).join();
     assert.match(text, /^HTTP\/1\.1 103 Early Hints\r\n\r\nHTTP\/1\.1 200 OK\r\n/);
+  });
+
+  it('a parser stops behind a head, and another go of it begins there', async (test) => {
+    const asked: string[] = [];
+    const http = createServer((request, response) => {
+      asked.push(request.url ?? '');
+      if (asked.length === 1) stopParsingWhen(request.socket, () => asked.length === 2);
+      response.end();
+    });
+    let stops = 0;
+    http.on('clientError', (error: Error & { code?: string }, socket: net.Socket) => {
+      assert.equal(error.code, 'HPE_PAUSED');
+      stops += 1;
+      stopReading(socket, unparsedOf(error));
+      setImmediate(() => {
+        assert.equal(asked.length, 2);
+        goOnReading(socket);
+      });
+    });
+    const port = net.createServer((socket) => giveConnection(http, socket));
+    port.listen(0, '127.0.0.1');
+    await once(port, 'listening');
+    const client = net.connect(portOf(port), '127.0.0.1').setEncoding('latin1');
+    test.after(() => {
+      client.destroy();
+      http.close();
+      port.close();
+    });
+    client.write(['/1', '/2', '/3', '/4'].map((path) => GET.replace('/', path)).join(''));
+    let text = '';
+    while (text.split('200 OK').length < 5) text += (await once(client, 'data')).join();
+    assert.deepEqual(asked, ['/1', '/2', '/3', '/4']);
+    assert.equal(stops, 1);
   });
 
   it('a socket without TLS carries itself', () => {

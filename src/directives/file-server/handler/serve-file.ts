@@ -1,9 +1,9 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';
-import { pipeline } from 'node:stream/promises';
 import type MimeTypes from 'mime-types';
 import { answer } from '../../../http/answer.ts';
+import { pourInto } from '../../../http/body-end.ts';
 import type { Exchange } from '../../../http/exchange.ts';
 import { HeaderList } from '../../../http/header-list.ts';
 import { negotiatedEncoding } from '../../../http/negotiated-encoding.ts';
@@ -124,7 +124,7 @@ async function send(
     return;
   }
   try {
-    await pipeline(contentOf(file, start, length), body);
+    await pourInto(contentOf(file, start, length), body);
   } catch (error) {
     // A client that left needs no answer any more; a file that shrank must not look complete.
     exchange.log.debug('A file was not sent to its end', { error: messageOf(error) });

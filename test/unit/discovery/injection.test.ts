@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { Writable } from 'node:stream';
+import { describe, it } from 'node:test';
+import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib';
+import {
+  canDecode,
+  injecting,
+  MAX_ENCODED_BYTES,
+  MAX_RATIO,
+} from '../../../src/discovery/injection.ts';
+
+const MB = 1024 * 1024;
+const SCRIPT = '<script src=/live.js></script>';
+
+/** Where a page goes, and what has come of it. */
+function receiver(): Writable & { readonly chunks: Buffer[] } {
+  const chunks: Buffer[] = [];
+  const body = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      chunks.push(chunk);
+      done();
+    },
+  });
+  return Object.assign(body, { chunks });
+}
+
+function pageOf(bytes: number): Buffer {
+  const head = Buffer.from('<!doctype html><html><head><title>t</title></head><body>');
+  return Buffer.concat([head, Buffer.alloc(bytes, 'x')]);
+}
+
+const inject = (encoding: string) => injecting(encoding, () => () => Buffer.from(SCRIPT));
+
+describe('a script that goes into an encoded page', () => {
+  for (const [encoding, encode, decode] of [
+    ['gzip', gzipSync, gunzipSync],
+    ['br', brotliCompressSync, brotliDecompressSync],
+  ] as const) {
+    it(`leaves a page in ${encoding} that says the same again and again whole`, async () => {
+      const page = pageOf(3 * MB);
+      const body = receiver();
+      inject(encoding)(body).end(encode(page));
+      await once(body, 'finish');
+      const said = decode(Buffer.concat(body.chunks)).toString();
+      assert.equal(said, page.toString().replace('</head>', `${SCRIPT}</head>`));
+    });
+
+    it(`cuts a page in ${encoding} that decodes to far more than it is`, async () => {
+      const page = pageOf(60 * MB);
+      const encoded = encode(page);
+      assert.ok(page.length > encoded.length * MAX_RATIO);
+      const body = receiver();
+      body.on('error', () => {});
+      const written = inject(encoding)(body);
+      written.end(encoded);
+      await Promise.all([once(body, 'close'), once(written, 'close')]);
+      assert.equal(body.writableFinished, false);
+    });
+  }
+
+  it('is not tried where the page is known to be long', () => {
+    assert.ok(canDecode('gzip', null));
+    assert.ok(canDecode('gzip', MAX_ENCODED_BYTES));
+    assert.ok(!canDecode('gzip', MAX_ENCODED_BYTES + 1));
+    assert.ok(canDecode('identity', MAX_ENCODED_BYTES + 1));
+    assert.ok(!canDecode('compress', 1));
+  });
+});

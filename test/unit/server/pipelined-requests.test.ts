@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { answer } from '../../../src/http/answer.ts';
+import type { Exchange, Handler } from '../../../src/http/exchange.ts';
+import { MAX_BEGUN } from '../../../src/server/begun-requests.ts';
+import { MAX_PIPELINED } from '../../../src/server/pipelined-requests.ts';
+import { serveExchanges } from '../http/exchange-server.ts';
+
+const BURST = 20_000;
+const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+
+async function serve(test: TestContext, handler: Handler): Promise<net.Socket> {
+  const server = await serveExchanges(handler);
+  const client = net.connect(server.http1, '127.0.0.1').setEncoding('latin1');
+  client.on('error', () => {});
+  test.after(async () => {
+    client.destroy();
+    await server.close();
+  });
+  await once(client, 'connect');
+  return client;
+}
+
+/** Until nothing has changed for some turns: what was sent has been taken, as far as it is. */
+async function settled(count: () => number): Promise<void> {
+  for (let [seen, turns] = [-1, 0]; turns < 200; turns += 1) {
+    if (count() !== seen) [seen, turns] = [count(), 0];
+    await turn();
+  }
+}
+
+const ok = (exchange: Exchange): void => answer(exchange, 200, {}, 'ok');
+
+describe('requests that a client pipelines over HTTP/1.1', () => {
+  it('are not even parsed while too many before them wait, and all answered in the end', async (test) => {
+    const waiting: Exchange[] = [];
+    let taken = 0;
+    const client = await serve(test, (exchange) => {
+      taken += 1;
+      waiting.push(exchange);
+    });
+    let text = '';
+    client.on('data', (chunk: string) => (text += chunk));
+    client.write(GET.repeat(BURST));
+    await settled(() => taken);
+    assert.equal(taken, MAX_PIPELINED + 1);
+    for (let rounds = 0; rounds < 5; rounds += 1) {
+      for (const exchange of waiting.splice(0, 100)) ok(exchange);
+      await settled(() => taken);
+      assert.ok(waiting.length <= MAX_PIPELINED + 1, String(waiting.length));
+    }
+    for (const rest = waiting; text.split('HTTP/1.1 200 OK').length <= BURST; await turn()) {
+      for (const exchange of rest.splice(0)) ok(exchange);
+    }
+    assert.equal(text.split('HTTP/1.1 200 OK').length - 1, BURST);
+  });
+
+  it('wait for the one before them where they are answered at once', async (test) => {
+    const taken: Exchange[] = [];
+    const client = await serve(test, (exchange) => {
+      if (taken.push(exchange) > 1) ok(exchange);
+    });
+    client.resume();
+    client.write(GET.repeat(BURST));
+    await settled(() => taken.length);
+    // Node itself stops where 16 KiB of answers wait.
+    assert.ok(taken.length > MAX_BEGUN && taken.length <= MAX_PIPELINED + 1, String(taken.length));
+    for (const first of taken.slice(0, 1)) ok(first);
+    while (taken.length < BURST) await turn();
+  });
+
+  it('are taken a few in each turn of the event loop', async (test) => {
+    const turns: number[] = [];
+    let inTurn = 0;
+    const client = await serve(test, (exchange) => {
+      if (inTurn === 0) {
+        setImmediate(() => {
+          turns.push(inTurn);
+          inTurn = 0;
+        });
+      }
+      inTurn += 1;
+      ok(exchange);
+    });
+    client.resume();
+    client.write(GET.repeat(BURST));
+    await settled(() => turns.length);
+    assert.equal(
+      turns.reduce((sum, one) => sum + one),
+      BURST,
+    );
+    assert.ok(Math.max(...turns) <= MAX_BEGUN, String(Math.max(...turns)));
+  });
+
+  it('with bodies are taken whole', async (test) => {
+    const bodies: string[] = [];
+    const client = await serve(test, async (exchange) => {
+      let body = '';
+      for await (const chunk of exchange.body) body += String(chunk);
+      bodies.push(body);
+      ok(exchange);
+    });
+    client.resume();
+    const expected = Array.from({ length: 1000 }, (_, n) => `${n}`.repeat(1 + (n % 200)));
+    for (const body of expected) {
+      client.write(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    }
+    while (bodies.length < expected.length) await turn();
+    assert.deepEqual(bodies, expected);
+  });
+
+  it('behind one that is refused are for nobody', async (test) => {
+    let taken = 0;
+    const client = await serve(test, (exchange) => {
+      taken += 1;
+      ok(exchange);
+    });
+    let text = '';
+    client.on('data', (chunk: string) => (text += chunk));
+    client.write(`${GET}GET / HTTP/1.1\r\n\r\n${GET.repeat(BURST)}`);
+    await once(client, 'close');
+    assert.equal(taken, 1);
+    assert.match(text, /^HTTP\/1\.1 200 OK[^]*HTTP\/1\.1 400 Bad Request/);
+  });
+});
