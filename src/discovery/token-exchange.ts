@@ -2,11 +2,19 @@ import { hash } from 'node:crypto';
 import { authorizationDetails } from '../auth/mint.ts';
 import { decodeTokenLifetime } from '../auth/token-lifetime.ts';
 import type { TokenExchangeConfig } from '../config/config.ts';
+import type { Expand } from '../http/exchange.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { compileGrants, grantTemplates } from './grant-template.ts';
 import type { IssuedToken } from './token-cache.ts';
 import type { TokenPurpose } from './token-mint.ts';
-import { dependenceOf, FAILED, GUEST, responseFieldsIn, type TokenSource } from './token-source.ts';
+import {
+  dependenceOf,
+  FAILED,
+  GUEST,
+  responseFieldsIn,
+  type TokenSource,
+  UNKNOWN,
+} from './token-source.ts';
 
 /** Longest time that a page waits for the authorization server. */
 const TIMEOUT_MS = 5_000;
@@ -34,6 +42,8 @@ const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 
 export interface TokenExchangePurpose extends TokenPurpose {
   readonly fetch: typeof fetch;
+  /** Fills the subject token, which the client may bring: the authorization server verifies it. */
+  readonly expand: Expand;
 }
 
 /**
@@ -47,20 +57,23 @@ export function createTokenExchange(
   config: TokenExchangeConfig,
   purpose: TokenExchangePurpose,
 ): TokenSource {
-  const { audience: audienceFor, detailType, expand, cache } = purpose;
+  const { audience: audienceFor, detailType, expand, expandIdentity, cache } = purpose;
   const { subjectToken } = config;
   const fillGrants = compileGrants(config);
   const server = new AuthorizationServer(config, purpose);
   const grants = grantTemplates(config);
   const templates = subjectToken === null ? grants : [...grants, subjectToken];
   return {
-    dependence: dependenceOf(templates),
+    dependence: dependenceOf(grants, subjectToken),
     responseFields: config.keepFields ? [] : responseFieldsIn(templates),
     async tokenFor(exchange, response) {
       const subject = subjectToken === null ? null : expand(subjectToken, exchange, response);
       if (subject === '' || (subject !== null && subject.length > MAX_SUBJECT)) return GUEST;
-      const grants = fillGrants((template, encode) => expand(template, exchange, response, encode));
-      if (grants === null) return GUEST;
+      const grants = fillGrants((template, encode) =>
+        expandIdentity(template, exchange, response, encode),
+      );
+      if (grants === 'unknown') return UNKNOWN;
+      if (grants === 'withheld') return GUEST;
       const details = authorizationDetails(grants, detailType);
       const form = new URLSearchParams({ resource: audienceFor(exchange) });
       if (details.length > 0) form.set('authorization_details', JSON.stringify(details));

@@ -21,6 +21,7 @@ import { originList } from '../hub-http/origins.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
+import { expandIdentity } from '../site/identity-placeholders.ts';
 import { expandPlaceholders, pathOf } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
@@ -155,10 +156,10 @@ async function tokenSource(
   const name = tokenCacheName(source, detailType);
   const lease = await tokenCaches.acquire(name, () => new TokenCache(clock));
   scope.defer(() => lease.release());
-  const purpose = { audience, detailType, expand: expandPlaceholders, clock, cache: lease.value };
+  const purpose = { audience, detailType, expandIdentity, clock, cache: lease.value };
   return source.kind === 'mint'
     ? createTokenMint(source, purpose)
-    : createTokenExchange(source, { ...purpose, fetch });
+    : createTokenExchange(source, { ...purpose, expand: expandPlaceholders, fetch });
 }
 
 function announcementFor(site: SiteConfig, config: Config, hubs: ReadyHubs): Announcement | null {

@@ -4,6 +4,7 @@ import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type AccessLog, logAccess } from '../site/access-log.ts';
+import { identityFields, removeClaimedIdentity } from '../site/identity-fields.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { measureSite } from '../site/site-measures.ts';
@@ -48,6 +49,8 @@ export async function setUpSite(
     defer: (close) => scope.defer(close),
   });
   const around = await discoveryHandlers(site, config, hubs, resources, scope);
+  const claims = removeClaimedIdentity(identityFields(site.routes, site.errorRoutes));
+  if (claims !== null) around.unshift(claims);
   const handler = around.reduceRight<SiteHandler>(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,

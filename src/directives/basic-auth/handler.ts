@@ -65,6 +65,7 @@ export function basicAuth(
   };
 
   return async (exchange, next) => {
+    exchange.identity.user = null;
     const given = credentialsOf(exchange.headers.get('authorization') ?? '');
     if (given === null || !(await isRight(given, exchange))) {
       exchange.onHead((head) => {
@@ -73,7 +74,7 @@ export function basicAuth(
       });
       throw new HttpError(401, given === null ? 'no credentials' : 'wrong user or password');
     }
-    exchange.variables.set('auth.user.id', given.user);
+    exchange.identity.user = given.user;
     await next();
   };
 }

@@ -12,6 +12,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import type { LogFields } from '../../../src/kernel/log.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
+import { expandIdentity } from '../../../src/site/identity-placeholders.ts';
 import { expandPlaceholders } from '../../../src/site/placeholders.ts';
 import { signToken } from '../../support/hub-server.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -79,6 +80,7 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
       audience: ({ host }) => `https://${host}/.well-known/hub`,
       detailType: 'urn:hub:authorization-detail',
       expand: expandPlaceholders,
+      expandIdentity,
       clock,
       cache: new TokenCache(clock),
       fetch,
