@@ -3,11 +3,11 @@ import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
 import type { AnnouncedHub, AnnouncedUpdate } from '../discovery/announced-hub.ts';
 import { createAnnounce } from '../discovery/announcements.ts';
 import { createChanges } from '../discovery/changes.ts';
-import { createCrowd } from '../discovery/crowd.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
+import { createLiveRefetches } from '../discovery/live-refetches.ts';
 import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
@@ -44,7 +44,7 @@ export async function discoveryHandlers(
   resources: Resources,
   scope: Scope,
 ): Promise<Handler[]> {
-  const { clock, random } = resources;
+  const { clock } = resources;
   const { discovery } = site;
   const own = hubs.get(site) ?? [];
   const announcement = discovery === null ? null : announcementFor(site, config, hubs);
@@ -57,15 +57,10 @@ export async function discoveryHandlers(
   if (discovery === null || announcement === null) return handlers;
 
   const { paths } = discovery.expire;
-  const below = own.map(({ path }) => isBelow(path));
-  const hubRequest = (exchange: Exchange): boolean => below.some((isIt) => isIt(exchange));
+  const hubRequest = hubRequestOf(own);
   const matches = compileRequestMatcher(discovery.matcher);
   const { hub } = announcement;
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
-  if (discovery.live !== null) {
-    const { windowMs } = discovery.live;
-    handlers.push(createCrowd({ hub, concerns, windowMs, clock, random }));
-  }
   handlers.push(...speakingForTheApp(discovery, hub, clock, concerns, scope));
   handlers.push(
     createDiscovery({
@@ -79,6 +74,28 @@ export async function discoveryHandlers(
     }),
   );
   return handlers;
+}
+
+function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
+  const below = own.map(({ path }) => isBelow(path));
+  return (exchange) => below.some((isIt) => isIt(exchange));
+}
+
+/** The requests of live pages because of updates; null where no page is live. */
+export function liveRefetches(
+  site: SiteConfig,
+  config: Config,
+  hubs: ReadyHubs,
+  { clock, random }: Resources,
+): ReturnType<typeof createLiveRefetches> | null {
+  const { discovery } = site;
+  const announcement = announcementFor(site, config, hubs);
+  if (announcement === null || discovery === null || discovery.live === null) return null;
+  const hubRequest = hubRequestOf(hubs.get(site) ?? []);
+  const matches = compileRequestMatcher(discovery.matcher);
+  const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
+  const { windowMs } = discovery.live;
+  return createLiveRefetches({ hub: announcement.hub, concerns, windowMs, clock, random });
 }
 
 /** Updates that the gateway makes of the app's answers. */

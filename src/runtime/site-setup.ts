@@ -10,7 +10,7 @@ import { expandPlaceholders } from '../site/placeholders.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
-import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
+import { discoveryHandlers, livePagesHandler, liveRefetches } from './discovery-setup.ts';
 import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
@@ -25,6 +25,7 @@ export async function setUpSite(
   scope: Scope,
 ): Promise<SiteHandler> {
   const { log, clock, slices, random, upstreams, rateLimits, measures } = resources;
+  const refetches = liveRefetches(site, config, hubs, resources);
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
     expand: expandPlaceholders,
@@ -41,6 +42,8 @@ export async function setUpSite(
       const hub = name === null ? own[0] : own.slice(1).find(({ config }) => config.name === name);
       return hub?.handle ?? passOn;
     },
+    sharing: refetches?.sharing ?? null,
+    answerMemory: resources.answerMemory,
     besidePages: (pages) =>
       livePages === null
         ? pages
@@ -49,6 +52,7 @@ export async function setUpSite(
     defer: (close) => scope.defer(close),
   });
   const around = await discoveryHandlers(site, config, hubs, resources, scope);
+  if (refetches !== null) around.push(refetches.take);
   const claims = removeClaimedIdentity(identityFields(site.routes, site.errorRoutes));
   if (claims !== null) around.unshift(claims);
   const handler = around.reduceRight<SiteHandler>(

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { Agent, request as httpRequest, type RequestListener } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
-import { createCrowd } from '../../../src/discovery/crowd.ts';
-import { HeaderList } from '../../../src/http/header-list.ts';
+import { createLiveRefetches } from '../../../src/discovery/live-refetches.ts';
 import type { AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
-import { deferred, type Site, startSite } from './site.ts';
+import { deferred, listen, type Site, startSite } from './site.ts';
 
 const PAGE = '<!doctype html><html><head></head><body>page</body></html>';
 
@@ -56,22 +55,18 @@ function counting(fields: Record<string, string | string[]>) {
   return { counted, app };
 }
 
-describe('a crowd that fetches a page because of one update', () => {
-  it('is one request upstream for 1,000 tabs of a public page', async (test) => {
+describe('pages that are fetched because of one update', () => {
+  it('are one request upstream for 1,000 tabs of a public page', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app);
     const agent = tabs(test);
-    const answers = await Promise.all(
-      Array.from({ length: 1_000 }, (_, tab) =>
-        refetch(agent, site, { 'User-Agent': `tab ${tab}` }),
-      ),
-    );
+    const answers = await Promise.all(Array.from({ length: 1_000 }, () => refetch(agent, site)));
     assert.equal(new Set(answers.map(({ body }) => body)).size, 1);
     assert.ok(answers.every(({ status, body }) => status === 200 && body.includes('live.js')));
     assert.deepEqual(counted, { requests: 1, live: 0 });
   });
 
-  it('waits for the one that is under way, and is a new request for the next update', async (test) => {
+  it('wait for the one that is under way, and are a new request for the next update', async (test) => {
     const go = deferred();
     let requests = 0;
     const site = await live(test, (_request, response) => {
@@ -102,7 +97,7 @@ describe('a crowd that fetches a page because of one update', () => {
     ['that set a cookie', { 'Set-Cookie': 'a=b' }, {}],
     ['that vary by everything', { Vary: '*' }, {}],
   ] as const) {
-    it(`is one request for each where answers may not be shared (RFC 9111 §3): ${title}`, async (test) => {
+    it(`are one request for each where answers may not be shared (RFC 9111 §3): ${title}`, async (test) => {
       const { counted, app } = counting(fields);
       const site = await live(test, app);
       const agent = tabs(test);
@@ -111,7 +106,7 @@ describe('a crowd that fetches a page because of one update', () => {
     });
   }
 
-  it('shares with cookies what the app calls public, but not by Vary (RFC 9111 §4.1)', async (test) => {
+  it('share with cookies what the app calls public, but not by Vary (RFC 9111 §4.1)', async (test) => {
     const { counted, app } = counting({ 'Cache-Control': 'public, max-age=60', Vary: 'Cookie' });
     const site = await live(test, app);
     const agent = tabs(test);
@@ -121,7 +116,7 @@ describe('a crowd that fetches a page because of one update', () => {
     assert.equal(counted.requests, 3);
   });
 
-  it('tells apart by whatever a client says, so that nobody makes a page for others', async (test) => {
+  it('are told apart by whatever a client says, so that nobody makes a page for others', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app);
     const agent = tabs(test);
@@ -129,10 +124,108 @@ describe('a crowd that fetches a page because of one update', () => {
     await refetch(agent, site, { 'Accept-Language': 'de' });
     await refetch(agent, site, { 'Accept-Language': 'fr' });
     await refetch(agent, site, {}, '/?page=2');
-    assert.equal(counted.requests, 4);
+    for (const name of ['User-Agent', 'CF-Ray', 'CF-IPCountry', 'X-Real-IP', 'Priority', 'Via']) {
+      await refetch(agent, site, { [name]: '<script>' });
+    }
+    await refetch(agent, site);
+    await refetch(agent, site);
+    assert.equal(counted.requests, 10);
   });
 
-  it('gets what was asked for after it came, where it does not know what it has missed', async (test) => {
+  it('get no answer of others before the rules of the site have passed them', async (test) => {
+    const { counted, app } = counting({});
+    const site = await startSite(test, app, {
+      site: `discovery {
+		live {
+			window 1m
+		}
+	}
+	@outside not header X-Team blue
+	route {
+		respond @outside 403
+		request_header -X-Team
+	}`,
+    });
+    const agent = tabs(test);
+    const insider = await refetch(agent, site, { 'X-Team': 'blue' });
+    assert.equal(insider.status, 200);
+    assert.equal((await refetch(agent, site)).status, 403);
+    assert.equal((await refetch(agent, site, { 'X-Team': 'blue' })).body, insider.body);
+    assert.equal(counted.requests, 1);
+  });
+
+  it('get the answer of their own user where forward_auth names one', async (test) => {
+    const port = await listen(test, (request, response) => {
+      response.setHeader('X-User-Id', request.headers['x-secret'] ?? 'nobody').end();
+    });
+    const site = await startSite(
+      test,
+      (request, response) => {
+        response.setHeader('Content-Type', 'text/plain');
+        response.end(`of ${String(request.headers['x-user-id'])}`);
+      },
+      {
+        site: `discovery {
+		live {
+			window 1m
+		}
+	}
+	forward_auth localhost:${port} {
+		uri /
+		copy_headers X-User-Id
+	}
+	route {
+		request_header -X-Secret
+	}`,
+      },
+    );
+    const agent = tabs(test);
+    for (const user of ['alice', 'bob', 'alice']) {
+      assert.equal((await refetch(agent, site, { 'X-Secret': user })).body, `of ${user}`);
+    }
+  });
+
+  it('are still one where one of them has a condition, and gets a 304', async (test) => {
+    let requests = 0;
+    const site = await live(test, (request, response) => {
+      requests += 1;
+      response.setHeader('ETag', '"1"').setHeader('Content-Type', 'text/plain');
+      response.statusCode = request.headers['if-none-match'] === undefined ? 200 : 304;
+      response.end(response.statusCode === 200 ? 'page' : undefined);
+    });
+    const agent = tabs(test);
+    const conditional = { 'If-None-Match': '"1"' };
+    assert.equal((await refetch(agent, site, conditional)).status, 304);
+    const plain = await Promise.all(Array.from({ length: 20 }, () => refetch(agent, site)));
+    assert.ok(plain.every(({ status, body }) => status === 200 && body === 'page'));
+    assert.equal((await refetch(agent, site, conditional)).status, 304);
+    assert.equal(requests, 2);
+  });
+
+  it('are still one more where the one that was made is broken off', async (test) => {
+    const asked = [deferred(), deferred()];
+    let requests = 0;
+    const site = await live(test, (_request, response) => {
+      asked[requests]?.resolve();
+      requests += 1;
+      // The first is not answered.
+      if (requests > 1) response.setHeader('Content-Type', 'text/plain').end('page');
+    });
+    const agent = tabs(test);
+    const headers = { 'Hub-Live': 'urn:uuid:1', Accept: 'text/html' };
+    const leaving = httpRequest(site.origin, { agent, headers });
+    leaving.on('error', () => {});
+    leaving.end();
+    await asked[0]?.promise;
+    const others = Array.from({ length: 20 }, () => refetch(agent, site));
+    // One behind them has come in: so have they.
+    await refetch(agent, site, { 'Hub-Live': 'urn:uuid:2' });
+    leaving.destroy();
+    for (const { body } of await Promise.all(others)) assert.equal(body, 'page');
+    assert.equal(requests, 3);
+  });
+
+  it('get what was asked for after they came, where they do not know what they have missed', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app, '100ms');
     const agent = tabs(test);
@@ -143,14 +236,14 @@ describe('a crowd that fetches a page because of one update', () => {
     assert.equal(counted.requests, 2, 'an answer of before is not given');
   });
 
-  it('is not what no update has caused', async (test) => {
+  it('are not those that no update has caused', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app);
     for (let i = 0; i < 3; i += 1) await site.get('/');
     assert.equal(counted.requests, 3);
   });
 
-  it('spreads private pages by how many follow them, at 200 a second and at most 30 s', async () => {
+  it('are spread where they are private, by how many follow them, at 200 a second and at most 30 s', async () => {
     const waits: number[] = [];
     const clock = {
       ...systemClock,
@@ -166,11 +259,12 @@ describe('a crowd that fetches a page because of one update', () => {
       const hub = { interest: () => readers } as unknown as AnnouncedHub;
       let count = 0;
       const random = (): number => (count += 1) / 1000;
-      const crowd = createCrowd({ hub, concerns: () => true, windowMs: 1000, clock, random });
+      const options = { hub, concerns: () => true, windowMs: 1000, clock, random };
+      const { sharing } = createLiveRefetches(options);
       let passed = 0;
       for (let tab = 0; tab < 999; tab += 1) {
-        const headers = HeaderList.of({ 'Hub-Live': 'x', Authorization: 'Basic eDp5' });
-        await crowd(fakeExchange({ headers }), async () => void (passed += 1));
+        await sharing.spread(fakeExchange({}));
+        passed += 1;
       }
       assert.equal(passed, 999);
       return Math.max(0, ...waits);
