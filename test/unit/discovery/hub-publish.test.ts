@@ -166,6 +166,16 @@ describe('an app that publishes by its answer', () => {
     assert.match(text, /data: \{"title":"a, b"\}\n/);
   });
 
+  it('is told of what nobody can read by the log, without the query of the request', async (test) => {
+    const site = await startSite(test, (_request, response) => {
+      response.setHeader('Hub-Publish', 'topic=').end();
+    });
+    await site.get('/a?authorization=s3cret');
+    const told = site.log.find(({ message }) => message.includes('Hub-Publish'));
+    assert.equal(told?.fields['path'], '/a');
+    assert.ok(!JSON.stringify(site.log).includes('s3cret'));
+  });
+
   it('takes the body of the answer, up to 64 KiB', async (test) => {
     const app: RequestListener = (request, response) => {
       response.setHeader('Hub-Publish', 'topic="urn:body"; id="urn:mine"; body');
