@@ -188,6 +188,23 @@ describe('discovery: token exchange (RFC 8693)', () => {
     );
   });
 
+  it('believes the token itself of when it expires, not expires_in', async (test) => {
+    const clock = new TestClock();
+    for (const [lifetime, more] of [
+      [10, HOUR / 2 - 2_000],
+      [86_400, HOUR / 2 - 2_000],
+    ] as const) {
+      const endpoint = await startEndpoint(test, grant(clock, { expires_in: lifetime }));
+      const { ask } = makeSource(endpoint.url, bySession, clock);
+      const first = await ask();
+      clock.advance(more);
+      assert.equal(await ask(), first, 'half of its life is not over');
+      clock.advance(4_000);
+      assert.notEqual(await ask(), first);
+      assert.equal(endpoint.asked.length, 2);
+    }
+  });
+
   it('uses expires_in where the token does not say, and nothing twice where neither does', async (test) => {
     const clock = new TestClock();
     const eternal = { access_token: await jwt(clock, { exp: undefined }) };
