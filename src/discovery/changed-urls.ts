@@ -1,5 +1,5 @@
 import type { ResponseHead } from '../http/exchange.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 /** Redirections by which apps answer a form: the change is made, and the result is elsewhere. */
 const SEE_OTHER = new Set([301, 302, 303]);
@@ -26,7 +26,7 @@ export function saysChanged({ status, headers }: ResponseHead, url: URL): boolea
  * is broadcast and stored: only a query that the operator has written stays.
  */
 export function topicOfChange(url: URL, template: string): string {
-  const topic = new URL(url);
+  const topic = requireUrl(url.href);
   topic.hash = '';
   if (!template.includes('?')) topic.search = '';
   return topic.href;

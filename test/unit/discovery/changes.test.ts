@@ -132,7 +132,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     ];
     const requests = CASES.map(([status, to], at) => {
       const query = new URLSearchParams({ status: `${status}`, ...(to === null ? {} : { to }) });
-      return ['POST', `/${at}?${query}`] as const;
+      return ['POST', `/${at}?${query.toString()}`] as const;
     });
     const { data } = await announced(test, NOW, app, requests);
     assert.deepEqual(
