@@ -1,6 +1,8 @@
 import type { Exchange, Handler } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
+import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import { requestUrl } from './request-url.ts';
 
 export interface LiveRefetchesOptions {
@@ -11,6 +13,8 @@ export interface LiveRefetchesOptions {
   readonly clock: Clock;
   /** From 0 up to 1. */
   readonly random: () => number;
+  /** Fields of the app's answers that tell of one user: its token, or what one is made of. */
+  readonly personalFields: readonly string[];
 }
 
 /** By which the script of live pages says because of which update it fetches. */
@@ -28,6 +32,7 @@ interface RefetchSharing {
     readonly keepMs: number;
   } | null;
   spread(exchange: Exchange): Promise<void>;
+  forOthers(fields: HeaderList): HeaderList | null;
   shared(): void;
 }
 
@@ -41,7 +46,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
   readonly take: Handler;
   readonly sharing: RefetchSharing;
 } {
-  const { hub, concerns, windowMs, clock, random } = options;
+  const { hub, concerns, windowMs, clock, random, personalFields } = options;
   /** Of the requests that clients have made, not of those that are made on their behalf. */
   const causes = new WeakMap<Exchange, string>();
   return {
@@ -68,6 +73,13 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
         const readers = hub.interest(url.href);
         const spreadMs = Math.min(((readers - 1) * 1000) / REFETCHES_PER_SECOND, MAX_SPREAD_MS);
         if (spreadMs > 0) await pause(clock, random() * spreadMs, exchange);
+      },
+      forOthers(fields) {
+        if (personalFields.some((name) => fields.has(name))) return null;
+        const others = fields.clone();
+        // What an answer publishes it publishes once.
+        for (const name of [PUBLISH_FIELD, DATA_FIELD]) others.delete(name);
+        return others;
       },
       shared: () => {
         hub.announcements.collapsed += 1;

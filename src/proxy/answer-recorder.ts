@@ -11,6 +11,8 @@ import {
 /** What is decided with the answer that is recorded; exactly one of the last three is called, once. */
 export interface Recording {
   readonly isShareable: (head: AnswerHead) => boolean;
+  /** What of the fields of its head or trailers others are given; null for an answer of one client. */
+  readonly forOthers: (fields: HeaderList) => HeaderList | null;
   /** It is complete. */
   readonly answered: (answer: SharedAnswer) => void;
   /** It is not for others, too large, or broken off. */
@@ -41,12 +43,15 @@ export class AnswerRecorder {
   /** An upstream has answered. */
   head(head: AnswerHead, hostport: string): void {
     if (this.#isSettled) return;
-    if (!this.#recording.isShareable(head)) {
+    const { status, received } = head;
+    const headers = this.#recording.isShareable(head)
+      ? this.#recording.forOthers(head.headers)
+      : null;
+    if (headers === null) {
       this.#settle(this.#recording.refused);
       return;
     }
-    const { status, headers, received } = head;
-    const kept = { status, headers: headers.clone(), received };
+    const kept = { status, headers, received };
     this.#answer = new SharedAnswer(this.#memory, kept, this.#request, hostport);
   }
 
@@ -81,8 +86,9 @@ export class AnswerRecorder {
   complete(trailers: HeaderList): void {
     const answer = this.#answer;
     if (answer === null) return;
-    answer.trailers = trailers.clone();
-    this.#settle(() => this.#recording.answered(answer));
+    answer.trailers = this.#recording.forOthers(trailers);
+    if (answer.trailers === null) this.#settle(this.#recording.refused);
+    else this.#settle(() => this.#recording.answered(answer));
   }
 
   /** The request is over, whatever has come of it. */

@@ -27,6 +27,8 @@ export interface CoalescedRequest {
   readonly gatherMs: number;
   /** Without that: how long its answer is given to others, from when it is asked for. */
   readonly keepMs: number;
+  /** What of the fields of its answer others are given; null for an answer of one client. */
+  readonly forOthers: (fields: HeaderList) => HeaderList | null;
 }
 
 /** What becomes of a request. */
@@ -125,11 +127,12 @@ class Flight implements Work {
   }
 
   /** Makes a request that of all: its answer goes to those that wait. */
-  lead({ exchange, fields }: CoalescedRequest): Part {
+  lead({ exchange, fields, forOthers }: CoalescedRequest): Part {
     this.#stopWaiting();
     this.#stopWaiting = this.#clock.after(MAX_WAIT_MS, () => this.#settle('refused'));
     const recorder = new AnswerRecorder(this.#memory, fields, exchange, {
       isShareable: (head: AnswerHead) => isShareable(head, fields, this.#clock.now()),
+      forOthers,
       answered: (answer) => this.#settle(answer),
       refused: () => this.#settle('refused'),
       left: () => this.#promote(),

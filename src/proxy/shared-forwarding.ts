@@ -1,5 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { Exchange } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { AnswerRecorder } from './answer-recorder.ts';
 import type { RequestCoalescer } from './coalescing.ts';
@@ -16,6 +17,11 @@ export interface RequestSharing {
   groupOf(exchange: Exchange): RequestGroup | null;
   /** Waits before a request of a group that is made for itself. */
   spread(exchange: Exchange): Promise<void>;
+  /**
+   * What of the fields of an answer, in its head or its trailers, others are given; null where they
+   * make it the answer of one client.
+   */
+  forOthers(fields: HeaderList): HeaderList | null;
   /** A request got the answer of another. */
   shared(): void;
 }
@@ -50,7 +56,8 @@ export async function shareForwarding(
   if (question !== null && own !== null) {
     const key = `${own} ${name}`;
     const fields = question.headers;
-    const part = await coalescer.join({ exchange, key, fields, gatherMs, keepMs });
+    const { forOthers } = sharing;
+    const part = await coalescer.join({ exchange, key, fields, gatherMs, keepMs, forOthers });
     switch (part.kind) {
       case 'lead':
         try {

@@ -4,6 +4,7 @@ import type { AnnouncedHub, AnnouncedUpdate } from '../discovery/announced-hub.t
 import { createAnnounce } from '../discovery/announcements.ts';
 import { createChanges } from '../discovery/changes.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
+import { grantTemplates } from '../discovery/grant-template.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
@@ -11,7 +12,7 @@ import { createLiveRefetches } from '../discovery/live-refetches.ts';
 import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
-import type { TokenSource } from '../discovery/token-source.ts';
+import { responseFieldsIn, type TokenSource } from '../discovery/token-source.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { takeSessionMark } from '../http/session-mark.ts';
 import { profiles } from '../hub/profile.ts';
@@ -95,7 +96,17 @@ export function liveRefetches(
   const matches = compileRequestMatcher(discovery.matcher);
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
   const { windowMs } = discovery.live;
-  return createLiveRefetches({ hub: announcement.hub, concerns, windowMs, clock, random });
+  const { hub } = announcement;
+  const personalFields = personalFieldsOf(discovery);
+  return createLiveRefetches({ hub, concerns, windowMs, clock, random, personalFields });
+}
+
+/** The fields by which the app hands a user's token out, or names the user of one. */
+function personalFieldsOf({ cookie, tokenSource: source }: DiscoveryConfig): readonly string[] {
+  if (source === null) return [cookie.fromHeader];
+  const subject = source.kind === 'exchange' ? source.subjectToken : null;
+  const templates = [...grantTemplates(source), ...(subject === null ? [] : [subject])];
+  return [cookie.fromHeader, ...responseFieldsIn(templates)];
 }
 
 /** Updates that the gateway makes of the app's answers. */

@@ -5,7 +5,7 @@ import { createLiveRefetches } from '../../../src/discovery/live-refetches.ts';
 import type { AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
-import { deferred, listen, type Site, startSite } from './site.ts';
+import { deferred, ISSUER, listen, type Site, startSite, SUBSCRIBER_KEY } from './site.ts';
 
 const PAGE = '<!doctype html><html><head></head><body>page</body></html>';
 
@@ -185,6 +185,49 @@ describe('pages that are fetched because of one update', () => {
     }
   });
 
+  it('publish once what their answer publishes, in its head or its trailers', async (test) => {
+    const site = await live(test, (_request, response) => {
+      response.writeHead(200, { 'Hub-Publish': 'topic="urn:head"', Trailer: 'Hub-Publish' });
+      response.write('page');
+      response.addTrailers({ 'Hub-Publish': 'topic="urn:trailer"' });
+      response.end();
+    });
+    const stream = await site.stream('match=*');
+    const agent = tabs(test);
+    await Promise.all(Array.from({ length: 20 }, () => refetch(agent, site)));
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    assert.equal((await stream.untilId('urn:end')).length, 3);
+  });
+
+  it('never share what names a user or is a token, whatever the app calls public', async (test) => {
+    for (const field of ['X-User-Id', 'Hub-Access-Token']) {
+      const seen: string[] = [];
+      const app: RequestListener = (request, response) => {
+        const user = /session=(\w+)/.exec(request.headers.cookie ?? '')?.[1] ?? '';
+        seen.push(user);
+        response.writeHead(200, { 'Cache-Control': 'public, max-age=60', [field]: user });
+        response.end('page');
+      };
+      const site = await startSite(test, app, {
+        site: `discovery {
+		live {
+			window 1m
+		}
+		token mint {
+			issuer ${ISSUER}
+			key "${SUBSCRIBER_KEY}"
+			subscribe https://example.com/users/{http.response.header.X-User-Id}
+		}
+	}`,
+      });
+      const agent = tabs(test);
+      for (const user of ['alice', 'bob']) {
+        await refetch(agent, site, { Cookie: `session=${user}` });
+      }
+      assert.deepEqual(seen, ['alice', 'bob'], field);
+    }
+  });
+
   it('are still one where one of them has a condition, and gets a 304', async (test) => {
     let requests = 0;
     const site = await live(test, (request, response) => {
@@ -259,7 +302,9 @@ describe('pages that are fetched because of one update', () => {
       const hub = { interest: () => readers } as unknown as AnnouncedHub;
       let count = 0;
       const random = (): number => (count += 1) / 1000;
-      const options = { hub, concerns: () => true, windowMs: 1000, clock, random };
+      const personalFields: string[] = [];
+      const concerns = (): boolean => true;
+      const options = { hub, concerns, windowMs: 1000, clock, random, personalFields };
       const { sharing } = createLiveRefetches(options);
       let passed = 0;
       for (let tab = 0; tab < 999; tab += 1) {

@@ -83,6 +83,7 @@ describe('request coalescing', () => {
     fields: new HeaderList(),
     gatherMs: 0,
     keepMs: 1_000,
+    forOthers: (fields) => fields.clone(),
   });
   const HEAD = { status: 200, headers: new HeaderList(), received: '1.1' } as const;
 
@@ -155,6 +156,7 @@ describe('request coalescing', () => {
 const byTarget: RequestSharing = {
   groupOf: () => ({ name: '', gatherMs: 0, keepMs: 60_000 }),
   spread: () => Promise.resolve(),
+  forOthers: (fields) => fields.clone(),
   shared: () => {},
 };
 
