@@ -3,14 +3,15 @@ import { dataOf, everyRoute } from '../config/routes.ts';
 import type { Handler } from '../http/exchange.ts';
 
 /**
- * Fields by which a client proves its identity itself: an authorizing service needs them, and the
- * hub reads them. They stay where a route of the site replaces them, and are no fact of the exchange
- * until it has.
+ * Fields that stay even where a route of the site replaces them: those by which a client proves its
+ * identity itself, which an authorizing service and the hub need, and those that route and frame the
+ * message. They are not a fact of the exchange until the route has replaced them.
  */
-const CREDENTIALS: ReadonlySet<string> = new Set([
+const KEPT: ReadonlySet<string> = new Set([
   'authorization',
   'cookie',
   'proxy-authorization',
+  ...['connection', 'content-length', 'expect', 'host', 'te', 'transfer-encoding', 'upgrade'],
 ]);
 
 /** The request fields, in lower case, by which some route of a site tells the app the user. */
@@ -29,7 +30,7 @@ export function identityFields(...routes: readonly (readonly RouteConfig[])[]): 
  * held to the same.
  */
 export function removeClaimedIdentity(fields: ReadonlySet<string>): Handler | null {
-  const removed = new Set([...fields].filter((name) => !CREDENTIALS.has(name)).map(dashed));
+  const removed = new Set([...fields].filter((name) => !KEPT.has(name)).map(dashed));
   if (removed.size === 0) return null;
   return (exchange, next) => {
     const { headers } = exchange;

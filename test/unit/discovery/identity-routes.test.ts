@@ -26,6 +26,7 @@ const auth: RequestListener = (request, response) => {
 interface Seen {
   readonly users: string[];
   readonly trailers: string[];
+  readonly credentials: string[];
 }
 
 interface Ask {
@@ -91,7 +92,7 @@ async function guarded(
   test: TestContext,
   { lines, discovery = '', source = '{header.X-User-Id}', before = '', through }: GuardedSite,
 ): Promise<Guarded> {
-  const seen: Seen = { users: [], trailers: [] };
+  const seen: Seen = { users: [], trailers: [], credentials: [] };
   const [authPort, appPort, port] = await Promise.all([
     listen(test, auth),
     listen(test, (request, response) => {
@@ -99,6 +100,8 @@ async function guarded(
       request.once('end', () => {
         const named = Object.keys(request.headers).filter((key) => /^x.user.id$/.test(key));
         seen.users.push(named.map((key) => String(request.headers[key])).join() || 'nobody');
+        const { authorization = '', cookie = '' } = request.headers;
+        seen.credentials.push(`${authorization} ${cookie}`);
         seen.trailers.push(...Object.keys(request.trailers));
         response.end('a page');
       });
@@ -314,11 +317,12 @@ describe('a field by which the gateway tells the app the user', () => {
     assert.ok(site.seen.trailers.includes('x-sum'));
   });
 
-  it('stays where it is a credential, which the service needs', async (test) => {
-    const site = await guarded(test, {
-      lines: `${guard('/a/*').replace('X-User-Id', 'Authorization X-User-Id')}\n${APP}`,
-    });
-    await site.user(overHttp1, '/b', { headers: { ...LIAR, Authorization: 'Bearer x' } });
-    assert.deepEqual(site.seen.users, ['nobody']);
+  it('stays where it is a credential, which the service needs, or frames the message', async (test) => {
+    const copied = guard('/a/*').replace('X-User-Id', 'Authorization Cookie Host X-User-Id');
+    const site = await guarded(test, { lines: `${copied}\n${APP}` });
+    const headers = { ...BOB, Authorization: 'Bearer x' };
+    for (const [, send] of PROTOCOLS) await site.user(send, '/b', { headers });
+    assert.deepEqual(site.seen.users, ['nobody', 'nobody']);
+    assert.deepEqual(site.seen.credentials, ['Bearer x session=bob', 'Bearer x session=bob']);
   });
 });
