@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { Agent, request as httpRequest, type RequestListener } from 'node:http';
+import http2 from 'node:http2';
 import { describe, it, type TestContext } from 'node:test';
+import { gunzipSync } from 'node:zlib';
 import { createLiveRefetches } from '../../../src/discovery/live-refetches.ts';
 import type { AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
-import { deferred, ISSUER, listen, type Site, startSite, SUBSCRIBER_KEY } from './site.ts';
+import { deferred, HUB, ISSUER, listen, type Site, startSite, SUBSCRIBER_KEY } from './site.ts';
 
 const PAGE = '<!doctype html><html><head></head><body>page</body></html>';
 
@@ -64,6 +66,52 @@ describe('pages that are fetched because of one update', () => {
     assert.equal(new Set(answers.map(({ body }) => body)).size, 1);
     assert.ok(answers.every(({ status, body }) => status === 200 && body.includes('live.js')));
     assert.deepEqual(counted, { requests: 1, live: 0 });
+  });
+
+  it('are one over HTTP/2 too, each encoded as it asks for, and broken off without harm', async (test) => {
+    const { counted, app } = counting({});
+    const site = await startSite(test, app, {
+      hubfile: `https://localhost:{port} {${HUB}
+		anonymous
+	}
+	tls internal
+	encode gzip
+	discovery {
+		live {
+			window 1m
+		}
+	}
+	reverse_proxy localhost:{app}
+}
+`,
+    });
+    const session = http2.connect(site.origin.replace('http:', 'https:'), {
+      rejectUnauthorized: false,
+    });
+    test.after(() => session.destroy());
+    const ask = (leaves: boolean): Promise<string> =>
+      new Promise((resolve) => {
+        const stream = session.request({
+          ':path': '/',
+          'hub-live': 'urn:uuid:1',
+          accept: 'text/html',
+          'accept-encoding': 'gzip',
+        });
+        const chunks: Buffer[] = [];
+        stream.on('error', () => {});
+        stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+        stream.once('response', () => {
+          if (leaves) stream.close(http2.constants.NGHTTP2_CANCEL);
+        });
+        stream.once('close', () => {
+          resolve(leaves ? '' : gunzipSync(Buffer.concat(chunks)).toString('utf8'));
+        });
+      });
+    const bodies = await Promise.all(Array.from({ length: 60 }, (_, at) => ask(at % 3 === 1)));
+    const read = bodies.filter((body) => body !== '');
+    assert.equal(read.length, 40);
+    assert.ok(read.every((body) => body.includes('live.js') && body.endsWith('</html>')));
+    assert.equal(counted.requests, 1);
   });
 
   it('wait for the one that is under way, and are a new request for the next update', async (test) => {
