@@ -14,13 +14,21 @@ import { requireUrl } from '../kernel/parse-url.ts';
 const MAX_BYTES = 1024 * 1024;
 /** Keys beyond these are ignored: a token without `kid` tries them all. */
 const MAX_KEYS = 100;
+/** Shortest time between two fetches for a `kid` that was never seen, in milliseconds. */
+const NEW_KID_INTERVAL_MS = 5_000;
+/** Tokens with such a `kid` that wait for the next fetch; those beyond are refused. */
+const MAX_WAITING = 10_000;
+/** Values of `kid` that were looked for in vain; the oldest is forgotten first. */
+const MAX_IN_VAIN = 1_000;
+/** How often a file is read again, in milliseconds. */
+const FILE_REFRESH_MS = 10_000;
 
 export interface JwksOptions {
   /** `https:`, `http:` or `file:` URL. */
   readonly uri: string;
   /** How often the set is fetched in the background. */
   readonly refreshMs: number;
-  /** Shortest time between two fetches that a token asks for. */
+  /** Shortest time between two fetches for a `kid` that was looked for in vain before. */
   readonly cooldownMs: number;
   readonly timeoutMs: number;
   readonly clock: Clock;
@@ -37,7 +45,8 @@ interface PublicJwk {
 
 /**
  * Opens the JWK Set behind a URL (RFC 7517). A remote one is fetched in the background, so that an
- * identity provider that is down does not keep the gateway from starting; a file is read now.
+ * identity provider that is down does not keep the gateway from starting; a file is read now, and
+ * again every {@link FILE_REFRESH_MS}.
  *
  * @throws HubgateError `invalid-jwks` for a file that cannot be read or holds no set
  */
@@ -76,8 +85,16 @@ export class Jwks {
   #generation = 0;
   /** The fetch under way, which all that wait share. */
   #fetching: Promise<void> | null = null;
-  #lastAsked = Number.NEGATIVE_INFINITY;
+  /** The wait for the next fetch for a `kid` that was never seen, which all that wait share. */
+  #nextForNew: Promise<void> | null = null;
+  #waiting = 0;
+  #lastForNew = Number.NEGATIVE_INFINITY;
+  #lastForOthers = Number.NEGATIVE_INFINITY;
+  /** Each `kid` that a token has named, and that no set had when it was fetched for it. */
+  readonly #inVain = new Set<string>();
   #stopRefresh: (() => void) | null = null;
+  /** Whether the last fetch has failed. */
+  #isFailing = false;
 
   constructor(options: JwksOptions) {
     this.#options = options;
@@ -90,22 +107,40 @@ export class Jwks {
 
   /** @throws HubgateError `invalid-jwks`, for a file only */
   async open(): Promise<void> {
-    if (this.#options.uri.startsWith('file:')) {
-      this.#accept(await readJwksFile(this.#options.uri));
-      return;
-    }
-    void this.#refresh();
+    if (this.#isFile) await this.reopen();
+    else void this.#refresh();
     this.#scheduleRefresh();
   }
 
-  /** The keys to try for a token. An unknown `kid` fetches the set anew, at most once per cooldown. */
+  /**
+   * Reads a file again, for a configuration that names it anew.
+   *
+   * @throws HubgateError `invalid-jwks`
+   */
+  async reopen(): Promise<void> {
+    if (this.#isFile) this.#accept(await readJwksFile(this.#options.uri));
+  }
+
+  /**
+   * The keys to try for a token. An unknown `kid` fetches the set anew, from one of two budgets:
+   * anybody can send a token with a `kid` of its own making, and must not use up the fetch by which
+   * a rotation becomes known. One that was never seen waits for the next fetch, if there was one a
+   * moment ago; one that was looked for in vain has at most one fetch per cooldown.
+   */
   find(hint: KeyHint): readonly KeyObject[] | Promise<readonly KeyObject[]> {
     const found = this.#select(hint);
-    if (found.length > 0) return found;
+    if (found.length > 0 || this.#closing.signal.aborted) return found;
     // Keys that have the kid but not the algorithm would be no better after another fetch.
     const known = this.#keys?.some(({ kid }) => hint.kid === null || kid === hint.kid) ?? false;
-    if (known || !this.#mayFetch()) return found;
-    return this.#refresh().then(() => this.#select(hint));
+    if (known) return found;
+    const name = hint.kid ?? '';
+    const fetched = this.#inVain.has(name) ? this.#fetchForOthers() : this.#fetchForNew();
+    if (fetched === null) return found;
+    return fetched.then(() => {
+      const keys = this.#select(hint);
+      if (keys.length === 0) this.#noteInVain(name);
+      return keys;
+    });
   }
 
   close(): void {
@@ -121,17 +156,65 @@ export class Jwks {
       .map(({ key }) => key);
   }
 
-  #mayFetch(): boolean {
-    if (this.#options.uri.startsWith('file:') || this.#closing.signal.aborted) return false;
-    if (this.#fetching !== null) return true;
+  get #isFile(): boolean {
+    return this.#options.uri.startsWith('file:');
+  }
+
+  /** null within the cooldown. */
+  #fetchForOthers(): Promise<void> | null {
+    if (this.#fetching !== null) return this.#fetching;
     const now = this.#options.clock.monotonic();
-    if (now - this.#lastAsked < this.#options.cooldownMs) return false;
-    this.#lastAsked = now;
-    return true;
+    if (now - this.#lastForOthers < this.#options.cooldownMs) return null;
+    this.#lastForOthers = now;
+    return this.#refresh();
+  }
+
+  /** null where too many wait. */
+  #fetchForNew(): Promise<void> | null {
+    if (this.#fetching !== null) return this.#fetching;
+    const { clock, cooldownMs } = this.#options;
+    const interval = Math.min(NEW_KID_INTERVAL_MS, cooldownMs);
+    const waitMs = this.#lastForNew + interval - clock.monotonic();
+    if (waitMs <= 0) {
+      this.#lastForNew = clock.monotonic();
+      return this.#refresh();
+    }
+    if (this.#waiting >= MAX_WAITING) return null;
+    this.#waiting += 1;
+    this.#nextForNew ??= this.#wait(waitMs).then(() => {
+      this.#nextForNew = null;
+      this.#waiting = 0;
+      this.#lastForNew = clock.monotonic();
+      return this.#closing.signal.aborted ? undefined : this.#refresh();
+    });
+    return this.#nextForNew;
+  }
+
+  /** Resolves after a while, or when the set is closed. */
+  #wait(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const { signal } = this.#closing;
+      const done = (): void => {
+        cancel();
+        signal.removeEventListener('abort', done);
+        resolve();
+      };
+      const cancel = this.#options.clock.after(ms, done);
+      signal.addEventListener('abort', done, { once: true });
+    });
+  }
+
+  #noteInVain(name: string): void {
+    this.#inVain.delete(name);
+    this.#inVain.add(name);
+    const [oldest] = this.#inVain;
+    if (this.#inVain.size > MAX_IN_VAIN && oldest !== undefined) this.#inVain.delete(oldest);
   }
 
   #scheduleRefresh(): void {
-    this.#stopRefresh = this.#options.clock.after(this.#options.refreshMs, () => {
+    const { refreshMs } = this.#options;
+    const everyMs = this.#isFile ? Math.min(refreshMs, FILE_REFRESH_MS) : refreshMs;
+    this.#stopRefresh = this.#options.clock.after(everyMs, () => {
       void this.#refresh();
       this.#scheduleRefresh();
     });
@@ -146,7 +229,28 @@ export class Jwks {
   }
 
   async #fetch(): Promise<void> {
-    const { uri, timeoutMs, clock, log, fetch } = this.#options;
+    try {
+      this.#accept(
+        this.#isFile ? await readJwksFile(this.#options.uri) : await this.#fetchRemote(),
+      );
+      this.#isFailing = false;
+    } catch (error) {
+      if (this.#closing.signal.aborted) return;
+      // A file is read so often that its fault would fill the log.
+      if (this.#isFile && this.#isFailing) return;
+      this.#isFailing = true;
+      const { uri, log } = this.#options;
+      log.warn('A JWK Set could not be fetched; the keys known so far stay in use', {
+        uri: this.#isFile ? uri : withoutCredentials(uri),
+        reason: messageOf(error),
+        cause: error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : null,
+        keys: this.#keys?.length ?? 0,
+      });
+    }
+  }
+
+  async #fetchRemote(): Promise<ParsedJwks> {
+    const { uri, timeoutMs, clock, fetch } = this.#options;
     const timeout = new AbortController();
     const cancel = clock.after(timeoutMs, () => timeout.abort(new Error('it took too long')));
     try {
@@ -159,15 +263,7 @@ export class Jwks {
         await response.body?.cancel();
         throw new Error(`it answered ${response.status}`);
       }
-      this.#accept(parseJwks(await readBounded(response)));
-    } catch (error) {
-      if (this.#closing.signal.aborted) return;
-      log.warn('A JWK Set could not be fetched; the keys known so far stay in use', {
-        uri: withoutCredentials(uri),
-        reason: messageOf(error),
-        cause: error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : null,
-        keys: this.#keys?.length ?? 0,
-      });
+      return parseJwks(await readBounded(response));
     } finally {
       cancel();
     }
@@ -177,6 +273,7 @@ export class Jwks {
     if (digest === this.#digest) return;
     this.#digest = digest;
     this.#keys = keys;
+    for (const { kid } of keys) this.#inVain.delete(kid ?? '');
     this.#generation += 1;
   }
 }

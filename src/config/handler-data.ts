@@ -23,12 +23,12 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
   files?(handler: Handler): readonly ReadFile[];
   /** Where it sends requests on to, each with the part that names it. */
   upstreams?(handler: Handler): readonly { readonly about: object; readonly upstream: string }[];
-  /** Whether what a client sent in a request field (lower case) is gone, or replaced by who is asked. */
-  vouchesFor?(handler: Handler, field: string): boolean;
+  /** The facts of an exchange's identity that it establishes: request fields, and the user. */
+  establishes?(handler: Handler): { readonly fields: readonly string[]; readonly user: boolean };
+  /** Further request fields by which it tells the app what has been established. */
+  writesIdentity?(handler: Handler): readonly string[];
   /** Requests that pass it carry credentials. */
   readonly identifies?: true;
-  /** It answers with the site's own pages, which carry tokens. */
-  readonly answersPages?: true;
   /** What no single field shows. Placeholders are resolved; nothing is opened. */
   check?(handler: Handler, report: Report): void;
 }

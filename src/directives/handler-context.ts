@@ -5,6 +5,8 @@ import type { RateLimits, SharedCounts } from '../http/rate-limits.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Slices } from '../kernel/slices.ts';
+import type { AnswerMemory } from '../proxy/shared-answer.ts';
+import type { RequestSharing } from '../proxy/shared-forwarding.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
 import type { HidesFile } from '../site/site-files.ts';
 
@@ -27,6 +29,10 @@ export interface SiteContext {
   readonly trusted: AddressSet;
   /** A hub of the site, by name, or the first; it passes on what is not the hub's. */
   readonly hubHandler: (name: string | null) => Handler;
+  /** Which requests to an upstream may share an answer; null where none may. */
+  readonly sharing: RequestSharing | null;
+  /** Of the answers that are shared, in all of this process. */
+  readonly answerMemory: AnswerMemory;
   /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
   readonly besidePages: (handler: Handler) => Handler;
   /** Whether no site may show a file. */

@@ -1,5 +1,6 @@
 import type { Logger } from '../kernel/log.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
+import { withoutQuery } from './changed-urls.ts';
 import type { AnnouncedHub, AnnouncedUpdate } from './announced-hub.ts';
 
 /** Publishes for the app; whatever becomes of it is told to the log alone. */
@@ -9,7 +10,8 @@ export type Announce = (update: AnnouncedUpdate, log: Logger, because: string) =
 export function createAnnounce({ publish, announcements }: AnnouncedHub): Announce {
   return async (update, log, because) => {
     if (publish === null) return;
-    const { topics, type, private: isPrivate } = update;
+    const { type, private: isPrivate } = update;
+    const topics = update.topics.map(withoutQuery);
     try {
       await publish(update);
       announcements.announced += 1;

@@ -31,7 +31,10 @@ export function addVary(headers: HeaderList, fields: readonly string[]): void {
   const present = list(headers.combined('vary')).map((name) => name.toLowerCase());
   if (present.includes('*')) return;
   const missing = fields.filter((name) => !present.includes(name.toLowerCase()));
-  if (missing.length > 0) headers.append('Vary', missing.join(', '));
+  if (missing.length === 0) return;
+  const before = headers.combined('vary') ?? '';
+  // In one field: there are caches that look at one alone.
+  headers.set('Vary', [...(before === '' ? [] : [before]), ...missing].join(', '));
 }
 
 /** Lets scripts of other origins read a field (WHATWG Fetch §3.2.3). */

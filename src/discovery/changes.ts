@@ -5,6 +5,7 @@ import type { AnnouncedHub, AnnouncedUpdate } from './announced-hub.ts';
 import type { Announce } from './announcements.ts';
 import { readAlong } from './answer-body.ts';
 import { Bursts } from './bursts.ts';
+import { saysChanged, topicOfChange, withoutQuery } from './changed-urls.ts';
 import { requestUrl } from './request-url.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
@@ -32,8 +33,9 @@ const MAX_TOPICS = 32;
 const MAX_TOPIC_LENGTH = 4096;
 
 /**
- * Announces what requests have changed: an answer below 400 to an unsafe method says that the
- * target has, and on the same origin what `Location` and `Content-Location` name (RFC 9111 §4.4).
+ * Announces what requests have changed: an answer to an unsafe method that {@link saysChanged} says
+ * that the target has, and on the same origin what `Location` and `Content-Location` name (RFC 9111
+ * §4.4).
  */
 export function createChanges(options: ChangesOptions): Changes {
   const { config, hub, concerns, announce, clock } = options;
@@ -55,10 +57,10 @@ export function createChanges(options: ChangesOptions): Changes {
     // RFC 9110 §11.6.2, RFC 6265 §5.4. What handlers add later is not the client's.
     const hasCredentials = exchange.headers.has('cookie') || exchange.headers.has('authorization');
     exchange.onHead((head) => {
-      const { status, source } = head;
-      if (source !== 'upstream' || status < 200 || status >= 400) return undefined;
+      const url = requestUrl(exchange);
+      if (head.source !== 'upstream' || url === null || !saysChanged(head, url)) return undefined;
       const update: AnnouncedUpdate = {
-        topics: changedTopics(exchange, head, options),
+        topics: changedTopics(exchange, url, head, options),
         private: (config.visibility ?? (hasCredentials ? 'private' : 'public')) === 'private',
         data: config.data === 'none' ? '' : changeData(exchange),
         type: TYPE,
@@ -87,11 +89,10 @@ export const CHANGE_PLACEHOLDERS: ReadonlySet<string> = new Set([
 /** The URLs that have changed, each once; those of another origin are nobody's to announce. */
 function changedTopics(
   exchange: Exchange,
+  url: URL,
   { headers }: ResponseHead,
   { config, expand, hub }: ChangesOptions,
 ): string[] {
-  const url = requestUrl(exchange);
-  if (url === null) return [];
   const base = requireUrl(url.href);
   base.search = '';
   const fields = new Map([
@@ -107,8 +108,8 @@ function changedTopics(
     if (topic === null) continue;
     // What the operator has written in full may be anywhere.
     if (topic.origin !== url.origin && !/^[a-z][\w+.-]*:/i.test(template)) continue;
-    topic.hash = '';
-    const { pathname, href } = topic;
+    const { pathname } = topic;
+    const href = topicOfChange(topic, template);
     const isHub = pathname === hub.path || pathname.startsWith(`${hub.path}/`);
     if (!isHub && href.length <= MAX_TOPIC_LENGTH && topics.size < MAX_TOPICS) topics.add(href);
   }
@@ -116,7 +117,7 @@ function changedTopics(
 }
 
 function changeData({ method, originalTarget }: Exchange): string {
-  return JSON.stringify({ url: originalTarget, method });
+  return JSON.stringify({ url: withoutQuery(originalTarget), method });
 }
 
 /** Private changes are one only where their readers are the same. */

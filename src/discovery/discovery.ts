@@ -48,6 +48,8 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
       logsOut: logsOut(exchange),
     };
     if (tokens !== null && arrival.isRead) askForWhole(exchange);
+    // From the head, the trailers and informational responses alike.
+    for (const name of readFields) exchange.withhold(name);
     exchange.onHead((head) => {
       // 101 hands the connection over; nobody reads a head then.
       if (head.status < 200) return undefined;
@@ -57,12 +59,7 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
         return undefined;
       }
       if (isPage(head)) announce(exchange, head, options, fieldsFor(arrival.lastEventId));
-      const handedOut = handOutToken(exchange, head, options, arrival, credentials);
-      const takeOff = (): void => {
-        for (const name of readFields) head.headers.delete(name);
-      };
-      if (handedOut === undefined) takeOff();
-      return handedOut?.then(takeOff);
+      return handOutToken(exchange, head, options, arrival, credentials);
     });
     return next();
   };

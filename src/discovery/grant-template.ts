@@ -4,16 +4,22 @@ import { HubgateError } from '../kernel/error.ts';
 
 type JsonValue = Exclude<MintRequest['payload'], undefined>;
 
-/** Replaces the placeholders of a text, each by what `encode` makes of its value. */
-export type Fill = (template: string, encode: (value: string) => string) => string;
+/**
+ * Replaces the placeholders of a text, each by what `encode` makes of its value; null where nobody
+ * has established one of them.
+ */
+export type Fill = (template: string, encode: (value: string) => string) => string | null;
 
 /** Longest value that a placeholder may bring into a token, in characters. */
 const MAX_VALUE = 1024;
 /** How deep a payload may be nested. */
 const MAX_DEPTH = 32;
 
-/** Makes the grants of one token; null when a value withholds it. */
-export type FillGrants = (fill: Fill) => RequestedGrants | null;
+/**
+ * Makes the grants of one token: `withheld` when a value is nothing that can stand there, `unknown`
+ * when nobody has established one.
+ */
+export type FillGrants = (fill: Fill) => RequestedGrants | 'withheld' | 'unknown';
 
 /**
  * Grants with placeholders. What a value brings in can only ever be one piece of text in its place:
@@ -25,14 +31,18 @@ export function compileGrants(config: TokenGrantsConfig): FillGrants {
   const payload = parsePayload(config.payload);
   return (fill) => {
     let withheld = false;
+    let unknown = false;
     const checked =
       (encode: (value: string) => string | null) =>
-      (template: string): string =>
-        fill(template, (value) => {
+      (template: string): string => {
+        const filled = fill(template, (value) => {
           const encoded = encode(value);
           if (encoded === null) withheld = true;
           return encoded ?? '';
         });
+        if (filled === null) unknown = true;
+        return filled ?? '';
+      };
     const matchers = (exact: readonly string[], patterns: readonly string[]) => [
       ...exact.map((text) => ({ match: grant(text), matchType: 'exact' as const })),
       ...patterns.map((text) => ({ match: grant(text), matchType: 'urlpattern' as const })),
@@ -43,7 +53,8 @@ export function compileGrants(config: TokenGrantsConfig): FillGrants {
       publish: matchers(config.publish, config.publishUrlPattern),
       payload: payload === undefined ? undefined : mapTexts(payload, checked(plainValue)),
     };
-    return withheld ? null : filled;
+    if (unknown) return 'unknown';
+    return withheld ? 'withheld' : filled;
   };
 }
 

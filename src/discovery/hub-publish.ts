@@ -29,8 +29,10 @@ export interface Asked {
 
 /**
  * Reads `Hub-Publish: topic="/books/1"; private; type="change"` (RFC 9651), of which there may be
- * several, in one field or in many. The n-th `Hub-Data` is the n-th update's; a single one is
- * everybody's.
+ * several, in one field or in many. A single `Hub-Data` is everybody's. Of several, the n-th is the
+ * n-th member's, whether that can be read or not; where there are not as many as members, or a field
+ * cannot be told into members, nothing is published: the data of a private update must not become
+ * that of a public one.
  *
  * @param base URL of the request; topics that begin with "/" are resolved against it
  */
@@ -41,12 +43,19 @@ export function readHubPublish(
 ): Asked {
   const updates: AskedUpdate[] = [];
   const faults: string[] = [];
-  for (const member of fields.flatMap((field) => membersOf(field, faults))) {
-    if (updates.length === MAX_UPDATES) {
+  const members = fields.flatMap((field) => membersOf(field, faults));
+  if (data.length > 1 && (faults.length > 0 || members.length !== data.length)) {
+    faults.push(
+      `${members.length} members can be read, and there are ${data.length} ${DATA_FIELD}`,
+    );
+    return { updates: [], faults };
+  }
+  for (const [position, member] of members.entries()) {
+    if (position === MAX_UPDATES) {
       faults.push(`more than ${MAX_UPDATES} updates`);
       break;
     }
-    const given = data.length === 1 ? data[0] : data[updates.length];
+    const given = data.length === 1 ? data[0] : data[position];
     try {
       updates.push(updateOf(member, given, base));
     } catch (error) {

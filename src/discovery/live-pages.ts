@@ -1,3 +1,4 @@
+import { about } from '../http/about.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
@@ -51,10 +52,8 @@ export function createLivePages({ hub, concerns, version }: LivePagesOptions): H
       const { allow } = answer;
       if (told.size < MAX_TOLD && !told.has(allow)) {
         told.add(allow);
-        exchange.log.warn('A page is not live: its Content-Security-Policy forbids it', {
-          page: exchange.originalTarget,
-          allow,
-        });
+        const fields = about(exchange, { allow });
+        exchange.log.warn('A page is not live: its Content-Security-Policy forbids it', fields);
       }
       return null;
     };

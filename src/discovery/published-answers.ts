@@ -1,8 +1,10 @@
+import { about } from '../http/about.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import type { Announce } from './announcements.ts';
 import { readAlong } from './answer-body.ts';
+import { withoutQuery } from './changed-urls.ts';
 import { type AskedUpdate, DATA_FIELD, PUBLISH_FIELD, readHubPublish } from './hub-publish.ts';
 import { requestUrl } from './request-url.ts';
 
@@ -26,11 +28,8 @@ export function createPublishedAnswers({
     const { updates, faults } = readHubPublish(fields, headers.getAll(DATA_FIELD), base);
     for (const fault of faults) {
       hub.announcements.refused += 1;
-      exchange.log.warn('The app sent a Hub-Publish that nobody can read', {
-        field: PUBLISH_FIELD,
-        fault,
-        request: exchange.originalTarget,
-      });
+      const told = about(exchange, { field: PUBLISH_FIELD, fault });
+      exchange.log.warn('The app sent a Hub-Publish that nobody can read', told);
     }
     return updates;
   };
@@ -40,7 +39,7 @@ export function createPublishedAnswers({
       hub.announcements.refused += 1;
       exchange.log.warn('The body was not published: too large, broken off or no UTF-8', {
         field: PUBLISH_FIELD,
-        topics: update.topics,
+        topics: update.topics.map(withoutQuery),
       });
     } else void announce({ ...update, data }, exchange.log, PUBLISH_FIELD);
   };

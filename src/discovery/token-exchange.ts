@@ -2,11 +2,21 @@ import { hash } from 'node:crypto';
 import { authorizationDetails } from '../auth/mint.ts';
 import { decodeTokenLifetime } from '../auth/token-lifetime.ts';
 import type { TokenExchangeConfig } from '../config/config.ts';
+import type { Expand } from '../http/exchange.ts';
+import { fairShareNetwork } from '../http/client-network.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { FairQueue } from '../kernel/fair-queue.ts';
 import { compileGrants, grantTemplates } from './grant-template.ts';
 import type { IssuedToken } from './token-cache.ts';
 import type { TokenPurpose } from './token-mint.ts';
-import { dependenceOf, FAILED, GUEST, responseFieldsIn, type TokenSource } from './token-source.ts';
+import {
+  dependenceOf,
+  FAILED,
+  GUEST,
+  responseFieldsIn,
+  type TokenSource,
+  UNKNOWN,
+} from './token-source.ts';
 
 /** Longest time that a page waits for the authorization server. */
 const TIMEOUT_MS = 5_000;
@@ -14,17 +24,27 @@ const TIMEOUT_MS = 5_000;
 const MAX_ANSWER_BYTES = 128 * 1024;
 /** Longest subject token, in characters. */
 const MAX_SUBJECT = 64 * 1024;
-/** Questions under way at a time; the pages beyond them go without a cookie. */
+/** Questions under way at a time. */
 const MAX_IN_FLIGHT = 100;
+/** Of them those for subject tokens that have not been exchanged before, and those of one network. */
+const MAX_STRANGERS_IN_FLIGHT = 50;
+const MAX_OF_ONE_STRANGER = 10;
+/** Questions that wait for their turn; the pages beyond them go without a cookie. */
+const MAX_WAITING = 1_000;
+/** Subject tokens that have been exchanged, as digests; the oldest is forgotten first. */
+const MAX_KNOWN = 10_000;
 /** After a failure the same is not asked again for this long; nor anything of a server that fails. */
 const PAUSE_MS = 10_000;
 /**
  * Different questions in a row that the server does not answer as one should, until it counts as
- * failing for all: one odd subject token must not keep everybody else from theirs.
+ * failing for all who are as well known: one odd subject token must not keep everybody else from
+ * theirs.
  */
 const FAILURES_OF_SERVER = 3;
 /** Failures that are remembered. */
 const MAX_FAILURES = 10_000;
+/** Networks of which it is remembered how their questions went. */
+const MAX_NETWORKS = 10_000;
 
 /** Nobody listens at the endpoint, or its name leads nowhere. */
 const UNREACHABLE = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
@@ -34,6 +54,8 @@ const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 
 export interface TokenExchangePurpose extends TokenPurpose {
   readonly fetch: typeof fetch;
+  /** Fills the subject token, which the client may bring: the authorization server verifies it. */
+  readonly expand: Expand;
 }
 
 /**
@@ -47,20 +69,23 @@ export function createTokenExchange(
   config: TokenExchangeConfig,
   purpose: TokenExchangePurpose,
 ): TokenSource {
-  const { audience: audienceFor, detailType, expand, cache } = purpose;
+  const { audience: audienceFor, detailType, expand, expandIdentity, cache } = purpose;
   const { subjectToken } = config;
   const fillGrants = compileGrants(config);
   const server = new AuthorizationServer(config, purpose);
   const grants = grantTemplates(config);
   const templates = subjectToken === null ? grants : [...grants, subjectToken];
   return {
-    dependence: dependenceOf(templates),
+    dependence: dependenceOf(grants, subjectToken),
     responseFields: config.keepFields ? [] : responseFieldsIn(templates),
     async tokenFor(exchange, response) {
       const subject = subjectToken === null ? null : expand(subjectToken, exchange, response);
       if (subject === '' || (subject !== null && subject.length > MAX_SUBJECT)) return GUEST;
-      const grants = fillGrants((template, encode) => expand(template, exchange, response, encode));
-      if (grants === null) return GUEST;
+      const grants = fillGrants((template, encode) =>
+        expandIdentity(template, exchange, response, encode),
+      );
+      if (grants === 'unknown') return UNKNOWN;
+      if (grants === 'withheld') return GUEST;
       const details = authorizationDetails(grants, detailType);
       const form = new URLSearchParams({ resource: audienceFor(exchange) });
       if (details.length > 0) form.set('authorization_details', JSON.stringify(details));
@@ -74,8 +99,14 @@ export function createTokenExchange(
       }
       // The form holds a secret of the user, so only its digest stays in memory.
       const key = hash('sha256', form.toString(), 'base64url');
+      const question = {
+        key,
+        form,
+        subject: subject === null ? null : hash('sha256', subject, 'base64url'),
+        network: fairShareNetwork(exchange.clientAddress),
+      };
       try {
-        const { token } = await cache.get(key, () => server.ask(key, form));
+        const { token } = await cache.get(key, () => server.ask(question));
         return { kind: 'token', token };
       } catch (error) {
         const quiet = error instanceof HubgateError && error.code === 'exchange-paused';
@@ -89,15 +120,44 @@ export function createTokenExchange(
   };
 }
 
+interface Question {
+  readonly key: string;
+  readonly form: URLSearchParams;
+  /** Digest of the subject token; null for a token of the gateway's own. */
+  readonly subject: string | null;
+  /** Of the client that brings the subject token. */
+  readonly network: string;
+}
+
+/**
+ * All whose subject token the server has exchanged before are one group, and of the others those of
+ * each network: anybody can send a cookie that it never has, so what becomes of those is theirs
+ * alone.
+ */
+class Askers {
+  /** What has failed for the server's own sake since it last answered. */
+  readonly failing = new Set<string>();
+  /** Until when none of them is asked for; by the monotonic clock. */
+  pausedUntil = 0;
+}
+
 /** The token endpoint (RFC 6749 §3.2), spared while it fails. */
 class AuthorizationServer {
   readonly #config: TokenExchangeConfig;
   readonly #purpose: TokenExchangePurpose;
-  /** Until when what failed is not asked again; the endpoint itself by the key ''. */
+  readonly #turns = new FairQueue({
+    places: MAX_IN_FLIGHT,
+    placesOfStrangers: MAX_STRANGERS_IN_FLIGHT,
+    placesOfStranger: MAX_OF_ONE_STRANGER,
+    maxWaiting: MAX_WAITING,
+  });
+  /** Until when a question that failed is not asked again. */
   readonly #pausedUntil = new Map<string, number>();
-  /** What has failed for the server's own sake since it last answered. */
-  readonly #failing = new Set<string>();
-  #inFlight = 0;
+  readonly #knownSubjects = new Set<string>();
+  readonly #known = new Askers();
+  /** Until when nobody is there to ask. */
+  #unreachableUntil = 0;
+  readonly #strangers = new Map<string, Askers>();
 
   constructor(config: TokenExchangeConfig, purpose: TokenExchangePurpose) {
     this.#config = config;
@@ -105,34 +165,42 @@ class AuthorizationServer {
   }
 
   /** @throws HubgateError `exchange-paused`, `exchange-failed` */
-  async ask(key: string, form: URLSearchParams): Promise<IssuedToken> {
-    if (this.#isPaused('') || this.#isPaused(key)) {
+  async ask(question: Question): Promise<IssuedToken> {
+    const { key, subject, network } = question;
+    const isKnown = subject === null || this.#knownSubjects.has(subject);
+    const askers = isKnown ? this.#known : this.#strangersOf(network);
+    const now = this.#purpose.clock.monotonic();
+    const until = Math.max(this.#unreachableUntil, askers.pausedUntil);
+    if (now < until || now < (this.#pausedUntil.get(key) ?? 0)) {
       throw new HubgateError('exchange-paused', 'it failed a moment ago');
     }
-    if (this.#inFlight >= MAX_IN_FLIGHT) {
-      throw new HubgateError('exchange-failed', `${MAX_IN_FLIGHT} questions are under way`);
-    }
-    this.#inFlight += 1;
     const timeout = new AbortController();
     const cancel = this.#purpose.clock.after(TIMEOUT_MS, () => timeout.abort());
+    let giveBack: (() => void) | null = null;
     try {
-      return await this.#post(key, form, timeout.signal);
+      giveBack = await this.#turns.take(network, isKnown, timeout.signal);
+      const issued = await this.#post(question, askers, timeout.signal);
+      if (subject !== null) this.#remember(subject);
+      return issued;
     } catch (error) {
+      if (giveBack === null) throw refused('too many questions are under way');
       if (error instanceof HubgateError) throw error;
       // Nobody there is nobody there for all, whatever the question.
-      if (UNREACHABLE.has(codeOf(causeOf(error)) ?? '')) this.#pause('');
-      this.#fail(key);
+      if (UNREACHABLE.has(codeOf(causeOf(error)) ?? '')) {
+        this.#unreachableUntil = this.#purpose.clock.monotonic() + PAUSE_MS;
+      }
+      this.#fail(key, askers);
       const reason = timeout.signal.aborted
         ? `no answer within ${TIMEOUT_MS} ms`
         : `no usable answer: ${messageOf(causeOf(error))}`;
       throw new HubgateError('exchange-failed', reason, { cause: error });
     } finally {
       cancel();
-      this.#inFlight -= 1;
+      giveBack?.();
     }
   }
 
-  async #post(key: string, form: URLSearchParams, signal: AbortSignal): Promise<IssuedToken> {
+  async #post({ key, form }: Question, askers: Askers, signal: AbortSignal): Promise<IssuedToken> {
     const { endpoint, clientId, clientSecret } = this.#config;
     const askedMs = this.#purpose.clock.now();
     const response = await this.#purpose.fetch(endpoint, {
@@ -148,10 +216,10 @@ class AuthorizationServer {
     });
     const text = await readBounded(response);
     if (response.status >= 500) {
-      this.#fail(key);
+      this.#fail(key, askers);
       throw refused(`it answered ${response.status}`);
     }
-    this.#failing.clear();
+    askers.failing.clear();
     const answer = parseObject(text);
     if (!response.ok) {
       this.#pause(key);
@@ -174,17 +242,30 @@ class AuthorizationServer {
   }
 
   /** The same is not asked again for a while; nor anything, once several have failed in a row. */
-  #fail(key: string): void {
+  #fail(key: string, askers: Askers): void {
     this.#pause(key);
-    this.#failing.add(key);
-    if (this.#failing.size < FAILURES_OF_SERVER) return;
-    this.#failing.clear();
-    this.#pause('');
+    askers.failing.add(key);
+    if (askers.failing.size < FAILURES_OF_SERVER) return;
+    askers.failing.clear();
+    askers.pausedUntil = this.#purpose.clock.monotonic() + PAUSE_MS;
   }
 
-  #isPaused(key: string): boolean {
-    const until = this.#pausedUntil.get(key);
-    return until !== undefined && this.#purpose.clock.monotonic() < until;
+  #strangersOf(network: string): Askers {
+    const askers = this.#strangers.get(network) ?? new Askers();
+    this.#strangers.delete(network);
+    this.#strangers.set(network, askers);
+    const [oldest] = this.#strangers.keys();
+    if (this.#strangers.size > MAX_NETWORKS && oldest !== undefined) this.#strangers.delete(oldest);
+    return askers;
+  }
+
+  #remember(subject: string): void {
+    this.#knownSubjects.delete(subject);
+    this.#knownSubjects.add(subject);
+    const [oldest] = this.#knownSubjects;
+    if (this.#knownSubjects.size > MAX_KNOWN && oldest !== undefined) {
+      this.#knownSubjects.delete(oldest);
+    }
   }
 
   #pause(key: string): void {

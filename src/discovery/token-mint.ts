@@ -2,12 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { signingKey } from '../auth/key.ts';
 import { mintToken } from '../auth/mint.ts';
 import type { TokenMintConfig } from '../config/config.ts';
-import type { Exchange, Expand } from '../http/exchange.ts';
+import type { Exchange } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import { compileGrants, grantTemplates } from './grant-template.ts';
 import type { TokenCache } from './token-cache.ts';
-import { dependenceOf, FAILED, GUEST, responseFieldsIn, type TokenSource } from './token-source.ts';
+import {
+  dependenceOf,
+  type ExpandIdentity,
+  FAILED,
+  GUEST,
+  responseFieldsIn,
+  type TokenSource,
+  UNKNOWN,
+} from './token-source.ts';
 
 /** What a source of tokens has to know of the hub that they are for. */
 export interface TokenPurpose {
@@ -15,7 +23,7 @@ export interface TokenPurpose {
   readonly audience: (exchange: Exchange) => string;
   /** `type` of the hub's authorization details. */
   readonly detailType: string;
-  readonly expand: Expand;
+  readonly expandIdentity: ExpandIdentity;
   readonly clock: Clock;
   /** Of this source alone; it may be older than the source. */
   readonly cache: TokenCache;
@@ -27,7 +35,7 @@ export interface TokenPurpose {
  * @throws HubgateError for a key that cannot sign, a payload that is no JSON
  */
 export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose): TokenSource {
-  const { audience: audienceFor, detailType, expand, clock, cache } = purpose;
+  const { audience: audienceFor, detailType, expandIdentity, clock, cache } = purpose;
   const key = signingKey(config.key, config.algorithm);
   const fillGrants = compileGrants(config);
   const templates = grantTemplates(config);
@@ -35,8 +43,11 @@ export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose):
     dependence: dependenceOf(templates),
     responseFields: config.keepFields ? [] : responseFieldsIn(templates),
     async tokenFor(exchange, response) {
-      const grants = fillGrants((template, encode) => expand(template, exchange, response, encode));
-      if (grants === null) return GUEST;
+      const grants = fillGrants((template, encode) =>
+        expandIdentity(template, exchange, response, encode),
+      );
+      if (grants === 'unknown') return UNKNOWN;
+      if (grants === 'withheld') return GUEST;
       const audience = audienceFor(exchange);
       const issue = async () => {
         const issuedAtMs = clock.now();

@@ -15,10 +15,13 @@ export type TokenOutcome =
   | { readonly kind: 'token'; readonly token: string }
   /** The texts name nobody: this is a guest, or no longer a user. */
   | { readonly kind: 'guest' }
+  /** No handler has established the identity behind this request: it may be a user or a guest. */
+  | { readonly kind: 'unknown' }
   /** There should be one, and the log says why there is none. */
   | { readonly kind: 'failed' };
 
 export const GUEST: TokenOutcome = { kind: 'guest' };
+export const UNKNOWN: TokenOutcome = { kind: 'unknown' };
 export const FAILED: TokenOutcome = { kind: 'failed' };
 
 export interface Dependence {
@@ -36,23 +39,39 @@ export interface Dependence {
 /** What clients send and no one in between writes. */
 const CLIENT_FIELDS = new Set(['authorization']);
 
-/** What the placeholders of some texts read of the request. */
-export function dependenceOf(templates: readonly string[]): Dependence {
+/**
+ * Fills a text that names a user, each value as `encode` makes it, from the identity of the exchange
+ * and the app's answer alone; null where no handler has established what the text reads.
+ */
+export type ExpandIdentity = (
+  template: string,
+  exchange: Exchange,
+  response: HeaderList,
+  encode: (value: string) => string,
+) => string | null;
+
+/**
+ * What the placeholders of some texts read of the request.
+ *
+ * @param templates those that the gateway fills from what it has established
+ * @param subject one that a client may fill with a credential, which somebody else verifies
+ */
+export function dependenceOf(
+  templates: readonly string[],
+  subject: string | null = null,
+): Dependence {
   const onClientFields = new Set<string>();
-  let onOwnFields = false;
-  for (const { family, name } of placeholdersIn(templates)) {
+  let onOwnFields = placeholdersIn(templates).some(
+    ({ family }) => family === 'header' || family === 'user',
+  );
+  const all = subject === null ? templates : [...templates, subject];
+  for (const { family, name } of placeholdersIn(subject === null ? [] : [subject])) {
     if (family === 'cookie') onClientFields.add('Cookie');
     else if (family === 'header' && CLIENT_FIELDS.has(name.toLowerCase())) onClientFields.add(name);
-    else if (family === 'header') onOwnFields = true;
+    else if (family === 'header' || family === 'user') onOwnFields = true;
   }
-  const onResponse = responseFieldsIn(templates).length > 0;
+  const onResponse = responseFieldsIn(all).length > 0;
   return { onClientFields: [...onClientFields], onOwnFields, onResponse };
-}
-
-/** Fields of the request that the placeholders of some texts name. */
-export function requestFieldsIn(templates: readonly string[]): readonly string[] {
-  const named = placeholdersIn(templates).filter(({ family }) => family === 'header');
-  return [...new Set(named.map(({ name }) => name))];
 }
 
 /** Fields of the response that the placeholders of some texts name. */
@@ -67,8 +86,8 @@ function placeholdersIn(templates: readonly string[]): { family: string; name: s
   return templates.flatMap((template) =>
     [
       ...template.matchAll(
-        /\{(?:http\.request\.(?=cookie|header))?(cookie|header|http\.response\.header)\.([^{}]+)\}/g,
+        /\{(?:http\.request\.(?=cookie|header))?(cookie|header|http\.response\.header)\.([^{}]+)\}|\{(?:http\.)?auth\.user\.id\}/g,
       ),
-    ].map(([, family = '', name = '']) => ({ family, name })),
+    ].map(([, family = 'user', name = '']) => ({ family, name })),
   );
 }

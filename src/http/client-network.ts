@@ -1,9 +1,37 @@
+/** Parts of 16 bits of an IPv6 address that name the network of one client: a /64. */
+const PARTS_OF_CLIENT = 4;
+
 /** Who a client is to whoever counts: its address, of IPv6 its /64, all of whose addresses are its own. */
 export function clientNetwork(address: string): string {
-  if (!address.includes(':') || address.startsWith('::ffff:')) return address;
+  if (isIpv4(address)) return address;
+  return partsOf(address).slice(0, PARTS_OF_CLIENT).join(':');
+}
+
+/**
+ * The network that shares turns with others: of IPv4 the /24, of IPv6 the /56. Whoever attacks has
+ * many addresses in few networks.
+ */
+export function fairShareNetwork(address: string): string {
+  if (isIpv4(address))
+    return address
+      .replace(/^::ffff:/, '')
+      .split('.')
+      .slice(0, 3)
+      .join('.');
+  const [first = '0', second = '0', third = '0', fourth = '0'] = partsOf(address);
+  const upper = Number.parseInt(fourth, 16) >> 8;
+  return [first, second, third, upper.toString(16)].join(':');
+}
+
+function isIpv4(address: string): boolean {
+  return !address.includes(':') || address.startsWith('::ffff:');
+}
+
+/** The eight parts of an IPv6 address, zeros filled in. */
+function partsOf(address: string): string[] {
   const [head = '', tail] = address.split('::');
   const front = head.split(':').filter((part) => part !== '');
   const back = (tail ?? '').split(':').filter((part) => part !== '');
   const zeros = tail === undefined ? 0 : Math.max(0, 8 - front.length - back.length);
-  return [...front, ...Array.from({ length: zeros }, () => '0'), ...back].slice(0, 4).join(':');
+  return [...front, ...Array.from({ length: zeros }, () => '0'), ...back];
 }

@@ -5,6 +5,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { TraceContext } from './trace-context.ts';
 import type { HeaderList } from './header-list.ts';
+import type { Identity } from './identity.ts';
 
 /**
  * One request and its response, the same over HTTP/1.1 and HTTP/2. Handlers see nothing of the
@@ -59,6 +60,8 @@ export interface Exchange {
   onAbandoned(listener: () => void): () => void;
   /** Aborted when {@link onAbandoned} tells; it costs more. */
   readonly signal: AbortSignal;
+  /** What handlers have established of whoever asks; the only thing that tokens are given by. */
+  readonly identity: Identity;
   /** Values of `{…}` placeholders that handlers left for later ones. */
   readonly variables: Map<string, string>;
 

@@ -12,6 +12,7 @@ import type { UpstreamAddress } from './address.ts';
 import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
 import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
 import type { Connections } from './forwarding.ts';
+import type { UpstreamQuestion } from './request-key.ts';
 import { upstreamRequestFields } from './header-fields.ts';
 import type { UpstreamResponse } from './response.ts';
 import { type Tunnels, wantsWebSocket } from './tunnels.ts';
@@ -75,11 +76,9 @@ export class Forwarder {
   forward(attempt: Attempt, response: UpstreamResponse): Promise<void> {
     const { exchange, address, connections, body } = attempt;
     const { clock, trustPool, tunnels } = this.#options;
-    const headers = upstreamRequestFields(exchange, address, this.#options.trusted);
+    const headers = this.#fieldsOf(exchange, address, body !== null);
     const expand = (template: string): string => this.#options.expand(template, exchange);
-    if (body === null) for (const name of ['expect', 'trailer']) headers.delete(name);
-    this.#headerUp(headers, expand);
-    const path = this.#options.target?.(exchange) ?? spelledTarget(exchange);
+    const path = this.#targetOf(exchange);
     const target = { address, settings: this.#config.transport, trustPool };
     const { fastcgi } = this.#config;
     if (fastcgi !== null) {
@@ -105,6 +104,33 @@ export class Forwarder {
       clock,
     };
     return connections.forward(request, response);
+  }
+
+  /** What an upstream would see of an exchange. */
+  questionOf(exchange: Exchange, address: UpstreamAddress): UpstreamQuestion {
+    const headers = this.#fieldsOf(exchange, address, exchange.hasBody);
+    const { fastcgi } = this.#config;
+    const parameters =
+      fastcgi === null
+        ? new Map<string, string>()
+        : this.#scriptRequest(fastcgi, exchange, headers, null).parameters;
+    return {
+      method: this.methodOf(exchange),
+      target: this.#targetOf(exchange),
+      headers,
+      parameters,
+    };
+  }
+
+  #targetOf(exchange: Exchange): string {
+    return this.#options.target?.(exchange) ?? spelledTarget(exchange);
+  }
+
+  #fieldsOf(exchange: Exchange, address: UpstreamAddress, hasBody: boolean): HeaderList {
+    const headers = upstreamRequestFields(exchange, address, this.#options.trusted);
+    if (!hasBody) for (const name of ['expect', 'trailer']) headers.delete(name);
+    this.#headerUp(headers, (template) => this.#options.expand(template, exchange));
+    return headers;
   }
 
   #scriptRequest(

@@ -5,6 +5,7 @@ import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.t
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
+import type { AnswerRecorder } from './answer-recorder.ts';
 import type { Choice } from './balancing.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
@@ -76,16 +77,21 @@ export class UpstreamResponse implements UpgradeSink {
   /** The routes that are to answer instead, once the exchange with the upstream is over. */
   interceptor: Handler | null = null;
   readonly #exchange: Exchange;
-  readonly #choice: Choice;
+  readonly #choice: Pick<Choice, 'cookie'>;
   readonly #rules: ResponseRules;
   readonly #onStatus: (status: number) => void;
+  readonly #recorder: AnswerRecorder | null;
+  /** Where the client's bytes go, where what is written is recorded on its way. */
+  #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
   constructor(
     exchange: Exchange,
-    choice: Choice,
+    choice: Pick<Choice, 'cookie'>,
     rules: ResponseRules,
     onStatus: (status: number) => void,
+    recorder: AnswerRecorder | null = null,
   ) {
+    this.#recorder = recorder;
     this.#exchange = exchange;
     this.#choice = choice;
     this.#rules = rules;
@@ -109,15 +115,15 @@ export class UpstreamResponse implements UpgradeSink {
     refuseStatus(status);
     refuseCoding(headers);
     this.#onStatus(status);
+    this.#recorder?.head({ status, headers, received }, this.#exchange.upstream?.hostport ?? '');
     const answer = this.#rules.intercept(status, headers);
-    if (answer === null) {
-      return this.#exchange.begin({ ...this.#head(status, headers, received), isWhole });
-    }
+    if (answer === null) return this.#begin({ ...this.#head(status, headers, received), isWhole });
     if (typeof answer === 'number') {
       // RFC 9110 §8.6: such a length is that of a body which has not come.
       if (status === 204 || status === 304) headers.delete('content-length');
-      return this.#exchange.begin({ ...this.#head(answer, headers, received), isWhole });
+      return this.#begin({ ...this.#head(answer, headers, received), isWhole });
     }
+    this.#recorder?.refuse();
     this.interceptor = answer;
     this.#leaveForRoutes(status, headers);
     return null;
@@ -125,12 +131,28 @@ export class UpstreamResponse implements UpgradeSink {
 
   onEnd(body: Writable, trailers: HeaderList): void {
     dropForbiddenTrailers(trailers);
-    this.#exchange.end(body, trailers);
+    if (this.#recorded?.tee !== body) {
+      this.#exchange.end(body, trailers);
+      return;
+    }
+    const { tee, body: passed } = this.#recorded;
+    this.#recorder?.complete(trailers);
+    tee.end((error?: Error | null) => {
+      if (!(error instanceof Error)) this.#exchange.end(passed, trailers);
+    });
   }
 
   switched(headers: HeaderList): ResponseHead {
     this.#onStatus(101);
     return this.#head(101, headers, '1.1');
+  }
+
+  #begin(head: ResponseHead): Writable {
+    const body = this.#exchange.begin(head);
+    if (this.#recorder === null) return body;
+    const tee = this.#recorder.tee(body);
+    if (tee !== body) this.#recorded = { tee, body };
+    return tee;
   }
 
   #head(status: number, headers: HeaderList, received: ReceivedProtocol): ResponseHead {

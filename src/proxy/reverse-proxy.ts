@@ -4,11 +4,15 @@ import { HttpError } from '../http/errors.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import { about } from '../http/about.ts';
 import { type AddressSet, addressSet } from '../http/forwarded.ts';
+import { HeaderList } from '../http/header-list.ts';
 import type { InstantLease } from '../kernel/instant-leases.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { Slices } from '../kernel/slices.ts';
+import type { AnswerRecorder } from './answer-recorder.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
+import { RequestCoalescer } from './coalescing.ts';
 import { ForwardError } from './forward-error.ts';
 import { Forwarder } from './forwarder.ts';
 import {
@@ -22,6 +26,8 @@ import {
 } from './health.ts';
 import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
+import type { AnswerHold, AnswerMemory, SharedAnswer } from './shared-answer.ts';
+import { type RequestSharing, shareForwarding, writeShared } from './shared-forwarding.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
 import type { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { Members } from './members.ts';
@@ -41,6 +47,11 @@ export interface ReverseProxyOptions {
   readonly target: ((exchange: Exchange) => string) | null;
   /** Compiles the routes of `handle_response`. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
+  readonly slices: Slices;
+  /** Which requests may share an answer; null where none may. */
+  readonly sharing: RequestSharing | null;
+  /** Of all answers that are shared in this process. */
+  readonly answerMemory: AnswerMemory;
 }
 
 /** What one attempt came to: the routes that take over, or why it may have to be repeated. */
@@ -63,6 +74,8 @@ export class ReverseProxy {
   readonly #members: Members;
   readonly #dynamic: DynamicUpstreams | null;
   readonly #tunnels: Tunnels;
+  readonly #sharing: RequestSharing | null;
+  readonly #coalescer: RequestCoalescer;
   readonly #leases: InstantLease<unknown>[] = [];
   readonly #stopChecks: () => void;
   readonly #stopListening: () => void;
@@ -76,6 +89,8 @@ export class ReverseProxy {
     this.#clock = clock;
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
     this.#tunnels = new Tunnels(clock, config);
+    this.#sharing = options.sharing;
+    this.#coalescer = new RequestCoalescer(options.answerMemory, options.slices, clock);
     const trusted = addressSet(config.trustedProxies);
     this.#forwarder = new Forwarder(config, {
       ...{ clock, expand, target: options.target, tunnels: this.#tunnels },
@@ -107,7 +122,7 @@ export class ReverseProxy {
     refuseUnforwardable(exchange);
     this.#active += 1;
     try {
-      await this.#tryUpstreams(exchange, next);
+      await this.#share(exchange, next);
     } finally {
       this.#active -= 1;
       this.#releaseWhenIdle();
@@ -127,7 +142,51 @@ export class ReverseProxy {
     this.#releaseWhenIdle();
   }
 
-  async #tryUpstreams(exchange: Exchange, next: Next): Promise<void> {
+  #share(exchange: Exchange, next: Next): Promise<void> {
+    const ask = (recorder: AnswerRecorder | null): Promise<void> =>
+      this.#tryUpstreams(exchange, next, recorder);
+    if (this.#sharing === null) return ask(null);
+    return shareForwarding(exchange, this.#sharing, this.#coalescer, {
+      questionOf: () => {
+        const [upstream] = this.#members.connections.keys();
+        return upstream === undefined
+          ? null
+          : this.#forwarder.questionOf(exchange, upstream.address);
+      },
+      ask,
+      replay: (answer, hold) => this.#replay(exchange, next, answer, hold),
+    });
+  }
+
+  /** Answers as if the upstream had answered this very request. */
+  async #replay(
+    exchange: Exchange,
+    next: Next,
+    answer: SharedAnswer,
+    hold: AnswerHold,
+  ): Promise<void> {
+    const { hostport, trailers } = answer;
+    const { status, headers, received } = answer.head;
+    exchange.variables.set('upstream_hostport', hostport);
+    const response = new UpstreamResponse(exchange, {}, this.#rules, () => {
+      exchange.upstream = { hostport, latencyMs: 0 };
+    });
+    const body = response.onHead(status, headers.clone(), received);
+    if (body !== null) {
+      hold.onCut(() => exchange.abort());
+      await writeShared(answer, body, this.#clock, {
+        end: () => response.onEnd(body, trailers?.clone() ?? new HeaderList()),
+        giveUp: () => exchange.abort(),
+      });
+    }
+    await response.interceptor?.(exchange, next);
+  }
+
+  async #tryUpstreams(
+    exchange: Exchange,
+    next: Next,
+    recorder: AnswerRecorder | null,
+  ): Promise<void> {
     const { tryDurationMs, tryIntervalMs, retries } = this.#config.loadBalancing;
     const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
     const deadline = isCounted ? Infinity : this.#clock.monotonic() + tryDurationMs;
@@ -149,7 +208,7 @@ export class ReverseProxy {
         continue;
       }
       if (failure !== null) choice.upstream.measures.retries += 1;
-      const outcome = await this.#attempt(exchange, choice);
+      const outcome = await this.#attempt(exchange, choice, recorder);
       if (outcome.kind === 'answered') {
         // Where nobody answers in the end, that is told instead.
         if (failure !== null) {
@@ -182,15 +241,20 @@ export class ReverseProxy {
     return candidates.length === 0 ? undefined : this.#balance(exchange, candidates);
   }
 
-  async #attempt(exchange: Exchange, choice: Choice): Promise<Outcome> {
+  async #attempt(
+    exchange: Exchange,
+    choice: Choice,
+    recorder: AnswerRecorder | null,
+  ): Promise<Outcome> {
     const { upstream } = choice;
     const began = this.#clock.monotonic();
-    const response = new UpstreamResponse(exchange, choice, this.#rules, (status) => {
+    const onStatus = (status: number): void => {
       const latencyMs = this.#clock.monotonic() - began;
       upstream.measures.answered(status, latencyMs);
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
-    });
+    };
+    const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, recorder);
     const body = this.#forwarder.bodyOf(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;

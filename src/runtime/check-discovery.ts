@@ -13,7 +13,7 @@ import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { registrableDomain } from '../http/registrable-domain.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { checkTokenMint } from './check-token-mint.ts';
-import { checkVouching } from './check-vouching.ts';
+import { checkTokenIdentity } from './check-token-identity.ts';
 import { type HubPlace, placeOfHub } from './hub-place.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
@@ -35,7 +35,7 @@ export function checkDiscovery(config: Config, report: Report): void {
     checkCookie(site, discovery, place, report);
     checkTokenSource(discovery, place, report);
     checkChanges(site, discovery, place, report);
-    checkVouching(site, discovery, report);
+    checkTokenIdentity(site, discovery, report);
   }
 }
 

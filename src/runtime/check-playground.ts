@@ -1,13 +1,35 @@
+import { isIP } from 'node:net';
 import type { HubConfig, SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
+import { addressSet, plainAddress } from '../http/forwarded.ts';
 import { isPublicName } from '../tls/certificate-policy.ts';
 
+/** Addresses that nobody reaches from elsewhere, and those that stand for all of a machine. */
+const isInternal = addressSet([
+  'private_ranges',
+  '100.64.0.0/10',
+  '169.254.0.0/16',
+  'fc00::/7',
+  'fe80::/10',
+  '0.0.0.0',
+  '::',
+]);
+
 /** Says aloud what the pages for trying things out open to everybody who reaches the site. */
-export function checkPlayground(hub: HubConfig, { addresses }: SiteConfig, report: Report): void {
+export function checkPlayground(
+  hub: HubConfig,
+  { addresses, bind }: SiteConfig,
+  report: Report,
+): void {
   if (hub.playground) {
-    const name = addresses.find(({ host }) => host !== '' && isPublicName(host))?.host;
+    const hosts = [
+      ...addresses.map(({ host }) => host),
+      ...bind.flatMap((one) => (one.kind === 'host' ? [one.host] : [])),
+    ];
+    const name = hosts.find(isPublic);
     if (name !== undefined && !hub.playgroundInsecure) {
-      const message = `playground opens this hub to everybody, and ${name} is a public name`;
+      const what = isIP(bare(name)) === 0 ? 'name' : 'address';
+      const message = `playground opens this hub to everybody, and ${name} is a public ${what}`;
       const hint = 'leave it out, use a name such as localhost, or write playground insecure';
       const finding = { severity: 'error', code: 'playground-in-public', message, hint } as const;
       report(hub, finding, { field: 'playground' });
@@ -32,4 +54,14 @@ export function checkPlayground(hub: HubConfig, { addresses }: SiteConfig, repor
     const hint = 'it gives no token away; leave it out where nobody needs it';
     report(hub, { severity: 'warning', code: 'debugger', message, hint }, { field: 'debugger' });
   }
+}
+
+function isPublic(host: string): boolean {
+  const address = bare(host);
+  return isIP(address) === 0 ? isPublicName(host) : !isInternal(plainAddress(address));
+}
+
+/** An IPv6 address without its brackets. */
+function bare(host: string): string {
+  return host.replace(/^\[(.*)\]$/, '$1');
 }

@@ -124,7 +124,7 @@ function checkGrants(mint: TokenMintConfig, hub: HubConfig, report: Report): voi
   const grants = compileGrants(mint)((template) =>
     template.replace(/\\\{|\{[A-Za-z_][^{}\s]*\}/g, (match) => (match === '\\{' ? '{' : 'x')),
   );
-  if (grants === null) return;
+  if (typeof grants === 'string') return;
   const detailType = hub.detailType ?? profiles[hub.profile].detailType;
   const base = hubBase(hub.resourceIdentifier, hubPath(hub));
   try {

@@ -3,15 +3,16 @@ import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
 import type { AnnouncedHub, AnnouncedUpdate } from '../discovery/announced-hub.ts';
 import { createAnnounce } from '../discovery/announcements.ts';
 import { createChanges } from '../discovery/changes.ts';
-import { createCrowd } from '../discovery/crowd.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
+import { grantTemplates } from '../discovery/grant-template.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
+import { createLiveRefetches } from '../discovery/live-refetches.ts';
 import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
 import { createTokenMint } from '../discovery/token-mint.ts';
-import type { TokenSource } from '../discovery/token-source.ts';
+import { responseFieldsIn, type TokenSource } from '../discovery/token-source.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { isWithin } from '../http/request-path.ts';
 import { takeSessionMark } from '../http/session-mark.ts';
@@ -22,6 +23,7 @@ import { originList } from '../hub-http/origins.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
+import { expandIdentity } from '../site/identity-placeholders.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
@@ -44,7 +46,7 @@ export async function discoveryHandlers(
   resources: Resources,
   scope: Scope,
 ): Promise<Handler[]> {
-  const { clock, random } = resources;
+  const { clock } = resources;
   const { discovery } = site;
   const own = hubs.get(site) ?? [];
   const announcement = discovery === null ? null : announcementFor(site, config, hubs);
@@ -57,15 +59,10 @@ export async function discoveryHandlers(
   if (discovery === null || announcement === null) return handlers;
 
   const { paths } = discovery.expire;
-  const below = own.map(({ path }) => isWithin(path));
-  const hubRequest = (exchange: Exchange): boolean => below.some((isIt) => isIt(exchange));
+  const hubRequest = hubRequestOf(own);
   const matches = compileRequestMatcher(discovery.matcher);
   const { hub } = announcement;
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
-  if (discovery.live !== null) {
-    const { windowMs } = discovery.live;
-    handlers.push(createCrowd({ hub, concerns, windowMs, clock, random }));
-  }
   handlers.push(...speakingForTheApp(discovery, hub, clock, concerns, scope));
   handlers.push(
     createDiscovery({
@@ -79,6 +76,38 @@ export async function discoveryHandlers(
     }),
   );
   return handlers;
+}
+
+function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
+  const below = own.map(({ path }) => isWithin(path));
+  return (exchange) => below.some((isIt) => isIt(exchange));
+}
+
+/** The requests of live pages because of updates; null where no page is live. */
+export function liveRefetches(
+  site: SiteConfig,
+  config: Config,
+  hubs: ReadyHubs,
+  { clock, random }: Resources,
+): ReturnType<typeof createLiveRefetches> | null {
+  const { discovery } = site;
+  const announcement = announcementFor(site, config, hubs);
+  if (announcement === null || discovery === null || discovery.live === null) return null;
+  const hubRequest = hubRequestOf(hubs.get(site) ?? []);
+  const matches = compileRequestMatcher(discovery.matcher);
+  const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
+  const { windowMs } = discovery.live;
+  const { hub } = announcement;
+  const personalFields = personalFieldsOf(discovery);
+  return createLiveRefetches({ hub, concerns, windowMs, clock, random, personalFields });
+}
+
+/** The fields by which the app hands a user's token out, or names the user of one. */
+function personalFieldsOf({ cookie, tokenSource: source }: DiscoveryConfig): readonly string[] {
+  if (source === null) return [cookie.fromHeader];
+  const subject = source.kind === 'exchange' ? source.subjectToken : null;
+  const templates = [...grantTemplates(source), ...(subject === null ? [] : [subject])];
+  return [cookie.fromHeader, ...responseFieldsIn(templates)];
 }
 
 /** Updates that the gateway makes of the app's answers. */
@@ -149,10 +178,10 @@ async function tokenSource(
   const name = tokenCacheName(source, detailType);
   const lease = await tokenCaches.acquire(name, () => new TokenCache(clock));
   scope.defer(() => lease.release());
-  const purpose = { audience, detailType, expand: expandPlaceholders, clock, cache: lease.value };
+  const purpose = { audience, detailType, expandIdentity, clock, cache: lease.value };
   return source.kind === 'mint'
     ? createTokenMint(source, purpose)
-    : createTokenExchange(source, { ...purpose, fetch });
+    : createTokenExchange(source, { ...purpose, expand: expandPlaceholders, fetch });
 }
 
 function announcementFor(site: SiteConfig, config: Config, hubs: ReadyHubs): Announcement | null {

@@ -266,6 +266,7 @@ async function openKeys(
     openJwks({ uri, refreshMs, cooldownMs, timeoutMs, clock, log, fetch }),
   );
   scope.defer(() => lease.release());
+  await lease.value.reopen();
   return jwksKeySet(lease.value, source);
 }
 

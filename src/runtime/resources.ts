@@ -10,6 +10,7 @@ import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Slices } from '../kernel/slices.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
 import { RateLimits } from '../http/rate-limits.ts';
+import { AnswerMemory } from '../proxy/shared-answer.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
 import { shareByAddress } from '../server/node-internals.ts';
@@ -64,6 +65,7 @@ export interface Resources {
   readonly wheel: TimerWheel;
   readonly slices: Slices;
   readonly upstreams: UpstreamRegistry;
+  readonly answerMemory: AnswerMemory;
   readonly rateLimits: RateLimits;
   readonly measures: GatewayMeasures;
   readonly process: ProcessMeasures;
@@ -120,6 +122,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     wheel: new TimerWheel(clock),
     slices: new Slices(),
     upstreams: new UpstreamRegistry(),
+    answerMemory: new AnswerMemory(),
     rateLimits: new RateLimits(
       clock,
       options.siblings === undefined ? null : countSiblings(signals),

@@ -4,13 +4,14 @@ import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type AccessLog, logAccess } from '../site/access-log.ts';
+import { identityFields, removeClaimedIdentity } from '../site/identity-fields.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { hidingFiles } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { compileSite, type SiteHandler } from '../site/site.ts';
-import { discoveryHandlers, livePagesHandler } from './discovery-setup.ts';
+import { discoveryHandlers, livePagesHandler, liveRefetches } from './discovery-setup.ts';
 import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
@@ -25,6 +26,7 @@ export async function setUpSite(
   scope: Scope,
 ): Promise<SiteHandler> {
   const { log, clock, slices, random, upstreams, rateLimits, measures } = resources;
+  const refetches = liveRefetches(site, config, hubs, resources);
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
     expand: expandPlaceholders,
@@ -41,6 +43,8 @@ export async function setUpSite(
       const hub = name === null ? own[0] : own.slice(1).find(({ config }) => config.name === name);
       return hub?.handle ?? passOn;
     },
+    sharing: refetches?.sharing ?? null,
+    answerMemory: resources.answerMemory,
     besidePages: (pages) =>
       livePages === null
         ? pages
@@ -50,6 +54,9 @@ export async function setUpSite(
     defer: (close) => scope.defer(close),
   });
   const around = await discoveryHandlers(site, config, hubs, resources, scope);
+  if (refetches !== null) around.push(refetches.take);
+  const claims = removeClaimedIdentity(identityFields(site.routes, site.errorRoutes));
+  if (claims !== null) around.unshift(claims);
   const handler = around.reduceRight<SiteHandler>(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
     routes,

@@ -16,6 +16,7 @@ import type {
 import { expectsContinue } from '../http/expect.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { Identity } from '../http/identity.ts';
 import { countWrites } from '../http/response-size.ts';
 import type { TraceContext } from '../http/trace-context.ts';
 import { WritableStream } from '../http/writable-stream.ts';
@@ -43,6 +44,7 @@ export class ServerExchange implements Exchange {
   readonly remotePort: number;
   readonly clientAddress: string;
   readonly hasBody: boolean;
+  readonly identity: Identity = new Identity();
   readonly variables: Map<string, string> = new Map();
   readonly upgrade: UpgradeRequest | null;
   readonly tlsVersion: string | null;

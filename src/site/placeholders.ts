@@ -61,6 +61,9 @@ function lookUp(
     case 'rp':
       return exchange.variables.get(name.toLowerCase());
     case 'auth':
+      return name === 'auth.user.id'
+        ? (exchange.identity.user ?? '')
+        : (exchange.variables.get(name) ?? '');
     case 'file_match':
     case 're':
       return exchange.variables.get(name) ?? '';

@@ -8,6 +8,7 @@ import type {
   UpstreamVisit,
 } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import type { Identity } from '../http/identity.ts';
 import type { TraceContext } from '../http/trace-context.ts';
 import { WritableStream } from '../http/writable-stream.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -41,6 +42,8 @@ export class SubExchange implements Exchange {
   readonly clientAddress: string;
   body: Readable = Readable.from([]);
   readonly hasBody = false;
+  /** That of the request which it is made for. */
+  readonly identity: Identity;
   readonly variables: Map<string, string>;
   readonly upgrade: UpgradeRequest | null = null;
   readonly #parent: Exchange;
@@ -66,6 +69,7 @@ export class SubExchange implements Exchange {
     this.remoteAddress = parent.remoteAddress;
     this.remotePort = parent.remotePort;
     this.clientAddress = parent.clientAddress;
+    this.identity = parent.identity;
     this.variables = request.variables;
   }
 

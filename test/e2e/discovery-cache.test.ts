@@ -86,7 +86,10 @@ const app: RequestListener = (request, response) => {
     const url = new URL(request.url ?? '/', 'http://app');
     for (const [name, value] of url.searchParams) response.setHeader(name, value);
     const user = /session=(\w+)/.exec(request.headers.cookie ?? '')?.[1];
-    if (user !== undefined && url.pathname !== '/minted') {
+    if (url.pathname === '/minted') {
+      response.setHeader('Vary', 'Cookie');
+      if (user !== undefined) response.setHeader('X-User-Id', user);
+    } else if (user !== undefined) {
       const token = await signToken(SUBSCRIBER_KEY, { iss: ISSUER, sub: user });
       response.setHeader('Hub-Access-Token', token);
     }
@@ -105,7 +108,7 @@ const mint = `discovery {
 		token mint {
 			issuer ${ISSUER}
 			key "${SUBSCRIBER_KEY}"
-			subscribe https://example.com/users/{cookie.session}
+			subscribe https://example.com/users/{http.response.header.X-User-Id}
 		}
 	}`;
 

@@ -63,6 +63,7 @@ export const basicAuth: HandlerData<BasicAuthConfig> = {
       },
       { realm: 'restricted' },
     ),
+  establishes: () => ({ fields: [], user: true }),
   identifies: true,
   check: checkAccounts,
 };

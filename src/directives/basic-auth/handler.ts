@@ -5,7 +5,7 @@ import { clientNetwork } from '../../http/client-network.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import type { BasicAuthConfig } from './data.ts';
 import { Attempts } from './handler/attempts.ts';
-import { matchesHash } from './handler/hash-check.ts';
+import { passwordChecks } from './handler/hash-check.ts';
 
 /** Credentials that were right, as their digests: a page and its parts ask once. */
 const MAX_REMEMBERED = 1_000;
@@ -17,8 +17,8 @@ interface Credentials {
 
 /**
  * Lets pass who knows the password of a user (RFC 7617), and says who in `{http.auth.user.id}`. What
- * a check costs is spent in a thread of its own, for unknown users too, and not without a bound for
- * any client. What is remembered of right passwords are digests under a key that nobody has.
+ * a check costs is spent in threads of their own, for unknown users too, in fair turns and not
+ * without a bound for any client. What is remembered of right passwords are digests under a key that nobody has.
  */
 export function basicAuth(
   { realm, accounts }: BasicAuthConfig,
@@ -31,13 +31,20 @@ export function basicAuth(
   const right = new Set<string>();
   const running = new Map<string, Promise<boolean>>();
 
-  const check = async (given: Credentials, digest: string, client: string): Promise<boolean> => {
+  const check = async (
+    given: Credentials,
+    digest: string,
+    client: string,
+    address: string,
+  ): Promise<boolean> => {
     attempts.begin(client);
     try {
       const known = hashes.get(given.user);
-      const fits = await matchesHash(given.password, known ?? anyHash);
+      const question = { password: given.password, hash: known ?? anyHash };
+      const fits = await passwordChecks.matches(question, address);
       const isRight = fits && known !== undefined;
-      if (!isRight) attempts.failed(client);
+      if (isRight) passwordChecks.remember(address);
+      else attempts.failed(client);
       return isRight;
     } finally {
       attempts.end(client);
@@ -55,7 +62,7 @@ export function basicAuth(
     if (shared !== undefined) return shared;
     const waitMs = attempts.waitMs(client);
     if (waitMs > 0) throw tooMany(exchange, waitMs);
-    const begun = check(given, `${client} ${digest}`, client);
+    const begun = check(given, `${client} ${digest}`, client, exchange.clientAddress);
     running.set(`${client} ${digest}`, begun);
     if (!(await begun)) return false;
     const [oldest] = right;
@@ -65,6 +72,7 @@ export function basicAuth(
   };
 
   return async (exchange, next) => {
+    exchange.identity.user = null;
     const given = credentialsOf(exchange.headers.get('authorization') ?? '');
     if (given === null || !(await isRight(given, exchange))) {
       exchange.onHead((head) => {
@@ -73,7 +81,7 @@ export function basicAuth(
       });
       throw new HttpError(401, given === null ? 'no credentials' : 'wrong user or password');
     }
-    exchange.variables.set('auth.user.id', given.user);
+    exchange.identity.user = given.user;
     await next();
   };
 }

@@ -49,5 +49,4 @@ export const fileServer: HandlerData<FileServerConfig> = {
       },
       defaults,
     ),
-  answersPages: true,
 };

@@ -25,7 +25,7 @@ export const forwardAuth: HandlerData<ForwardAuthConfig> = {
   patterns: ({ proxy }) => reverseProxy.patterns?.(proxy) ?? [],
   upstreams: ({ proxy }) => reverseProxy.upstreams?.(proxy) ?? [],
   files: ({ proxy }) => reverseProxy.files?.(proxy) ?? [],
-  vouchesFor: ({ copyHeaders }, field) => copyHeaders.some(({ to }) => to.toLowerCase() === field),
+  establishes: ({ copyHeaders }) => ({ fields: copyHeaders.map(({ to }) => to), user: false }),
   identifies: true,
   check: ({ proxy }, report) => reverseProxy.check?.(proxy, report),
 };

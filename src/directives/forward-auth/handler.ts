@@ -3,6 +3,7 @@ import type { HeaderOperation } from '../../config/config.ts';
 import { HttpError } from '../../http/errors.ts';
 import type { Handler, Next } from '../../http/exchange.ts';
 import type { HeaderList } from '../../http/header-list.ts';
+import { dashed } from '../../site/identity-fields.ts';
 import { SubExchange } from '../../site/sub-exchange.ts';
 import type { HandlerContext } from '../handler-context.ts';
 import { reverseProxy } from '../reverse-proxy/handler.ts';
@@ -31,6 +32,7 @@ export function forwardAuth(
   const ask = reverseProxy({ ...proxy, headerUp }, context);
   return async (exchange, next) => {
     exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)));
+    for (const { to } of copyHeaders) exchange.identity.withdraw(to);
     const answer: { granted: HeaderList | null } = { granted: null };
     const sub = new SubExchange(exchange, {
       method: 'GET',
@@ -49,13 +51,9 @@ export function forwardAuth(
     if (exchange.begun) return;
     if (answer.granted === null) throw new HttpError(502, 'the authorizing service did not answer');
     copy(answer.granted, exchange.headers, copyHeaders);
+    for (const { to } of copyHeaders) exchange.identity.establish(to, exchange.headers.getAll(to));
     await next();
   };
-}
-
-/** Apps that make variables of fields (RFC 3875 §4.1.18) read `X_User` as `X-User`. */
-function dashed(key: string): string {
-  return key.replaceAll('_', '-');
 }
 
 function copy(

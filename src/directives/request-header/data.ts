@@ -1,6 +1,7 @@
 import type { HeaderOperation } from '../../config/config.ts';
 import type { HandlerData } from '../../config/handler-data.ts';
 import { object } from '../../config/shape.ts';
+import { identityFieldsIn } from '../../config/identity-operations.ts';
 import { headerOperations } from '../../config/shape-header.ts';
 
 export interface RequestHeaderConfig {
@@ -11,10 +12,5 @@ export interface RequestHeaderConfig {
 export const requestHeader: HandlerData<RequestHeaderConfig> = {
   shape: () => object({ operations: headerOperations }),
   patterns: ({ operations }) => operations,
-  vouchesFor: ({ operations }, field) => operations.some((one) => replaces(one, field)),
+  writesIdentity: ({ operations }) => identityFieldsIn(operations),
 };
-
-function replaces(operation: HeaderOperation, field: string): boolean {
-  const { kind } = operation;
-  return (kind === 'set' || kind === 'delete') && operation.name.toLowerCase() === field;
-}

@@ -1,6 +1,7 @@
 import type { HeaderOperation, RouteConfig } from '../../config/config.ts';
 import type { HandlerData } from '../../config/handler-data.ts';
 import type { Report } from '../../config/problem.ts';
+import { identityFieldsIn } from '../../config/identity-operations.ts';
 import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
 import { anyHeaderOperations, field } from '../../config/shape-header.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
@@ -251,12 +252,12 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
     ...(check === null || check.body === null ? [] : [check.body]),
   ],
   responseFields: ({ headerDown }) => headerDown,
+  writesIdentity: ({ headerUp }) => identityFieldsIn(headerUp),
   files: ({ transport: about }) => {
     const path = about.tlsTrustPoolFile;
     return path === null ? [] : [{ about, field: 'tlsTrustPoolFile', path, holds: 'roots' }];
   },
   upstreams: (about) => about.upstreams.map((upstream) => ({ about, upstream })),
-  answersPages: true,
   check: checkUpstreams,
 };
 

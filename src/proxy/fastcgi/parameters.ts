@@ -37,7 +37,7 @@ export function scriptParameters(
   const [, host = '', port] = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/.exec(exchange.host) ?? [];
   const directory = resolve(root);
   const secure = exchange.scheme === 'https';
-  const user = exchange.variables.get('auth.user.id');
+  const user = exchange.identity.user ?? undefined;
   const parameters = new Map<string, string>();
   // First, so that no field can take the place of what follows.
   for (const [name, value] of fieldParameters(headers)) parameters.set(name, value);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { coverSubscription, coverTopic } from '../../../src/auth/coverage.ts';
-import { compileMatcher, type MatchType } from '../../../src/hub/matcher.ts';
+import { compileMatcher, compileSelector, type MatchType } from '../../../src/hub/matcher.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 
 const BASE = 'https://hub.invalid/.well-known/hub';
@@ -62,6 +62,18 @@ describe('how far grants cover a subscription', () => {
     ['none', BOOK, pattern('https://example.org/*'), /is apart from it/],
     ['none', BOOK, pattern('https://example.com/authors/:id'), /is apart from it/],
     ['none', compile('news'), compile('other'), /the topic "other" is another/],
+    // The same text is not the same matcher.
+    [
+      'part',
+      pattern('https://example.com/books/*'),
+      compile('https://example.com/books/*'),
+      /only/,
+    ],
+    ['none', pattern('https://example.com/books/:id'), compile('news'), /is apart from it/],
+    ['part', BOOK, pattern('https://example.com/*'), /only where it is also the pattern/],
+    ['part', pattern('https://*.example.com/books/*'), BOOK, /only where it is also the pattern/],
+    ['part', BOOK, pattern('https://*.example.com/books/*'), /only where it is also the pattern/],
+    ['part', compile('*'), BOOK, /only where it is also the pattern/],
   ] as const) {
     it(`${verdict}: ${subscription.spec.match} by ${grant.spec.match}`, () => {
       const coverage = coverSubscription([grant], subscription, BASE);
@@ -69,6 +81,25 @@ describe('how far grants cover a subscription', () => {
       assert.match(coverage.because, because);
     });
   }
+
+  it('names five of the grants that touch it', () => {
+    const many = Array.from({ length: 8 }, (_, index) => compile(`topic ${index}`));
+    const { verdict, because } = coverSubscription(many, compile('*'), BASE);
+    assert.equal(verdict, 'part');
+    assert.match(because, /"topic 4"$/);
+  });
+
+  it('does not rule out a template or a selector of 0.x, of which it cannot tell', () => {
+    const template = compileSelector('https://example.org/{id}', true);
+    const test = (): boolean => false;
+    for (const grant of [template, { kind: 'predicate', spec: null, test } as const]) {
+      assert.notEqual(grant.kind, 'exact');
+      assert.equal(coverSubscription([grant], BOOK, BASE).verdict, 'part');
+      const none = coverSubscription([grant], compile('news'), BASE);
+      assert.match(none.because, /is another$/);
+    }
+    assert.equal(coverSubscription([BOOK], template, BASE).verdict, 'part');
+  });
 
   it('has no grant to name where there is none', () => {
     const { verdict, because } = coverSubscription([], compile('*'), BASE);

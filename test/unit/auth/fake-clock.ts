@@ -9,6 +9,11 @@ export class FakeClock implements Clock {
     this.#nowMs = nowMs;
   }
 
+  /** How many timers are set. */
+  get waiting(): number {
+    return this.#timers.length;
+  }
+
   now(): number {
     return this.#nowMs;
   }

@@ -39,6 +39,21 @@ describe('token inspect: what a token grants', () => {
     ]);
   });
 
+  it('takes a topic whose match_type is null or empty for one, as the hub does', () => {
+    const topics = [undefined, null, '', 'exact'].map((match_type) => ({
+      match: 'news',
+      match_type,
+    }));
+    const detail = { type: NAMES.detailType, actions: ['subscribe'], topics };
+    const [, ...lines] = describeGranted(token({ authorization_details: [detail] }), NAMES);
+    assert.deepEqual(new Set(lines), new Set(['  subscribe the topic "news"']));
+    const other = { ...detail, topics: [{ match: 'news', match_type: 'regexp' }, 7] };
+    assert.deepEqual(describeGranted(token({ authorization_details: [other] }), NAMES).slice(1), [
+      '  subscribe what matches "news" as "regexp"',
+      '  subscribe what cannot be read: 7',
+    ]);
+  });
+
   it('says so where it grants nothing, and nothing of what is no token', () => {
     assert.match(describeGranted(token({}), NAMES).join(), /grants nothing/);
     assert.deepEqual(describeGranted('nonsense', NAMES), []);

@@ -159,19 +159,43 @@ describe('JWK Sets that verify (C.7)', () => {
 });
 
 describe('JWK Sets that change or fail (C.7)', () => {
-  it('C-305 fetches anew for an unknown kid, at most once per cooldown', async () => {
+  it('C-305 fetches anew for a kid that was looked for in vain, at most once per cooldown', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     await accepted(hub, await token(a, { kid: 'a' }));
     hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
     const rotated = await token(b, { kid: 'b' });
     await accepted(hub, rotated);
     assert.equal(hub.server.requests(), 2);
-    await refused(hub, await token(a, { kid: 'c' }));
-    await refused(hub, await token(a, { kid: 'd' }));
-    assert.equal(hub.server.requests(), 2, 'within the cooldown nothing is fetched');
-    hub.fetchClock.advance(30_000);
+    hub.fetchClock.advance(5_000);
     await refused(hub, await token(a, { kid: 'c' }));
     assert.equal(hub.server.requests(), 3);
+    await refused(hub, await token(a, { kid: 'c' }));
+    assert.equal(hub.server.requests(), 4, 'the first of the cooldown');
+    await refused(hub, await token(a, { kid: 'c' }));
+    hub.fetchClock.advance(29_999);
+    await refused(hub, await token(a, { kid: 'c' }));
+    assert.equal(hub.server.requests(), 4, 'within the cooldown nothing is fetched');
+    hub.fetchClock.advance(1);
+    await refused(hub, await token(a, { kid: 'c' }));
+    assert.equal(hub.server.requests(), 5);
+  });
+  it('C-305 accepts a rotated key, whatever anybody has sent a moment before', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+    for (const kid of ['junk', 'junk', 'junk']) await refused(hub, await token(a, { kid }));
+    const before = hub.server.requests();
+    hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    // Fresh junk waits for the same fetch as the rotated key.
+    const kids = Array.from({ length: 20 }, (_, at) => `fresh ${at}`);
+    const texts = await Promise.all(kids.map((kid) => token(a, { kid })));
+    const text = await token(b, { kid: 'b' });
+    const junk = texts.map((one) => refused(hub, one));
+    const rotated = accepted(hub, text);
+    while (hub.fetchClock.waiting < 2) await new Promise((turn) => setImmediate(turn));
+    hub.fetchClock.advance(5_000);
+    await rotated;
+    await Promise.all(junk);
+    assert.equal(hub.server.requests(), before + 1);
   });
   it('C-305 shares one fetch among all that wait', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
@@ -279,6 +303,34 @@ describe('JWK Sets in files (C-313, H-504)', async () => {
       await refused(hub, await token(b, { kid: 'b' }));
       jwks.close();
     }
+  });
+  it('C-313 reads a file again, so that a key that was taken out is good no more', async () => {
+    const clock = new FakeClock(0);
+    const warnings: string[] = [];
+    const warn = (message: string): void => void warnings.push(message);
+    await writeFile(file, JSON.stringify({ keys: [jwk(a.publicKey, { kid: 'a' })] }));
+    const log = { ...silentLogger, warn };
+    const jwks = await openJwks({ ...options, refreshMs: 600_000, cooldownMs: 30_000, clock, log });
+    open.push(jwks);
+    const publisher = jwksKeySet(jwks, { uri: options.uri, algorithms: [] });
+    const hub = fixture({ issuers: [{ ...issuer, publisher }] });
+    const old = await token(a, { kid: 'a' });
+    await accepted(hub, old);
+    const before = jwks.generation;
+    await writeFile(file, JSON.stringify({ keys: [jwk(b.publicKey, { kid: 'b' })] }));
+    clock.advance(10_000);
+    // Waits for the reading that is under way instead of causing one.
+    await accepted(hub, await token(b, { kid: 'b' }));
+    assert.equal(jwks.generation, before + 1);
+    await refused(hub, old);
+    await writeFile(file, '{');
+    for (let round = 0; round < 2; round += 1) {
+      clock.advance(10_000);
+      await refused(hub, await token(a, { kid: `x${round}` }));
+    }
+    await accepted(hub, await token(b, { kid: 'b' }));
+    assert.equal(warnings.length, 1, 'a fault is told once');
+    await assert.rejects(jwks.reopen(), { code: 'invalid-jwks' });
   });
   it('C-313 H-504 fails for a missing file, bad JSON and another host', async () => {
     await writeFile(file, '{');

@@ -49,7 +49,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(
       data.map((text) => JSON.parse(text)),
       [
-        { url: '/books/1?from=form', method: 'POST' },
+        { url: '/books/1', method: 'POST' },
         { url: '/books/2', method: 'PUT' },
         { url: '/books/3', method: 'PATCH' },
         { url: '/books/4', method: 'DELETE' },
@@ -86,16 +86,83 @@ describe('changes (RFC 9111 §4.4)', () => {
         .end();
     };
     const site = await siteWith(test, NOW, app);
-    const topics = ['/shop/books', '/shop/new?x=1', '/list', '/elsewhere'];
+    const topics = ['/shop/books', '/shop/new', '/list'];
     const streams = await Promise.all(
       topics.map((path) => site.stream(`match=${encodeURIComponent(site.origin + path)}`)),
     );
-    const wrong = await site.stream('match_urlpattern=https://evil.example/*&match=urn:end');
+    const others = ['https://evil.example/*', '*://*/elsewhere', '*://*/*?:query'];
+    const patterns = others.map((one) => `match_urlpattern=${encodeURIComponent(one)}`).join('&');
+    const wrong = await site.stream(`${patterns}&match=urn:end`);
     await site.get('/shop/books?page=2', { method: 'POST' });
     await site.get('/elsewhere', { method: 'POST' });
     await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
     for (const stream of streams) await stream.until(({ ids }) => ids.length === 1);
     assert.deepEqual(await wrong.untilId('urn:end'), ['urn:end']);
+  });
+
+  it('counts a redirection only where it shows what the request has done', async (test) => {
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      const { searchParams } = new URL(request.url ?? '/', 'http://app');
+      const location = searchParams.get('to');
+      const fields = location === null ? {} : { Location: location };
+      response.writeHead(Number(searchParams.get('status')), fields).end();
+    };
+    const CASES: readonly (readonly [number, string | null, boolean])[] = [
+      [303, '/books/7', true],
+      [302, '/books/7', true],
+      [301, '/', true],
+      [303, '/blogin', true],
+      [303, null, false],
+      [307, '/books/7', false],
+      [308, '/books/7', false],
+      [304, null, false],
+      [303, 'https://idp.example/authorize', false],
+      ...[
+        '/login',
+        '/login?next=/books',
+        '/users/sign_in',
+        '/accounts/login/',
+        '/wp-login.php',
+        '/Log-In',
+        '/signin/challenge',
+        '/sessions/new',
+        '/sso',
+      ].map((to) => [302, to, false] as const),
+    ];
+    const requests = CASES.map(([status, to], at) => {
+      const query = new URLSearchParams({ status: `${status}`, ...(to === null ? {} : { to }) });
+      return ['POST', `/${at}?${query.toString()}`] as const;
+    });
+    const { data } = await announced(test, NOW, app, requests);
+    assert.deepEqual(
+      data.map((text) => JSON.parse(text).url),
+      CASES.flatMap(([, , counts], at) => (counts ? [`/${at}`] : [])),
+    );
+  });
+
+  it('tells nobody of a query: not in the data, the topics, the history or the log', async (test) => {
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      response.writeHead(303, { Location: '/done?token=s3cret', 'Hub-Publish': '"/a?key=s3cret"' });
+      response.end();
+    };
+    const also = 'public {\n\t\t\talso {uri} /written?page=1\n\t\t\twindow 0s\n\t\t\tsync\n\t\t}';
+    const site = await siteWith(test, also, app);
+    const [all, written] = await Promise.all([
+      site.stream('match=*&last_event_id=earliest'),
+      site.stream(`match=${encodeURIComponent(`${site.origin}/written?page=1`)}`),
+    ]);
+    await site.get('/reset-password?token=s3cret', { method: 'POST' });
+    await written.until(({ ids }) => ids.length === 1);
+    await all.until(({ ids }) => ids.length === 2);
+    assert.ok(!all.text.includes('s3cret'), all.text);
+    const secrets = ['/done?token=s3cret', '/reset-password?token=s3cret'];
+    const matches = secrets.map((path) => `match=${encodeURIComponent(site.origin + path)}`);
+    const none = await site.stream(`${matches.join('&')}&match=urn:end&last_event_id=earliest`);
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    assert.deepEqual(await none.untilId('urn:end'), ['urn:end']);
+    assert.ok(!JSON.stringify(site.log).includes('s3cret'));
   });
 
   it('names the topics and collections of the Hubfile, with placeholders', async (test) => {

@@ -59,7 +59,7 @@ const mintSite = ({ mint, subscriber = `jwt "${SUBSCRIBER_KEY}"`, hub = '' }: Mi
 }
 `;
 
-const GOOD = `issuer ${ISSUER}\nkey "${SUBSCRIBER_KEY}"\nsubscribe https://example.com/{cookie.a}`;
+const GOOD = `issuer ${ISSUER}\nkey "${SUBSCRIBER_KEY}"\nsubscribe https://example.com/{http.response.header.a}`;
 
 describe('load: would the hub accept what token mint makes?', () => {
   it('says nothing of one that it would', () => {
@@ -118,7 +118,7 @@ describe('load: would the hub accept what token mint makes?', () => {
     ],
     [
       'a pattern that the hub refuses',
-      { mint: `${GOOD}\nsubscribe_urlpattern "https://example.com/(?=a){cookie.a}"` },
+      { mint: `${GOOD}\nsubscribe_urlpattern "https://example.com/(?=a){http.response.header.a}"` },
       /authorization_details\[0\]\.topics\[1\]/,
     ],
   ] as const) {

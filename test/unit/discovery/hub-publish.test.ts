@@ -26,7 +26,7 @@ describe('Hub-Publish (RFC 9651)', () => {
   it('may be repeated, in one field and in several', () => {
     const { updates, faults } = readHubPublish(
       ['topic="urn:a", topic="urn:b"; private', '("urn:c" "urn:d");body, https://example.com/e'],
-      ['1', '2'],
+      ['1', '2', '3', '4'],
       BASE,
     );
     assert.deepEqual(faults, []);
@@ -36,9 +36,45 @@ describe('Hub-Publish (RFC 9651)', () => {
         { topics: ['urn:a'], isPrivate: false, data: '1' },
         { topics: ['urn:b'], isPrivate: true, data: '2' },
         { topics: ['urn:c', 'urn:d'], isPrivate: false, data: null },
-        { topics: ['https://example.com/e'], isPrivate: false, data: '' },
+        { topics: ['https://example.com/e'], isPrivate: false, data: '4' },
       ],
     );
+  });
+
+  it('gives a member the data at its own place, whichever others are faulty', () => {
+    const { updates, faults } = asked(
+      'topic="urn:secret"; privat, topic="urn:open", topic=1, topic="urn:last"; private',
+      'a secret',
+      'for all',
+      'lost',
+      'for some',
+    );
+    assert.equal(faults.length, 2);
+    assert.deepEqual(
+      updates.map(({ topics, private: isPrivate, data }) => [...topics, isPrivate, data]),
+      [
+        ['urn:open', false, 'for all'],
+        ['urn:last', true, 'for some'],
+      ],
+    );
+  });
+
+  it('publishes nothing where members and data do not pair up', () => {
+    const good = 'topic="urn:open"';
+    for (const [fields, data] of [
+      [
+        ['topic="urn:secret"; private;;', good],
+        ['a secret', 'for all'],
+      ],
+      [[good], ['a secret', 'for all']],
+      [[`${good}, ${good}, ${good}`], ['a secret', 'for all']],
+      [[Array.from({ length: 18 }, () => good).join()], Array.from({ length: 18 }, () => 'x')],
+    ] as const) {
+      const { updates, faults } = readHubPublish(fields, data, BASE);
+      assert.deepEqual(updates, [], fields.join());
+      assert.ok(faults.length > 0);
+    }
+    assert.equal(asked('topic="urn:a", topic="urn:b"', 'for both').updates.length, 2);
   });
 
   it('reads no more members than count', () => {
@@ -128,6 +164,16 @@ describe('an app that publishes by its answer', () => {
     assert.match(text, /id: urn:mine\n/);
     assert.match(text, /event: change\n/);
     assert.match(text, /data: \{"title":"a, b"\}\n/);
+  });
+
+  it('is told of what nobody can read by the log, without the query of the request', async (test) => {
+    const site = await startSite(test, (_request, response) => {
+      response.setHeader('Hub-Publish', 'topic=').end();
+    });
+    await site.get('/a?authorization=s3cret');
+    const told = site.log.find(({ message }) => message.includes('Hub-Publish'));
+    assert.equal(told?.fields['path'], '/a');
+    assert.ok(!JSON.stringify(site.log).includes('s3cret'));
   });
 
   it('takes the body of the answer, up to 64 KiB', async (test) => {

@@ -120,6 +120,15 @@ describe('live pages', () => {
     });
   }
 
+  it('are named in the log without their query, which may hold a token', async (test) => {
+    const app = html(PAGE, { 'Content-Security-Policy': "script-src 'none'" });
+    const site = await live(test, app);
+    await site.get('/page?access_token=s3cret');
+    const told = site.log.find(({ message }) => message.includes('A page is not live'));
+    assert.equal(told?.fields['path'], '/page');
+    assert.ok(!JSON.stringify(site.log).includes('s3cret'));
+  });
+
   it('obey the policy of a meta element, and use the nonce of a policy', async (test) => {
     const meta = `<html><head><meta http-equiv=Content-Security-Policy content="script-src 'none'"></head>`;
     const site = await live(test, (request, response) => {

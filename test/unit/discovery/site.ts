@@ -85,7 +85,7 @@ export async function startSite(
 	reverse_proxy localhost:{app}
 }
 `;
-  const hubfileText = `{\n\tstorage ${storage}\n\tgrace_period 100ms\n}\n${text.replaceAll('{port}', String(port)).replaceAll('{app}', String(appPort))}`;
+  const hubfileText = `{\n\tstorage ${storage}\n\tgrace_period 100ms\n\tauto_https disable_redirects\n}\n${text.replaceAll('{port}', String(port)).replaceAll('{app}', String(appPort))}`;
   const log: LogLine[] = [];
   const gateway = createGateway(parseHubfile(hubfileText), { log: recorder(log, {}) });
   await gateway.start();

@@ -12,6 +12,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import type { LogFields } from '../../../src/kernel/log.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
+import { expandIdentity } from '../../../src/site/identity-placeholders.ts';
 import { expandPlaceholders } from '../../../src/site/placeholders.ts';
 import { signToken } from '../../support/hub-server.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -62,7 +63,7 @@ interface Source {
   readonly source: TokenSource;
   readonly log: { readonly message: string; readonly fields: LogFields | undefined }[];
   /** @param host by which the client contacts the site, and so the hub */
-  ask(session?: string, host?: string): Promise<string | null>;
+  ask(session?: string, host?: string, clientAddress?: string): Promise<string | null>;
 }
 
 function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, clock: Clock): Source {
@@ -79,6 +80,7 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
       audience: ({ host }) => `https://${host}/.well-known/hub`,
       detailType: 'urn:hub:authorization-detail',
       expand: expandPlaceholders,
+      expandIdentity,
       clock,
       cache: new TokenCache(clock),
       fetch,
@@ -91,10 +93,10 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
   return {
     source,
     log,
-    async ask(session = SESSION, host = 'example.com') {
+    async ask(session = SESSION, host = 'example.com', clientAddress = '127.0.0.1') {
       const headers = new HeaderList();
       headers.append('X-Session', Buffer.from(session).toString('latin1'));
-      const exchange = fakeExchange({ headers, host, log: logger });
+      const exchange = fakeExchange({ headers, host, clientAddress, log: logger });
       const outcome = await source.tokenFor(exchange, HeaderList.of({ 'X-User': 'a/b' }));
       return outcome.kind === 'token' ? outcome.token : null;
     },
@@ -186,6 +188,23 @@ describe('discovery: token exchange (RFC 8693)', () => {
     );
   });
 
+  it('believes the token itself of when it expires, not expires_in', async (test) => {
+    const clock = new TestClock();
+    for (const [lifetime, more] of [
+      [10, HOUR / 2 - 2_000],
+      [86_400, HOUR / 2 - 2_000],
+    ] as const) {
+      const endpoint = await startEndpoint(test, grant(clock, { expires_in: lifetime }));
+      const { ask } = makeSource(endpoint.url, bySession, clock);
+      const first = await ask();
+      clock.advance(more);
+      assert.equal(await ask(), first, 'half of its life is not over');
+      clock.advance(4_000);
+      assert.notEqual(await ask(), first);
+      assert.equal(endpoint.asked.length, 2);
+    }
+  });
+
   it('uses expires_in where the token does not say, and nothing twice where neither does', async (test) => {
     const clock = new TestClock();
     const eternal = { access_token: await jwt(clock, { exp: undefined }) };
@@ -253,19 +272,43 @@ describe('discovery: token exchange that fails never fails the page', () => {
     });
   }
 
-  it('asks at most 100 questions at a time', async (test) => {
+  it('asks at most 10 questions at a time for what one network brings', async (test) => {
     const release = deferred();
     const endpoint = await startEndpoint(test, async (asked, response) => {
       await release.promise;
       await grant(systemClock)(asked, response);
     });
-    const { ask, log } = makeSource(endpoint.url, bySession, systemClock);
-    const questions = Array.from({ length: 101 }, (_, index) => ask(`session ${index}`));
-    assert.equal(await questions[100], null);
-    assert.match(String(log[0]?.fields?.['reason']), /100 questions are under way/);
+    const { ask } = makeSource(endpoint.url, bySession, systemClock);
+    const questions = Array.from({ length: 30 }, (_, index) => ask(`session ${index}`));
+    const other = ask('another', 'example.com', '192.0.2.1');
+    while (endpoint.asked.length < 11) await new Promise((resolve) => setImmediate(resolve));
+    const brought = endpoint.asked.map(({ form }) => form.get('subject_token'));
+    assert.equal(brought.filter((one) => one?.startsWith('session')).length, 10);
+    assert.ok(brought.includes('another'));
     release.resolve();
-    const answers = await Promise.all(questions.slice(0, 100));
+    const answers = await Promise.all([...questions, other]);
     assert.ok(answers.every((answer) => answer !== null));
+  });
+
+  it('is not starved by junk: not those who are known, nor those of other networks', async (test) => {
+    const clock = new TestClock();
+    const endpoint = await startEndpoint(test, async (asked, response) => {
+      const subject = asked.form.get('subject_token') ?? '';
+      // The server chokes on junk.
+      if (!subject.startsWith('junk')) await grant(clock)(asked, response);
+      else if (subject.startsWith('junk 5xx')) response.writeHead(500).end();
+    });
+    const { ask } = makeSource(endpoint.url, bySession, clock);
+    assert.ok(await ask('known'));
+    for (let at = 0; at < 3; at += 1) assert.equal(await ask(`junk 5xx ${at}`), null);
+    assert.equal(await ask('a neighbour'), null, 'its network is spared for a while');
+    const junk = Array.from({ length: 600 }, (_, at) =>
+      ask(`junk ${at}`, 'example.com', `10.0.${at % 4}.1`),
+    );
+    assert.ok(await ask('known', 'other.example.com'), 'another question of the same subject');
+    assert.ok(await ask('new', 'example.com', '192.0.2.1'));
+    clock.advance(5_000);
+    for (const answer of await Promise.all(junk)) assert.equal(answer, null);
   });
 
   for (const [name, status, body] of [

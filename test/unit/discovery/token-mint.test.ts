@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
-import type { RequestListener } from 'node:http';
+import { type RequestListener, request as httpRequest } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import fc from 'fast-check';
 import { compileGrants, grantValue } from '../../../src/discovery/grant-template.ts';
@@ -13,7 +13,7 @@ import { HeaderList } from '../../../src/http/header-list.ts';
 import { compileMatcher, matches } from '../../../src/hub/matcher.ts';
 import { hubBase, parseTopic } from '../../../src/hub/topic.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
-import { expandPlaceholders } from '../../../src/site/placeholders.ts';
+import { expandIdentity } from '../../../src/site/identity-placeholders.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 import {
@@ -127,21 +127,13 @@ describe('discovery: token mint (hubfile §3)', () => {
   });
 
   it('varies by what clients send, where a cache may keep what has no token', async (test) => {
-    const site = await startSite(test, app, {
-      site: `discovery {
-		token mint {
-			issuer ${ISSUER}
-			key "${SUBSCRIBER_KEY}"
-			subscribe https://example.com/{cookie.session} https://example.com/{path.0}
-		}
-	}`,
-    });
-    const decides = ['Cookie, Sec-Fetch-Dest'];
+    const site = await mintSite(test);
+    const decides = ['Sec-Fetch-Dest'];
     assert.deepEqual(fields(await site.get('/a'), 'vary'), decides);
     // What an image may be given must not be given to a document, which would get a cookie.
     const image = { headers: [['Sec-Fetch-Dest', 'image']] } as const;
     assert.deepEqual(fields(await site.get('/a', image), 'vary'), decides);
-    const due = await site.get('/a', { headers: [['Cookie', 'session=1']] });
+    const due = await site.get('/a?user=1');
     assert.ok(cookies(due).has(COOKIE));
     assert.deepEqual(fields(due, 'vary'), []);
   });
@@ -157,6 +149,37 @@ describe('discovery: token mint (hubfile §3)', () => {
     const answer = await keeping.get('/?user=42');
     assert.deepEqual(fields(answer, 'x-user-id'), ['42']);
     assert.ok(cookies(answer).has(COOKIE));
+  });
+
+  it('keeps them from clients in trailers and informational responses too', async (test) => {
+    const telling: RequestListener = (_request, response) => {
+      response.writeEarlyHints({ link: '</a.css>; rel=preload', 'x-user-id': '42' });
+      response.writeHead(200, { Trailer: 'X-User-Id, X-Sum', 'X-User-Id': '42' });
+      response.write('a page');
+      response.addTrailers({ 'X-User-Id': '42', 'X-Sum': '1' });
+      response.end();
+    };
+    const site = await startSite(test, telling, {
+      site: `discovery {
+		token mint {
+			issuer ${ISSUER}
+			key "${SUBSCRIBER_KEY}"
+			subscribe https://example.com/{http.response.header.X-User-Id}
+		}
+	}`,
+    });
+    const hints: string[] = [];
+    const trailers = await new Promise<unknown>((resolve, reject) => {
+      const request = httpRequest(site.origin, (response) => {
+        response.resume();
+        response.once('end', () => resolve(response.trailers));
+      });
+      request.on('information', ({ headers }) => hints.push(...Object.keys(headers)));
+      request.once('error', reject);
+      request.end();
+    });
+    assert.deepEqual(trailers, { 'x-sum': '1' });
+    assert.ok(hints.includes('link') && !hints.includes('x-user-id'), String(hints));
   });
 
   it('serves a sibling site, with the audience of its hub', async (test) => {
@@ -241,7 +264,7 @@ describe('discovery: tokens are reused until half of their life is over', () => 
     createTokenMint(config, {
       audience: ({ host }) => `https://${host}/`,
       detailType: 'd',
-      expand: expandPlaceholders,
+      expandIdentity,
       clock,
       cache: new TokenCache(clock),
     });
@@ -331,14 +354,15 @@ describe('discovery: placeholders cannot widen a grant', () => {
     });
     const hostile = '", "admin": true, "x": "*/..';
     const grants = fill((template, encode) => template.replaceAll('{a}', () => encode(hostile)));
-    assert.deepEqual(grants?.payload, {
+    assert.ok(typeof grants === 'object');
+    assert.deepEqual(grants.payload, {
       user: hostile,
       list: [hostile, 1, null],
       n: { deep: `x${hostile}y` },
     });
     assert.equal(
       fill((template, encode) => template.replaceAll('{a}', () => encode(''))),
-      null,
+      'withheld',
     );
   });
 

@@ -1,6 +1,7 @@
 import { Readable, Writable } from 'node:stream';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import { Identity } from '../../../src/http/identity.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 
 /** An exchange without a connection, for what only reads the request. */
@@ -28,6 +29,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     abandoned: false,
     onAbandoned: () => () => {},
     signal: new AbortController().signal,
+    identity: new Identity(),
     variables: new Map(),
     upgrade: null,
     takeOver: () => {},

@@ -93,6 +93,43 @@ describe('rate limits', () => {
     assert.equal(here.counts('b').previous, there.counts('b').previous);
   });
 
+  it('forget nothing where the clock is set back, and count on where it comes again', () => {
+    const clock = new TestClock(WINDOW * 1000 + 10);
+    const { value: zone } = new RateLimits(clock, null).acquire('z', WINDOW);
+    assert.equal(passing(zone, 'a', 10, 4), 4);
+    clock.advance(WINDOW);
+    assert.equal(passing(zone, 'a', 10, 3), 3);
+    for (const backMs of [20, WINDOW, 10 * WINDOW]) {
+      clock.advance(-backMs);
+      assert.deepEqual(zone.counts('a'), { current: 3, previous: 4, elapsedMs: 0 }, `${backMs}`);
+      clock.advance(backMs);
+    }
+    clock.advance(-5 * WINDOW);
+    zone.count('a');
+    clock.advance(5 * WINDOW);
+    assert.deepEqual(zone.counts('a'), { current: 4, previous: 4, elapsedMs: 10 });
+    clock.advance(WINDOW);
+    assert.deepEqual(zone.counts('a'), { current: 0, previous: 4, elapsedMs: 10 });
+    clock.advance(2 * WINDOW);
+    assert.deepEqual(zone.counts('a'), { current: 0, previous: 0, elapsedMs: 10 });
+  });
+
+  it('hear of siblings whose window is this one or the one before, and of no other', () => {
+    const clock = new TestClock(WINDOW * 1000);
+    const [one, two] = siblings();
+    const { value: zone } = new RateLimits(clock, two).acquire('z', WINDOW);
+    zone.counts('a');
+    for (const [window, events] of [
+      [1_000, 3],
+      [999, 5],
+      [998, 7],
+      [1_001, 9],
+    ] as const) {
+      one.tell('z', { window, counts: [['a', events]] });
+    }
+    assert.deepEqual(zone.counts('a'), { current: 3, previous: 5, elapsedMs: 0 });
+  });
+
   it('are kept as long as somebody has a lease of them', () => {
     const clock = new TestClock(WINDOW * 1000);
     const limits = new RateLimits(clock, null);

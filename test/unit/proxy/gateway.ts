@@ -2,9 +2,11 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net from 'node:net';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
-import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
+import { Slices } from '../../../src/kernel/slices.ts';
 import { ReverseProxy, type ReverseProxyOptions } from '../../../src/proxy/reverse-proxy.ts';
+import { AnswerMemory } from '../../../src/proxy/shared-answer.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import type { ExchangeSettings } from '../../../src/server/exchange-settings.ts';
 import { type ExchangeServer, portOf, serveExchanges } from '../http/exchange-server.ts';
@@ -70,7 +72,9 @@ export function proxyConfig(
 
 export function proxyOptions(
   registry: UpstreamRegistry,
-  more: { clock?: Clock; compileRoutes?: ReverseProxyOptions['compileRoutes'] } = {},
+  more: Partial<
+    Pick<ReverseProxyOptions, 'clock' | 'compileRoutes' | 'sharing' | 'answerMemory'>
+  > = {},
 ): ReverseProxyOptions {
   return {
     registry,
@@ -82,6 +86,9 @@ export function proxyOptions(
     trusted: () => false,
     target: null,
     compileRoutes: more.compileRoutes ?? (() => () => {}),
+    slices: new Slices(),
+    sharing: more.sharing ?? null,
+    answerMemory: more.answerMemory ?? new AnswerMemory(),
   };
 }
 

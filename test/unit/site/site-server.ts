@@ -4,6 +4,7 @@ import type { Handler } from '../../../src/http/exchange.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { Slices } from '../../../src/kernel/slices.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
+import { AnswerMemory } from '../../../src/proxy/shared-answer.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { expandPlaceholders } from '../../../src/site/placeholders.ts';
 import { compileSite } from '../../../src/site/site.ts';
@@ -42,6 +43,8 @@ export async function serveSite(
       log: silentLogger,
       clock: more.clock ?? systemClock,
       slices: new Slices(),
+      sharing: null,
+      answerMemory: new AnswerMemory(),
       random: Math.random,
       upstreams: registry,
       trusted: () => false,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { RequestListener } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
-import { ConfigError } from '../../../src/config/problem.ts';
+import { ConfigError, type Problem } from '../../../src/config/problem.ts';
 import { parseHubfile } from '../../../src/parse-hubfile.ts';
 import {
   COOKIE,
@@ -113,64 +113,100 @@ describe('tokens behind forward_auth', () => {
   });
 });
 
-describe('a field of the request in a token', () => {
-  const CASES: readonly (readonly [string, string, readonly string[]])[] = [
-    ['is refused when nobody vouches for it', 'discovery {\n{mint}\n}', ['unvouched-field']],
+const CHOSEN = 'client-chosen-identity';
+const GUARD = 'forward_auth localhost:4000 {\nuri /session\ncopy_headers X-User-Id\n}';
+const RENAMING = GUARD.replace('X-User-Id', 'X-User-Id>X-Who');
+/** The password is "right". */
+const HASH = '$2a$04$/uaF/uaF/uaF/uaF/uaF/uVHyJ0TRj.IMxWmjm7GaId6KXSwJfXaO';
+const ACCOUNTS = `basic_auth {\nalice ${HASH}\n}`;
+
+describe('what names a user in a token, when the Hubfile is loaded', () => {
+  const grant = (text: string): string => MINT.replace('{header.X-User-Id}', text);
+  const CASES: readonly (readonly [string, string, string, readonly string[]])[] = [
+    ['a field that forward_auth copies', '{header.X-User-Id}', GUARD, []],
+    ['the same by its long name', '{http.request.header.x-user-id}', GUARD, []],
+    ['a field that forward_auth copies under another name', '{header.X-Who}', RENAMING, []],
+    ['a field that a nested forward_auth copies', '{header.X-User-Id}', `route {\n${GUARD}\n}`, []],
+    ['the user of basic_auth', '{http.auth.user.id}', ACCOUNTS, []],
+    ['a field of the answer', '{http.response.header.X-User-Id}', '', []],
+    ['the host of a site with one', '{host}', '', []],
+    ['a field that nothing establishes', '{header.X-User-Id}', '', [CHOSEN]],
+    ['the same by its long name', '{http.request.header.X-User-Id}', '', [CHOSEN]],
+    ['another field than the one that is copied', '{header.X-Other}', GUARD, [CHOSEN]],
+    ['the name that the service uses for it', '{header.X-User-Id}', RENAMING, [CHOSEN]],
     [
-      'is refused when forward_auth sees other requests',
-      guarded('/private/*', ''),
-      ['unvouched-field'],
+      'a field that request_header writes',
+      '{header.X-User-Id}',
+      'request_header X-User-Id {query.user}',
+      [CHOSEN],
     ],
-    ['may come from a forward_auth of all requests', guarded('', ''), []],
-    ['may come from a forward_auth of the same requests', guarded('/private/*', '/private/*'), []],
+    ['a cookie', '{cookie.user}', '', [CHOSEN]],
+    ['a part of the query', '{query.user}', '', [CHOSEN]],
+    ['a part of the path', '{path.1}', '', [CHOSEN]],
+    ['a variable', '{vars.user}', 'vars user {query.user}', [CHOSEN]],
+    ['a variable of map', '{vars.user}', 'map {header.X-User} {user} {\ndefault x\n}', [CHOSEN]],
+    ['a group of a regular expression', '{re.1}', '', [CHOSEN]],
     [
-      'may be written by request_header',
-      'discovery {\n{mint}\n}\nrequest_header X-User-Id {tls_client_subject}',
-      [],
+      'the user where there is no basic_auth',
+      '{http.auth.user.id}',
+      '',
+      ['unestablished-identity'],
     ],
     [
-      'is refused when request_header only adds to it',
-      'discovery {\n{mint}\n}\nrequest_header +X-User-Id guest',
-      ['unvouched-field'],
-    ],
-    [
-      'is refused when a page comes from before the guard',
-      `discovery {\n{mint}\n}\nroute {\nreverse_proxy /open/* localhost:1\n${guard('')}\n}`,
-      ['unvouched-field'],
-    ],
-    [
-      'may come from the guards of all branches',
-      `discovery {\n{mint}\n}\nhandle /a/* {\n${guard('')}\nreverse_proxy localhost:1\n}\nhandle {\n${guard('')}\nreverse_proxy localhost:1\n}`,
-      [],
-    ],
-    [
-      'is refused when one branch has no guard',
-      `discovery {\n{mint}\n}\nhandle /a/* {\n${guard('')}\nreverse_proxy localhost:1\n}\nhandle {\nreverse_proxy localhost:1\n}`,
-      ['unvouched-field'],
+      'a field of the answer that the site takes from the query',
+      '{http.response.header.X-User-Id}',
+      'header X-User-Id {query.user}',
+      [CHOSEN],
     ],
   ];
-  for (const [title, lines, expected] of CASES) {
-    it(title, () => {
-      assert.deepEqual(codesOf(lines), expected);
+  for (const [title, text, lines, expected] of CASES) {
+    it(`${expected.length === 0 ? 'may be' : 'must not be'} ${title}`, () => {
+      const problems = problemsOf(`discovery {\n${grant(text)}\n}\n${lines}`);
+      assert.deepEqual(
+        problems.map(({ code }) => code),
+        expected,
+      );
+      for (const { place, hint } of problems) {
+        assert.ok((place?.line ?? 0) > 1, 'with its place');
+        assert.ok(hint !== undefined, 'and what to do instead');
+      }
     });
   }
+
+  it('must not be the host of a site with many', () => {
+    for (const address of ['http://*.example.com', 'http://:8080']) {
+      const problems = problemsOf(`discovery {\n${grant('{host}')}\n}`, address);
+      assert.deepEqual(
+        problems.map(({ code }) => code),
+        [CHOSEN],
+      );
+    }
+  });
+
+  it('may be a credential of the client where another server verifies it', () => {
+    const exchange = (subject: string): string[] =>
+      problemsOf(`discovery {
+		token exchange {
+			endpoint https://idp.example/token
+			client_id a
+			client_secret b
+			subject_token ${subject}
+		}
+	}`).map(({ code }) => code);
+    assert.deepEqual(exchange('{cookie.session}'), []);
+    assert.deepEqual(exchange('{header.Authorization}'), []);
+    assert.deepEqual(exchange('{query.token}'), [CHOSEN]);
+    assert.deepEqual(exchange('{vars.token}'), [CHOSEN]);
+  });
 });
 
-function guard(matcher: string): string {
-  return `forward_auth ${matcher} localhost:4000 {\nuri /session\ncopy_headers X-User-Id\n}`;
-}
-
-function guarded(guardMatcher: string, discoveryMatcher: string): string {
-  return `discovery ${discoveryMatcher} {\n{mint}\n}\n${guard(guardMatcher)}`;
-}
-
-/** The codes of the errors in a site with these lines. */
-function codesOf(lines: string): string[] {
-  const text = `http://localhost:8080 {${HUB}
+/** The errors of a site with these lines. */
+function problemsOf(lines: string, address = 'http://localhost:8080'): readonly Problem[] {
+  const text = `${address} {${HUB}
 		anonymous
 		cookie_name ${COOKIE}
 	}
-	${lines.replace('{mint}', MINT)}
+	${lines}
 	reverse_proxy localhost:3000
 }
 `;
@@ -179,18 +215,6 @@ function codesOf(lines: string): string[] {
     return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return error.problems.filter(({ severity }) => severity === 'error').map(({ code }) => code);
+    return error.problems.filter(({ severity }) => severity === 'error');
   }
 }
-
-describe("token mint: Caddy's long names", () => {
-  it('are vouched for as the short ones are', () => {
-    const mint = MINT.replace('{header.', '{http.request.header.');
-    assert.throws(
-      () => parseHubfile(`example.com {${HUB}\n\t}\n\tdiscovery {\n${mint}\n\t}\n}\n`),
-      (error) =>
-        error instanceof ConfigError &&
-        error.problems.some(({ code }) => code === 'unvouched-field'),
-    );
-  });
-});

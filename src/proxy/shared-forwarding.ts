@@ -1,0 +1,136 @@
+import type { Writable } from 'node:stream';
+import type { Exchange } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { AnswerRecorder } from './answer-recorder.ts';
+import type { RequestCoalescer } from './coalescing.ts';
+import { MAX_STALL_MS } from './forwarding.ts';
+import { requestKey, type UpstreamQuestion } from './request-key.ts';
+import type { AnswerHold, SharedAnswer } from './shared-answer.ts';
+
+/** Bytes of a shared answer that are handed at a time to a client that takes no more. */
+const PIECE_BYTES = 16 * 1024;
+
+/** Which requests of a site ask the same at the same time. */
+export interface RequestSharing {
+  /** null for a request that shares with nobody, and is not spread either. */
+  groupOf(exchange: Exchange): RequestGroup | null;
+  /** Waits before a request of a group that is made for itself. */
+  spread(exchange: Exchange): Promise<void>;
+  /**
+   * What of the fields of an answer, in its head or its trailers, others are given; null where they
+   * make it the answer of one client.
+   */
+  forOthers(fields: HeaderList): HeaderList | null;
+  /** A request got the answer of another. */
+  shared(): void;
+}
+
+export interface RequestGroup {
+  /** Requests of different groups share no answer. */
+  readonly name: string;
+  readonly gatherMs: number;
+  readonly keepMs: number;
+}
+
+/** How one proxy makes a request, and answers it. */
+export interface Forwarding {
+  /** What an upstream would be asked; null where none is known. */
+  readonly questionOf: (exchange: Exchange) => UpstreamQuestion | null;
+  readonly ask: (recorder: AnswerRecorder | null) => Promise<void>;
+  readonly replay: (answer: SharedAnswer, hold: AnswerHold) => Promise<void>;
+}
+
+/** Makes a request, or answers it with what another one was answered. */
+export async function shareForwarding(
+  exchange: Exchange,
+  sharing: RequestSharing,
+  coalescer: RequestCoalescer,
+  { questionOf, ask, replay }: Forwarding,
+): Promise<void> {
+  const group = sharing.groupOf(exchange);
+  if (group === null) return ask(null);
+  const { name, gatherMs, keepMs } = group;
+  const question = gatherMs === 0 && keepMs === 0 ? null : questionOf(exchange);
+  const own = question === null ? null : requestKey(exchange, question);
+  if (question !== null && own !== null) {
+    const key = `${own} ${name}`;
+    const fields = question.headers;
+    const { forOthers } = sharing;
+    const part = await coalescer.join({ exchange, key, fields, gatherMs, keepMs, forOthers });
+    switch (part.kind) {
+      case 'lead':
+        try {
+          await ask(part.recorder);
+        } finally {
+          part.recorder.close();
+        }
+        return;
+      case 'follow':
+        try {
+          if (!exchange.abandoned) {
+            sharing.shared();
+            await replay(part.answer, part.hold);
+          }
+        } finally {
+          part.hold.release();
+        }
+        return;
+      case 'alone':
+        break;
+    }
+  }
+  await sharing.spread(exchange);
+  await ask(null);
+}
+
+/**
+ * Writes the body of an answer, as fast as it is taken, and resolves when all of it has left or
+ * nobody takes any more.
+ */
+export async function writeShared(
+  { chunks }: SharedAnswer,
+  body: Writable,
+  clock: Clock,
+  client: { readonly end: () => void; readonly giveUp: () => void },
+): Promise<void> {
+  const stalled = (): void => client.giveUp();
+  for (const piece of chunks.flatMap(piecesOf)) {
+    if (body.destroyed) return;
+    if (!body.write(piece) && !(await told(body, 'drain', clock, stalled))) return;
+  }
+  if (body.destroyed) return;
+  const gone = told(body, 'finish', clock, stalled);
+  client.end();
+  await gone;
+}
+
+function piecesOf(chunk: Buffer): Buffer[] {
+  const pieces: Buffer[] = [];
+  for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
+    pieces.push(chunk.subarray(at, at + PIECE_BYTES));
+  }
+  return pieces;
+}
+
+/** Whether an event comes; false where the body closes before. */
+function told(
+  body: Writable,
+  event: 'drain' | 'finish',
+  clock: Clock,
+  stalled: () => void,
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(MAX_STALL_MS, stalled);
+    const settle = (came: boolean): void => {
+      cancel();
+      body.off(event, onEvent);
+      body.off('close', onClose);
+      resolve(came);
+    };
+    const onEvent = (): void => settle(true);
+    const onClose = (): void => settle(false);
+    body.once(event, onEvent);
+    body.once('close', onClose);
+  });
+}

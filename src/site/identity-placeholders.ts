@@ -1,0 +1,84 @@
+import type { Exchange } from '../http/exchange.ts';
+import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
+import { isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
+import { expandPlaceholders } from './placeholders.ts';
+
+/** Families of placeholders that say nothing of the client, or what the gateway knows of its site. */
+const NEUTRAL = /^(?:host$|labels\.|time\.|system\.)/;
+
+/** What a placeholder of a text that names a user reads. */
+export type IdentitySource =
+  /** A fact of the exchange: `user`, or `field` of an authorizing service. */
+  | { readonly kind: 'user' }
+  | { readonly kind: 'field'; readonly name: string }
+  /** A field of the app's answer. */
+  | { readonly kind: 'answer'; readonly name: string }
+  /** The time, this machine, the host of the site. */
+  | { readonly kind: 'neutral'; readonly name: string }
+  /** Whatever else a request has: the client chooses it. */
+  | { readonly kind: 'client'; readonly name: string };
+
+const HEADER = 'header.';
+const ANSWER = 'http.response.header.';
+
+/** What the placeholders of a text read; what is not a placeholder is left out. */
+export function identitySources(template: string): IdentitySource[] {
+  return [...template.matchAll(PLACEHOLDER)].flatMap(([, name]) =>
+    name === undefined ? [] : (sourceOf(name) ?? []),
+  );
+}
+
+function sourceOf(long: string): IdentitySource | null {
+  const name = shortName(long);
+  if (name === 'auth.user.id') return { kind: 'user' };
+  if (name.startsWith(HEADER)) return { kind: 'field', name: name.slice(HEADER.length) };
+  if (name.startsWith(ANSWER)) return { kind: 'answer', name: name.slice(ANSWER.length) };
+  if (NEUTRAL.test(name)) return { kind: 'neutral', name };
+  return isPlaceholder(name) ? { kind: 'client', name } : null;
+}
+
+/**
+ * Fills a text that names a user from the identity of the exchange and from the app's answer, and
+ * from nothing else. null where the text reads a fact that no handler has established for this
+ * request, or something that the client chooses.
+ */
+export function expandIdentity(
+  template: string,
+  exchange: Exchange,
+  response: HeaderList,
+  encode: (value: string) => string,
+): string | null {
+  let isEstablished = true;
+  const filled = template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
+    if (name === undefined) return '{';
+    const source = sourceOf(name);
+    if (source === null) return match;
+    const value = valueOf(source, exchange, response);
+    if (value === null) isEstablished = false;
+    return encode(value ?? '');
+  });
+  return isEstablished ? filled : null;
+}
+
+function valueOf(source: IdentitySource, exchange: Exchange, response: HeaderList): string | null {
+  const { identity } = exchange;
+  switch (source.kind) {
+    case 'user':
+      return identity.user;
+    case 'field': {
+      const values = identity.field(source.name);
+      return values === undefined ? null : text(values.join(', '));
+    }
+    case 'answer':
+      return text(response.combined(source.name) ?? '');
+    case 'neutral':
+      return expandPlaceholders(`{${source.name}}`, exchange);
+    case 'client':
+      return null;
+  }
+}
+
+/** The text of a field value, which holds bytes. */
+function text(value: string): string {
+  return fieldUtf8(value) ?? value;
+}

@@ -1,0 +1,370 @@
+import assert from 'node:assert/strict';
+import { Agent, request as httpRequest, type RequestListener } from 'node:http';
+import http2 from 'node:http2';
+import { describe, it, type TestContext } from 'node:test';
+import { gunzipSync } from 'node:zlib';
+import { createLiveRefetches } from '../../../src/discovery/live-refetches.ts';
+import type { AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+import { deferred, HUB, ISSUER, listen, type Site, startSite, SUBSCRIBER_KEY } from './site.ts';
+
+const PAGE = '<!doctype html><html><head></head><body>page</body></html>';
+
+interface Answered {
+  readonly status: number;
+  readonly body: string;
+}
+
+const live = (test: TestContext, app: RequestListener, window = '1m'): Promise<Site> =>
+  startSite(test, app, { site: `discovery {\n\t\tlive {\n\t\t\twindow ${window}\n\t\t}\n\t}` });
+
+/** What a tab does when it hears of an update. */
+function refetch(
+  agent: Agent,
+  { origin }: Site,
+  headers: Record<string, string> = {},
+  path = '/',
+): Promise<Answered> {
+  return new Promise((resolve, reject) => {
+    const fields = { 'Hub-Live': 'urn:uuid:1', Accept: 'text/html', ...headers };
+    httpRequest(origin + path, { agent, headers: fields }, (response) => {
+      let body = '';
+      response.setEncoding('utf8');
+      response.on('data', (chunk: string) => (body += chunk));
+      response.once('error', reject);
+      response.once('end', () => resolve({ status: response.statusCode ?? 0, body }));
+    })
+      .once('error', reject)
+      .end();
+  });
+}
+
+function tabs(test: TestContext): Agent {
+  const agent = new Agent({ keepAlive: true, maxSockets: 100 });
+  test.after(() => agent.destroy());
+  return agent;
+}
+
+/** An app that counts, and says what it is told to. */
+function counting(fields: Record<string, string | string[]>) {
+  const counted = { requests: 0, live: 0 };
+  const app: RequestListener = (request, response) => {
+    counted.requests += 1;
+    if ('hub-live' in request.headers) counted.live += 1;
+    response.writeHead(200, { 'Content-Type': 'text/html', ...fields }).end(PAGE);
+  };
+  return { counted, app };
+}
+
+describe('pages that are fetched because of one update', () => {
+  it('are one request upstream for 1,000 tabs of a public page', async (test) => {
+    const { counted, app } = counting({});
+    const site = await live(test, app);
+    const agent = tabs(test);
+    const answers = await Promise.all(Array.from({ length: 1_000 }, () => refetch(agent, site)));
+    assert.equal(new Set(answers.map(({ body }) => body)).size, 1);
+    assert.ok(answers.every(({ status, body }) => status === 200 && body.includes('live.js')));
+    assert.deepEqual(counted, { requests: 1, live: 0 });
+  });
+
+  it('are one over HTTP/2 too, each encoded as it asks for, and broken off without harm', async (test) => {
+    const { counted, app } = counting({});
+    const site = await startSite(test, app, {
+      hubfile: `https://localhost:{port} {${HUB}
+		anonymous
+	}
+	tls internal
+	encode gzip
+	discovery {
+		live {
+			window 1m
+		}
+	}
+	reverse_proxy localhost:{app}
+}
+`,
+    });
+    const session = http2.connect(site.origin.replace('http:', 'https:'), {
+      rejectUnauthorized: false,
+    });
+    test.after(() => session.destroy());
+    const ask = (leaves: boolean): Promise<string> =>
+      new Promise((resolve) => {
+        const stream = session.request({
+          ':path': '/',
+          'hub-live': 'urn:uuid:1',
+          accept: 'text/html',
+          'accept-encoding': 'gzip',
+        });
+        const chunks: Buffer[] = [];
+        stream.on('error', () => {});
+        stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+        stream.once('response', () => {
+          if (leaves) stream.close(http2.constants.NGHTTP2_CANCEL);
+        });
+        stream.once('close', () => {
+          resolve(leaves ? '' : gunzipSync(Buffer.concat(chunks)).toString('utf8'));
+        });
+      });
+    const bodies = await Promise.all(Array.from({ length: 60 }, (_, at) => ask(at % 3 === 1)));
+    const read = bodies.filter((body) => body !== '');
+    assert.equal(read.length, 40);
+    assert.ok(read.every((body) => body.includes('live.js') && body.endsWith('</html>')));
+    assert.equal(counted.requests, 1);
+  });
+
+  it('wait for the one that is under way, and are a new request for the next update', async (test) => {
+    const go = deferred();
+    let requests = 0;
+    const site = await live(test, (_request, response) => {
+      requests += 1;
+      const own = requests;
+      void go.promise.then(() => response.setHeader('Content-Type', 'text/plain').end(`${own}`));
+    });
+    const agent = tabs(test);
+    const first = [1, 2, 3].map(() => refetch(agent, site));
+    const other = refetch(agent, site, { 'Hub-Live': 'urn:uuid:2' });
+    go.resolve();
+    assert.deepEqual(
+      (await Promise.all(first)).map(({ body }) => body),
+      ['1', '1', '1'],
+    );
+    await other;
+    assert.equal(requests, 2);
+  });
+
+  for (const [title, fields, headers] of [
+    ['with cookies, of which the app says nothing', {}, { Cookie: 'session=1' }],
+    ['with Authorization', { 'Cache-Control': 'public' }, { Authorization: 'Basic eDp5' }],
+    ['private', { 'Cache-Control': 'private' }, {}],
+    ['no-store', { 'Cache-Control': 'no-store' }, {}],
+    ['no-cache', { 'Cache-Control': 'no-cache' }, {}],
+    ['stale at once', { 'Cache-Control': 'max-age=0' }, {}],
+    ['expired', { Expires: 'Thu, 19 Nov 1981 08:52:00 GMT' }, {}],
+    ['that set a cookie', { 'Set-Cookie': 'a=b' }, {}],
+    ['that vary by everything', { Vary: '*' }, {}],
+  ] as const) {
+    it(`are one request for each where answers may not be shared (RFC 9111 §3): ${title}`, async (test) => {
+      const { counted, app } = counting(fields);
+      const site = await live(test, app);
+      const agent = tabs(test);
+      await Promise.all(Array.from({ length: 20 }, () => refetch(agent, site, headers)));
+      assert.equal(counted.requests, 20);
+    });
+  }
+
+  it('share with cookies what the app calls public, but not by Vary (RFC 9111 §4.1)', async (test) => {
+    const { counted, app } = counting({ 'Cache-Control': 'public, max-age=60', Vary: 'Cookie' });
+    const site = await live(test, app);
+    const agent = tabs(test);
+    for (const session of ['1', '1', '2', '3']) {
+      await refetch(agent, site, { Cookie: `session=${session}` });
+    }
+    assert.equal(counted.requests, 3);
+  });
+
+  it('are told apart by whatever a client says, so that nobody makes a page for others', async (test) => {
+    const { counted, app } = counting({});
+    const site = await live(test, app);
+    const agent = tabs(test);
+    await refetch(agent, site, { 'X-Forwarded-Host': 'evil.example' });
+    await refetch(agent, site, { 'Accept-Language': 'de' });
+    await refetch(agent, site, { 'Accept-Language': 'fr' });
+    await refetch(agent, site, {}, '/?page=2');
+    for (const name of ['User-Agent', 'CF-Ray', 'CF-IPCountry', 'X-Real-IP', 'Priority', 'Via']) {
+      await refetch(agent, site, { [name]: '<script>' });
+    }
+    await refetch(agent, site);
+    await refetch(agent, site);
+    assert.equal(counted.requests, 10);
+  });
+
+  it('get no answer of others before the rules of the site have passed them', async (test) => {
+    const { counted, app } = counting({});
+    const site = await startSite(test, app, {
+      site: `discovery {
+		live {
+			window 1m
+		}
+	}
+	@outside not header X-Team blue
+	route {
+		respond @outside 403
+		request_header -X-Team
+	}`,
+    });
+    const agent = tabs(test);
+    const insider = await refetch(agent, site, { 'X-Team': 'blue' });
+    assert.equal(insider.status, 200);
+    assert.equal((await refetch(agent, site)).status, 403);
+    assert.equal((await refetch(agent, site, { 'X-Team': 'blue' })).body, insider.body);
+    assert.equal(counted.requests, 1);
+  });
+
+  it('get the answer of their own user where forward_auth names one', async (test) => {
+    const port = await listen(test, (request, response) => {
+      response.setHeader('X-User-Id', request.headers['x-secret'] ?? 'nobody').end();
+    });
+    const site = await startSite(
+      test,
+      (request, response) => {
+        response.setHeader('Content-Type', 'text/plain');
+        response.end(`of ${String(request.headers['x-user-id'])}`);
+      },
+      {
+        site: `discovery {
+		live {
+			window 1m
+		}
+	}
+	forward_auth localhost:${port} {
+		uri /
+		copy_headers X-User-Id
+	}
+	route {
+		request_header -X-Secret
+	}`,
+      },
+    );
+    const agent = tabs(test);
+    for (const user of ['alice', 'bob', 'alice']) {
+      assert.equal((await refetch(agent, site, { 'X-Secret': user })).body, `of ${user}`);
+    }
+  });
+
+  it('publish once what their answer publishes, in its head or its trailers', async (test) => {
+    const site = await live(test, (_request, response) => {
+      response.writeHead(200, { 'Hub-Publish': 'topic="urn:head"', Trailer: 'Hub-Publish' });
+      response.write('page');
+      response.addTrailers({ 'Hub-Publish': 'topic="urn:trailer"' });
+      response.end();
+    });
+    const stream = await site.stream('match=*');
+    const agent = tabs(test);
+    await Promise.all(Array.from({ length: 20 }, () => refetch(agent, site)));
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    assert.equal((await stream.untilId('urn:end')).length, 3);
+  });
+
+  it('never share what names a user or is a token, whatever the app calls public', async (test) => {
+    for (const field of ['X-User-Id', 'Hub-Access-Token']) {
+      const seen: string[] = [];
+      const app: RequestListener = (request, response) => {
+        const user = /session=(\w+)/.exec(request.headers.cookie ?? '')?.[1] ?? '';
+        seen.push(user);
+        response.writeHead(200, { 'Cache-Control': 'public, max-age=60', [field]: user });
+        response.end('page');
+      };
+      const site = await startSite(test, app, {
+        site: `discovery {
+		live {
+			window 1m
+		}
+		token mint {
+			issuer ${ISSUER}
+			key "${SUBSCRIBER_KEY}"
+			subscribe https://example.com/users/{http.response.header.X-User-Id}
+		}
+	}`,
+      });
+      const agent = tabs(test);
+      for (const user of ['alice', 'bob']) {
+        await refetch(agent, site, { Cookie: `session=${user}` });
+      }
+      assert.deepEqual(seen, ['alice', 'bob'], field);
+    }
+  });
+
+  it('are still one where one of them has a condition, and gets a 304', async (test) => {
+    let requests = 0;
+    const site = await live(test, (request, response) => {
+      requests += 1;
+      response.setHeader('ETag', '"1"').setHeader('Content-Type', 'text/plain');
+      response.statusCode = request.headers['if-none-match'] === undefined ? 200 : 304;
+      response.end(response.statusCode === 200 ? 'page' : undefined);
+    });
+    const agent = tabs(test);
+    const conditional = { 'If-None-Match': '"1"' };
+    assert.equal((await refetch(agent, site, conditional)).status, 304);
+    const plain = await Promise.all(Array.from({ length: 20 }, () => refetch(agent, site)));
+    assert.ok(plain.every(({ status, body }) => status === 200 && body === 'page'));
+    assert.equal((await refetch(agent, site, conditional)).status, 304);
+    assert.equal(requests, 2);
+  });
+
+  it('are still one more where the one that was made is broken off', async (test) => {
+    const asked = [deferred(), deferred()];
+    let requests = 0;
+    const site = await live(test, (_request, response) => {
+      asked[requests]?.resolve();
+      requests += 1;
+      // The first is not answered.
+      if (requests > 1) response.setHeader('Content-Type', 'text/plain').end('page');
+    });
+    const agent = tabs(test);
+    const headers = { 'Hub-Live': 'urn:uuid:1', Accept: 'text/html' };
+    const leaving = httpRequest(site.origin, { agent, headers });
+    leaving.on('error', () => {});
+    leaving.end();
+    await asked[0]?.promise;
+    const others = Array.from({ length: 20 }, () => refetch(agent, site));
+    // One behind them has come in: so have they.
+    await refetch(agent, site, { 'Hub-Live': 'urn:uuid:2' });
+    leaving.destroy();
+    for (const { body } of await Promise.all(others)) assert.equal(body, 'page');
+    assert.equal(requests, 3);
+  });
+
+  it('get what was asked for after they came, where they do not know what they have missed', async (test) => {
+    const { counted, app } = counting({});
+    const site = await live(test, app, '100ms');
+    const agent = tabs(test);
+    const unknowing = (): Promise<Answered> => refetch(agent, site, { 'Hub-Live': '' });
+    await Promise.all(Array.from({ length: 20 }, unknowing));
+    assert.equal(counted.requests, 1);
+    await unknowing();
+    assert.equal(counted.requests, 2, 'an answer of before is not given');
+  });
+
+  it('are not those that no update has caused', async (test) => {
+    const { counted, app } = counting({});
+    const site = await live(test, app);
+    for (let i = 0; i < 3; i += 1) await site.get('/');
+    assert.equal(counted.requests, 3);
+  });
+
+  it('are spread where they are private, by how many follow them, at 200 a second and at most 30 s', async () => {
+    const waits: number[] = [];
+    const clock = {
+      ...systemClock,
+      after: (delayMs: number, task: () => void) => {
+        waits.push(delayMs);
+        queueMicrotask(task);
+        return () => {};
+      },
+    };
+    const spreadFor = async (readers: number): Promise<number> => {
+      waits.length = 0;
+      // Only what crowds ask of a hub.
+      const hub = { interest: () => readers } as unknown as AnnouncedHub;
+      let count = 0;
+      const random = (): number => (count += 1) / 1000;
+      const personalFields: string[] = [];
+      const concerns = (): boolean => true;
+      const options = { hub, concerns, windowMs: 1000, clock, random, personalFields };
+      const { sharing } = createLiveRefetches(options);
+      let passed = 0;
+      for (let tab = 0; tab < 999; tab += 1) {
+        await sharing.spread(fakeExchange({}));
+        passed += 1;
+      }
+      assert.equal(passed, 999);
+      return Math.max(0, ...waits);
+    };
+    assert.equal(await spreadFor(1), 0);
+    assert.equal(Math.round(await spreadFor(2)), 5);
+    assert.equal(Math.round(await spreadFor(1_001)), 4_995);
+    assert.equal(Math.round(await spreadFor(1_000_000)), 29_970);
+  });
+});

@@ -1,0 +1,257 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { describe, it } from 'node:test';
+import type { Exchange } from '../../../src/http/exchange.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { Identity } from '../../../src/http/identity.ts';
+import {
+  type CoalescedRequest,
+  type Part,
+  RequestCoalescer,
+} from '../../../src/proxy/coalescing.ts';
+import { requestKey } from '../../../src/proxy/request-key.ts';
+import { AnswerMemory, SharedAnswer } from '../../../src/proxy/shared-answer.ts';
+import type { RequestSharing } from '../../../src/proxy/shared-forwarding.ts';
+import { TestClock } from '../../support/test-clock.ts';
+import { TurnedSlices } from '../../support/turned-slices.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+import { origin, proxyTo, until } from './gateway.ts';
+
+const question = {
+  method: 'GET',
+  target: '/a',
+  headers: new HeaderList(),
+  parameters: new Map<string, string>(),
+};
+const keyOf = (
+  exchange: Partial<Exchange> = {},
+  asked: Partial<Parameters<typeof requestKey>[1]> = {},
+): string | null => requestKey(fakeExchange(exchange), { ...question, ...asked });
+const withField = (name: string, value: string): { headers: HeaderList } => ({
+  headers: HeaderList.of({ [name]: value }),
+});
+
+describe('the key of requests that an upstream cannot tell apart', () => {
+  it('holds all that the upstream sees', () => {
+    const bob = new Identity();
+    bob.user = 'bob';
+    const keys = [
+      keyOf(),
+      keyOf({ host: 'other' }),
+      keyOf({ scheme: 'https' }),
+      keyOf({ identity: bob }),
+      keyOf({}, { target: '/b' }),
+      keyOf({}, { parameters: new Map([['REMOTE_USER', 'bob']]) }),
+      ...['Accept', 'User-Agent', 'CF-Ray', 'X-Forwarded-Host', 'If-None-Match'].map((name) =>
+        keyOf({}, withField(name, 'x')),
+      ),
+      keyOf({}, withField('X-Forwarded-For', '<script>, 192.0.2.1')),
+      keyOf({}, withField('X-Real-IP', '192.0.2.9')),
+      keyOf({}, withField('traceparent', '00-1-2-01')),
+    ];
+    assert.equal(new Set(keys).size, keys.length);
+  });
+
+  it('leaves out the address of the client, and which cookies there are', () => {
+    for (const [name, values] of [
+      ['X-Forwarded-For', ['192.0.2.1', '192.0.2.2, ::1']],
+      ['X-Real-IP', ['127.0.0.1']],
+      ['Cookie', ['a=1', 'b=2']],
+    ] as const) {
+      const keys = values.map((value) => keyOf({}, withField(name, value)));
+      assert.equal(new Set(keys).size, 1, name);
+      assert.notEqual(keys[0], keyOf(), 'but not that there is one');
+    }
+    const address = (text: string) => keyOf({}, { parameters: new Map([['REMOTE_ADDR', text]]) });
+    assert.equal(address('192.0.2.1'), address('192.0.2.2'));
+  });
+
+  it('is none for a request whose answer is nobody else’s', () => {
+    assert.equal(keyOf({ hasBody: true }), null);
+    assert.equal(keyOf({ method: 'POST' }), null);
+    assert.equal(keyOf({}, { method: 'POST' }), null);
+    assert.equal(keyOf({}, withField('Authorization', 'x')), null);
+    assert.equal(keyOf({}, withField('Range', 'bytes=0-1')), null);
+  });
+});
+
+describe('request coalescing', () => {
+  const coalesced = (exchange: Partial<Exchange> = {}): CoalescedRequest => ({
+    exchange: fakeExchange(exchange),
+    key: 'k',
+    fields: new HeaderList(),
+    gatherMs: 0,
+    keepMs: 1_000,
+    forOthers: (fields) => fields.clone(),
+  });
+  const HEAD = { status: 200, headers: new HeaderList(), received: '1.1' } as const;
+
+  async function answered(part: Part): Promise<void> {
+    assert.ok(part.kind === 'lead');
+    part.recorder.head(HEAD, 'localhost:1');
+    const body = part.recorder.tee(fakeExchange({}).begin({ ...HEAD, source: 'upstream' }));
+    body.write(Buffer.from('page'));
+    part.recorder.complete(new HeaderList());
+    part.recorder.close();
+  }
+
+  it('lets no more than ten go on in a turn of the event loop', async () => {
+    const slices = new TurnedSlices();
+    const coalescer = new RequestCoalescer(new AnswerMemory(), slices, new TestClock());
+    const lead = await coalescer.join(coalesced());
+    let released = 0;
+    let most = 0;
+    const parts = Array.from({ length: 1_000 }, async () => {
+      const part = await coalescer.join(coalesced());
+      released += 1;
+      return part;
+    });
+    await answered(lead);
+    assert.equal(released, 0);
+    let before = 0;
+    await slices.all(() => {
+      most = Math.max(most, released - before);
+      before = released;
+    });
+    assert.equal(released, 1_000);
+    assert.ok(most <= 10, String(most));
+    for (const part of await Promise.all(parts)) assert.equal(part.kind, 'follow');
+  });
+
+  it('lets nobody wait longer than 5 s', async () => {
+    const clock = new TestClock();
+    const slices = new TurnedSlices();
+    const coalescer = new RequestCoalescer(new AnswerMemory(), slices, clock);
+    assert.equal((await coalescer.join({ ...coalesced(), keepMs: 60_000 })).kind, 'lead');
+    const part = coalescer.join(coalesced());
+    clock.advance(5_000);
+    await slices.all();
+    assert.equal((await part).kind, 'alone');
+  });
+
+  it('begins anew behind one that nobody has waited for, and that was broken off', async () => {
+    const coalescer = new RequestCoalescer(new AnswerMemory(), new TurnedSlices(), new TestClock());
+    const part = await coalescer.join(coalesced({ abandoned: true }));
+    assert.ok(part.kind === 'lead');
+    part.recorder.close();
+    assert.equal((await coalescer.join(coalesced())).kind, 'lead');
+  });
+
+  it('keeps an answer for its window, and gives its memory back', async () => {
+    const clock = new TestClock();
+    const memory = new AnswerMemory();
+    const coalescer = new RequestCoalescer(memory, new TurnedSlices(), clock);
+    await answered(await coalescer.join(coalesced()));
+    const part = await coalescer.join(coalesced());
+    assert.ok(part.kind === 'follow');
+    assert.equal(memory.bytes, 4);
+    clock.advance(1_000);
+    assert.equal(memory.bytes, 4, 'somebody reads it');
+    part.hold.release();
+    assert.equal((await coalescer.join(coalesced())).kind, 'lead');
+  });
+});
+
+const byTarget: RequestSharing = {
+  groupOf: () => ({ name: '', gatherMs: 0, keepMs: 60_000 }),
+  spread: () => Promise.resolve(),
+  forOthers: (fields) => fields.clone(),
+  shared: () => {},
+};
+
+/** Asks, and reads nothing of the answer. */
+async function stalled(port: number, target: string): Promise<net.Socket> {
+  const socket = net.connect({ port, host: '127.0.0.1' });
+  await once(socket, 'connect');
+  socket.on('error', () => {});
+  socket.pause();
+  socket.write(`GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`);
+  return socket;
+}
+
+describe('answers that are shared with slow readers', () => {
+  it('are cut off where a newer answer needs the room', () => {
+    const memory = new AnswerMemory(10);
+    const head = { status: 200, headers: new HeaderList(), received: '1.1' } as const;
+    const [old, young] = [1, 2].map(
+      () => new SharedAnswer(memory, head, new HeaderList(), 'localhost:1'),
+    );
+    assert.ok(old !== undefined && young !== undefined);
+    const cut: string[] = [];
+    const [reader, other] = [old.hold(), young.hold()];
+    reader.onCut(() => cut.push('old'));
+    other.onCut(() => cut.push('young'));
+    assert.ok(old.add(Buffer.alloc(6)));
+    assert.ok(young.add(Buffer.alloc(4)));
+    assert.deepEqual(cut, []);
+    assert.ok(young.add(Buffer.alloc(5)));
+    assert.deepEqual(cut, ['old']);
+    assert.equal(old.isCut, true);
+    assert.equal(memory.bytes, 9);
+    assert.equal(young.add(Buffer.alloc(2)), false, 'one alone has the bound too');
+    reader.release();
+    other.release();
+    assert.equal(memory.bytes, 0);
+  });
+
+  const PAGE = Buffer.alloc(1_000_000, 'x');
+  const BOUND = 4_000_000;
+
+  it('stay within the bound, whoever reads them: the oldest gives way', async () => {
+    let requests = 0;
+    await using app = await origin((_request, response) => {
+      requests += 1;
+      response.end(PAGE);
+    });
+    const answerMemory = new AnswerMemory(BOUND);
+    await using gateway = await proxyTo([app.url], {}, { sharing: byTarget, answerMemory });
+    const sockets: net.Socket[] = [];
+    for (let page = 0; page < 12; page += 1) {
+      for (let reader = 0; reader < 4; reader += 1) {
+        sockets.push(await stalled(gateway.http1, `/${page}`));
+      }
+      await until(() => requests > page, 'the app is asked');
+      assert.ok(answerMemory.bytes <= BOUND);
+    }
+    const last = await fetch(`http://127.0.0.1:${gateway.http1}/new`);
+    assert.equal((await last.arrayBuffer()).byteLength, PAGE.length);
+    assert.ok(answerMemory.bytes <= BOUND, String(answerMemory.bytes));
+    for (const socket of sockets) socket.destroy();
+  });
+
+  it('hold nobody up: the first may read as slowly as it likes', async () => {
+    let requests = 0;
+    await using app = await origin((_request, response) => {
+      requests += 1;
+      response.end(PAGE);
+    });
+    await using gateway = await proxyTo([app.url], {}, { sharing: byTarget });
+    const slow = await stalled(gateway.http1, '/');
+    await until(() => requests === 1, 'the app is asked');
+    const answers = Array.from({ length: 20 }, async () => {
+      const answer = await fetch(`http://127.0.0.1:${gateway.http1}/`, {
+        headers: { connection: 'close' },
+      });
+      return (await answer.arrayBuffer()).byteLength;
+    });
+    const sizes = await Promise.all(answers);
+    assert.deepEqual(new Set(sizes), new Set([PAGE.length]));
+    slow.destroy();
+  });
+
+  it('let the client of one that is too large read it in full', async () => {
+    const large = Buffer.alloc(3_000_000, 'y');
+    await using app = await origin((_request, response) => void response.end(large));
+    const answerMemory = new AnswerMemory();
+    await using gateway = await proxyTo([app.url], {}, { sharing: byTarget, answerMemory });
+    const both = await Promise.all(
+      [1, 2].map(async () => {
+        const answer = await fetch(`http://127.0.0.1:${gateway.http1}/`);
+        return (await answer.arrayBuffer()).byteLength;
+      }),
+    );
+    assert.deepEqual(both, [large.length, large.length]);
+    assert.equal(answerMemory.bytes, 0);
+  });
+});
