@@ -1,5 +1,6 @@
 import { formatHubfile } from '../hubfile/format.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
 
 /** What a first Hubfile says. */
 export interface Starter {
@@ -68,7 +69,7 @@ ${options}${site} {
 
 /** Whether only this machine reaches a site by its name. */
 function isLocal(origin: string): boolean {
-  const { hostname } = new URL(origin);
+  const { hostname } = requireUrl(origin);
   return /^(?:localhost|.*\.localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
 }
 

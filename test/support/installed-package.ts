@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import type * as HubLibrary from '../../src/hub.ts';
+import type * as Library from '../../src/index.ts';
 
 /** The checkout. */
 export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
@@ -28,8 +30,8 @@ const door = (name: 'index' | 'hub'): string =>
     : pathToFileURL(join(packageDirectory, 'dist', `${name}.js`)).href;
 
 // The types are those of the source: the declarations of the package are made of it.
-const gateway = (await import(door('index'))) as typeof import('../../src/index.ts');
-const hub = (await import(door('hub'))) as typeof import('../../src/hub.ts');
+const gateway = (await import(door('index'))) as typeof Library;
+const hub = (await import(door('hub'))) as typeof HubLibrary;
 
 export const { createGateway, parseHubfile, silentLogger, ConfigError, HubgateError } = gateway;
 export const { createHub } = hub;

@@ -1,6 +1,7 @@
 import { Agent } from 'node:https';
 import { isIP } from 'node:net';
 import { rootCertificates } from 'node:tls';
+import type * as Acme from 'acme-client';
 import type { Authorization, Client, Order } from 'acme-client';
 import type { AcmeOptions } from '../../config/config.ts';
 import type { DnsChallengeConfig } from '../../config/dns-challenge.ts';
@@ -64,7 +65,7 @@ interface ClientInside {
  * Loads acme-client when it is first needed. The library is CommonJS: in the bundle, its namespace has
  * only `default`, while Node's own loader also finds the names. So nobody reads the names.
  */
-async function loadAcmeClient(): Promise<Pick<typeof import('acme-client'), 'Client' | 'crypto'>> {
+async function loadAcmeClient(): Promise<Pick<typeof Acme, 'Client' | 'crypto'>> {
   const { default: library } = await import('acme-client');
   return library;
 }

@@ -258,9 +258,7 @@ describe('hub: replay', () => {
     for (let id = 1; id <= 20; id += 1) await hub.publish(update(`u${id}`));
     const all = await connect({ lastEventId: 'earliest' });
     await settle(() => all.ids().length === 10);
-    const [subscription] = await Promise.all([
-      hub.subscribe(wish({ matchers: matchers('*'), lastEventId: 'u11' })),
-    ]);
+    const subscription = await hub.subscribe(wish({ matchers: matchers('*'), lastEventId: 'u11' }));
     await hub.publish(update('u21'));
     const sink = new RecordingSink();
     subscription.open(sink);
