@@ -61,6 +61,9 @@ const LANGUAGES: Readonly<Record<string, PostedConfig['language']>> = {
 /** As the reference hub has it, for its probes, where there is a hub with its profile. */
 const HEALTH = /^\/(hub|mercure)\/health(?:\/([A-Za-z0-9._~-]{1,64}))?\/(ready|live)\/?$/;
 
+/** The same of the gateway itself, whose sites are served while a hub is out of order. */
+const GATEWAY_HEALTH = '/health/ready';
+
 interface AdminRequest<Controls = AdminControls> {
   readonly url: URL;
   readonly request: IncomingMessage;
@@ -78,6 +81,7 @@ type Watched = Pick<AdminControls, 'status' | 'families' | 'draining'>;
 
 /** What tells and changes nothing. */
 const READ_ONLY: Endpoints<Watched> = {
+  [GATEWAY_HEALTH]: { method: 'GET', answer: ({ controls }) => gatewayHealth(controls) },
   '/metrics': {
     method: 'GET',
     answer: async ({ controls }) => ({
@@ -249,6 +253,17 @@ async function healthOf(
   });
   if (fault === null) return { status: 200, body: { status: 'ok' } };
   return { status: 503, body: { status: 'error', error: fault } };
+}
+
+/** Sites are served while a hub's log is away, so that is said and is not a fault. */
+async function gatewayHealth(controls: Watched): Promise<AdminAnswer> {
+  const status = await controls.status();
+  const draining = controls.draining();
+  const fault = await healthFault('ready', { ...status, hubs: [], draining });
+  if (fault !== null) return { status: 503, body: { status: 'error', error: fault } };
+  const degraded = await healthFault('ready', { ...status, draining });
+  const body = degraded === null ? { status: 'ok' } : { status: 'degraded', error: degraded };
+  return { status: 200, body };
 }
 
 function refusal(status: number, error: string): AdminAnswer {

@@ -22,6 +22,8 @@ interface Running {
   readonly other: string;
   readonly process: TestProcess;
   ready(): Promise<number>;
+  /** What the readiness of the gateway itself says; it stays ready while its hub is out of order. */
+  gatewayStatus(): Promise<string>;
   publish(id: string): Promise<number>;
 }
 
@@ -72,6 +74,11 @@ http://localhost:${port} {
     other: `http://localhost:${other}/`,
     process,
     ready: async () => (await fetch(`http://localhost:${metrics}/hub/health/ready`)).status,
+    async gatewayStatus() {
+      const answer = await fetch(`http://localhost:${metrics}/health/ready`);
+      assert.equal(answer.status, 200);
+      return ((await answer.json()) as { readonly status: string }).status;
+    },
     publish: async (id) => {
       const answer = await fetch(url, {
         method: 'POST',
@@ -141,6 +148,7 @@ describe('the disk of a history', { timeout: 120_000 }, () => {
     assert.match(hub.process.output, /not used while its disk is as it is \(Read-only file system/);
     assert.equal(await hub.publish('b'), 503);
     assert.equal(await hub.ready(), 503);
+    assert.equal(await hub.gatewayStatus(), 'degraded');
     assert.equal(await (await fetch(hub.other)).text(), 'the other site');
     const stream = await openStream(test, `${hub.url}?match=a`);
 
@@ -170,6 +178,7 @@ describe('the disk of a history', { timeout: 120_000 }, () => {
     );
     assert.equal(await hub.publish('b'), 503);
     assert.equal(await hub.ready(), 503);
+    assert.equal(await hub.gatewayStatus(), 'degraded');
     assert.equal(await (await fetch(hub.other)).text(), 'the other site');
     const stream = await openStream(test, `${hub.url}?match=a`);
     const told = hub.process.output.match(/is damaged/g)?.length;

@@ -72,6 +72,7 @@ describe('health', () => {
       [ready.status, JSON.parse(ready.body).error],
       [503, 'the gateway is stopping'],
     );
+    assert.equal((await send(`${admin}/health/ready`)).status, 503);
     assert.equal((await send(`${admin}/hub/health/live`)).status, 200);
     const response: ServerResponse | null = held;
     assert.ok(response !== null);
