@@ -130,7 +130,8 @@ describe('hostile input', () => {
       for (let text = pending.pop(); text !== undefined; text = pending.pop()) {
         const answer = await exchange(port, text);
         // 501 is for methods that nobody knows.
-        if (/^HTTP\/1\.1 5(?!01)\d\d/.test(answer)) failures.push(`${text}\n→ ${answer.slice(0, 200)}`);
+        if (/^HTTP\/1\.1 5(?!01)\d\d/.test(answer))
+          failures.push(`${text}\n→ ${answer.slice(0, 200)}`);
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, worker));
