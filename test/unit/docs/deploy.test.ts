@@ -117,7 +117,7 @@ describe('deploy: docker', () => {
   it('the image runs without root, has a health check, and copies what is there', () => {
     const users = [...dockerfile.matchAll(/^USER (.+)$/gm)].map(([, user]) => user);
     assert.deepEqual(users, ['node']);
-    assert.match(dockerfile, /^HEALTHCHECK .*\\\n.*9090\/hub\/health\/ready/m);
+    assert.match(dockerfile, /^HEALTHCHECK .*\\\n.*9090\/health\/ready/m);
     const copied = [...dockerfile.matchAll(/^COPY (\S+) /gm)].map(([, path = '']) => path);
     const sent = readFileSync(join(deploy, 'docker/Dockerfile.dockerignore'), 'utf8').split('\n');
     for (const path of copied) {
@@ -266,7 +266,7 @@ describe('deploy: kubernetes', () => {
     const names = list(container, 'ports').map((port) => text(port, 'name'));
     for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe']) {
       const { path, port } = at(container, probe, 'httpGet') as unknown as Record<string, string>;
-      assert.match(path ?? '', /^\/hub\/health\/(?:live|ready)$/);
+      assert.match(path ?? '', /^\/(?:hub\/health\/live|health\/ready)$/);
       assert.equal(port, 'metrics');
     }
     assert.ok(names.includes('metrics'));
