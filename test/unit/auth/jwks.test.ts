@@ -260,9 +260,15 @@ describe('JWK Sets that change or fail (C.7)', () => {
     server.answer = (response) => void response.writeHead(503).end();
     const hub = await worldOf(server);
     const good = await token(a, { kid: 'a' });
+    while (hub.warnings.length === 0) await new Promise((turn) => setImmediate(turn));
     await refused(hub, good);
     await refused(hub, good);
-    assert.equal(server.requests(), 2, 'one at the start, one for the token');
+    await refused(hub, good);
+    assert.equal(
+      server.requests(),
+      3,
+      'at the start, for a new kid, and for one looked for in vain',
+    );
     server.answer = answerKeys([jwk(a.publicKey, { kid: 'a' })]);
     await refused(hub, good);
     hub.fetchClock.advance(30_000);
