@@ -29,8 +29,8 @@ export interface Changes {
 const TYPE = 'change';
 /** Topics of one update. */
 const MAX_TOPICS = 32;
-/** As the hub's own bound. */
-const MAX_TOPIC_LENGTH = 4096;
+/** Characters of a topic. No page has a longer URL, and each pattern that is subscribed to looks at all of it. */
+const MAX_TOPIC_LENGTH = 1024;
 
 /**
  * Announces what requests have changed: an answer to an unsafe method that {@link saysChanged} says

@@ -57,6 +57,17 @@ describe('changes (RFC 9111 §4.4)', () => {
     );
   });
 
+  it('announces no URL of more than 1,024 characters, which every pattern would have to look at', async (test) => {
+    const { data } = await announced(test, NOW, answering(200), [
+      ['POST', `/${'a'.repeat(1024)}`],
+      ['POST', '/books/1'],
+    ]);
+    assert.deepEqual(
+      data.map((text) => JSON.parse(text).url),
+      ['/books/1'],
+    );
+  });
+
   it('announces nothing of safe methods, of failures and of what the gateway answers', async (test) => {
     const app: RequestListener = (request, response) => {
       request.resume();
