@@ -10,8 +10,10 @@ import { type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
 import type { ReadConfig } from './hubfile/loaded.ts';
+import { checkHistories } from './runtime/check-histories.ts';
 import { checkNamed, checkParts } from './runtime/check-parts.ts';
 import { checkPlaceholders } from './runtime/check-placeholders.ts';
+import { checkRoutes } from './runtime/check-routes.ts';
 
 /** A configuration that is ready to be built. */
 export interface ReadyConfig {
@@ -49,7 +51,9 @@ export function loadConfig(
   );
   // As it is written: what an environment variable brings in may be a secret.
   for (const site of loaded.readable.sites) {
-    checkPlaceholders(site, (...found) => problems.push(loaded.problemAt(...found)));
+    const report: Report = (...found) => problems.push(loaded.problemAt(...found));
+    checkPlaceholders(site, report);
+    checkRoutes(site, io.machine, report);
   }
   checkNamed(resolved.config, (path) => io.read(path), resolved.report);
   // What a mistake does not touch is checked all the same: one look at the file, all its mistakes.
@@ -57,9 +61,11 @@ export function loadConfig(
   checkConfig(sound, resolved.report);
   if (complete) checkServed(sound, resolved.report);
   checkParts(sound, complete, resolved.report);
+  if (complete) checkHistories(sound, resolve(file), resolved.report);
   if (hasError(problems)) throw new ConfigError(problems);
   const { options } = resolved.config;
-  const hiddenFiles = unique([...options.hiddenFiles, ...loaded.files, ...resolved.files]);
+  // The first is the configuration itself, by which its project is known.
+  const hiddenFiles = unique([file, ...loaded.files, ...resolved.files, ...options.hiddenFiles]);
   return {
     written: loaded.config,
     fromEnvironment: loaded.fromEnvironment,

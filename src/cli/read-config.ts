@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
 import { ConfigError, type Problem } from '../config/problem.ts';
-import { diskIo, findFiles } from '../hubfile/disk.ts';
+import { servingIo, findFiles } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
 import type { Environment } from '../hubfile/source.ts';
@@ -80,7 +80,7 @@ export function readText(
 ): ReadyConfig {
   return loadConfig(
     file,
-    withText(diskIo(environment), file, () => text),
+    withText(servingIo(environment), file, () => text),
     language,
   );
 }
@@ -106,7 +106,7 @@ export function readOptions(
   environment: Environment,
 ): GlobalOptions {
   const file = nameOf(source);
-  const io = withText(diskIo(environment), file, () => text);
+  const io = withText(servingIo(environment), file, () => text);
   return read(file, io, adapterOf(source)).readable.options;
 }
 
@@ -132,7 +132,7 @@ function nameOf({ config }: ConfigSource): string {
 }
 
 function ioOf({ config }: ConfigSource, environment: Environment): HubfileIo {
-  const disk = diskIo(environment);
+  const disk = servingIo(environment);
   return config === '-' ? withText(disk, STANDARD_INPUT, () => readFileSync(0)) : disk;
 }
 

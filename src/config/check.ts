@@ -10,6 +10,14 @@ import type { Report } from './problem.ts';
 import { asksFiles, dataOf, everyRoute } from './routes.ts';
 import { isShared, storeOf, type TransportConfig } from './transports.ts';
 
+/** What a machine has of what a configuration asks for. */
+export interface Machine {
+  /** Whether there is something at an absolute path. */
+  exists(path: string): boolean;
+  /** Whether its Node has zstd, as from 22.15 on. */
+  readonly hasZstd: boolean;
+}
+
 /**
  * Checks what no single field can show: fields that need or exclude each other, addresses that
  * clash, settings that cannot do what they say. The configuration has its placeholders resolved.

@@ -1,5 +1,6 @@
-import { type Dirent, readFileSync, readdirSync, statSync } from 'node:fs';
+import { type Dirent, existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import zlib from 'node:zlib';
 import type { HubfileIo } from './expand.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Environment } from './source.ts';
@@ -7,6 +8,12 @@ import type { Environment } from './source.ts';
 /** The files of this machine, as `load` reads them. */
 export function diskIo(env: Environment): HubfileIo {
   return { read: (path) => readFileSync(path), glob: filesFor, env };
+}
+
+/** The same for the machine that is to serve what is read. */
+export function servingIo(env: Environment): HubfileIo {
+  const machine = { exists: existsSync, hasZstd: 'createZstdCompress' in zlib };
+  return { ...diskIo(env), machine };
 }
 
 /** What a pattern imports: with `**` it meets directories on its way, which hold nothing themselves. */

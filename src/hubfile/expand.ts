@@ -1,3 +1,4 @@
+import type { Machine } from '../config/check.ts';
 import { placeText } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { nearestName } from '../config/nearest.ts';
@@ -22,6 +23,8 @@ export interface HubfileIo {
    */
   glob(pattern: string): readonly string[];
   readonly env: Environment;
+  /** Absent where this machine is not the one that serves. */
+  readonly machine?: Machine;
 }
 
 /** A Hubfile whose imports are in place. */

@@ -10,7 +10,6 @@ import { checkDiscovery } from './check-discovery.ts';
 import { checkOptionFiles, checkSiteFiles, type ReadFile } from './check-files.ts';
 import { checkGuards } from './check-guards.ts';
 import { checkHandshake } from './check-handshakes.ts';
-import { checkHistories } from './check-histories.ts';
 import { checkListenerServers } from './listener-servers.ts';
 import { checkLogFile } from './check-log-files.ts';
 import { checkPatterns } from './check-patterns.ts';
@@ -53,7 +52,6 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
   const ofOneSite = sites.filter(({ discovery }) => discovery?.hub === null);
   checkDiscovery(complete ? config : { options, sites: ofOneSite }, report);
   checkCertificates(config, report);
-  if (complete) checkHistories(config, report);
   if (complete) checkListenerServers(config, report);
 }
 

@@ -14,6 +14,10 @@ import {
 /** Members in which braces mean something else. */
 const OTHER_LANGUAGES = new Set(['pattern', 'search']);
 
+/** The beginning of a placeholder that is not closed before the next brace or the end. */
+const UNCLOSED =
+  /(?<!\\)\{(?:http\.|header\.|query\.|cookie\.|path\.|env\.|vars\.|re\.|host\b|uri\b|remote_host\b)[\w.-]*(?![\w.-]|[^{}]*\})/g;
+
 /** Members that decide whom a route concerns. */
 const MATCHERS = new Set(['matcher', 'matchers']);
 
@@ -56,9 +60,12 @@ function mappedNames(routes: readonly RouteConfig[]): ReadonlySet<string> {
 function look(value: unknown, about: object, looking: Looking): void {
   if (typeof value === 'string') {
     for (const name of namesIn(value)) {
-      if (!(looking.isMatcher || looksLikePlaceholder(name)) || looking.isKnown(name)) continue;
+      if (looking.isKnown(name)) continue;
+      if (!(looking.isMatcher || looksLikePlaceholder(name) || isMisspelt(name))) continue;
       looking.report(about, unknownPlaceholder(name, looking.isMatcher));
     }
+    for (const [beginning] of value.matchAll(UNCLOSED))
+      looking.report(about, unclosedPlaceholder(beginning));
     return;
   }
   if (typeof value !== 'object' || value === null || value instanceof Secret) return;
@@ -68,6 +75,21 @@ function look(value: unknown, about: object, looking: Looking): void {
     if (OTHER_LANGUAGES.has(name)) continue;
     look(member, place, MATCHERS.has(name) ? { ...looking, isMatcher: true } : looking);
   }
+}
+
+/** Braces around one short word may be text of another language; near a placeholder's name they hardly are. */
+function isMisspelt(name: string): boolean {
+  return /^[a-z_]{3,}$/.test(name) && nearestName(name, placeholdersLike(name)) !== undefined;
+}
+
+function unclosedPlaceholder(beginning: string) {
+  const shown = beginning.slice(0, 80);
+  return {
+    severity: 'warning',
+    code: 'unclosed-placeholder',
+    message: `${shown} is not closed, and stays in the text as it is`,
+    hint: `write ${shown}}, or \\${shown} if the brace is meant`,
+  } as const;
 }
 
 function namesIn(text: string): ReadonlySet<string> {

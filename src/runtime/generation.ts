@@ -22,7 +22,7 @@ import {
 } from '../tls/certificates.ts';
 import { answerChallenges } from './challenge-answer.ts';
 import { type Handshakes, openHandshakes } from './handshakes.ts';
-import { historyNames, keepHistoryNames } from './history-names.ts';
+import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
 import type { HubCore } from './hub-core.ts';
 import { hubFamilies, type NamedHub } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
@@ -163,7 +163,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       resources.playgrounds.keep(salts);
       resources.measures.keep(config.sites);
       try {
-        keepHistoryNames(names, resources.storage);
+        keepHistoryNames(names, resources.storage, projectOf(config));
       } catch (error) {
         resources.log.error('The names of the histories cannot be kept', {
           error: messageOf(error),

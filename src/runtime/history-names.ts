@@ -11,27 +11,40 @@ export interface HistoryNames {
   readonly of: (site: SiteConfig, hub: HubConfig) => string;
   /** Each name with what its hub is known by. */
   readonly known: readonly (readonly [name: string, identities: readonly string[]])[];
-  /** Names of histories that the configuration in force has, and this one has not. */
+  /** Names of histories that this project had when it was last in force, and has no more. */
   readonly leftBehind: readonly string[];
+  /** Histories that another project, which is still there, had when it was last in force. */
+  readonly shared: readonly (readonly [name: string, project: string])[];
 }
 
 /** What is remembered in `<storage>/history/names.json`. */
 interface Kept {
-  /** Names in force. */
-  readonly current: readonly string[];
+  /** Names by the projects that had them when they were last in force; those used last come last. */
+  readonly projects: Readonly<Record<string, readonly string[]>>;
   /** Names by what their hubs were known by: `name` of the hub, addresses of its site. */
   readonly names: Readonly<Record<string, string>>;
 }
 
+/** Projects that are remembered. */
+const MAX_PROJECTS = 100;
 /** Former addresses that are remembered. */
 const MAX_REMEMBERED = 10_000;
+
+/** The file that a configuration was read from tells the projects apart that share a storage; '' for none. */
+export function projectOf({ options }: Config): string {
+  return options.hiddenFiles[0] ?? '';
+}
 
 /**
  * A history is named after the first address that its site ever had. The name survives while the
  * hub keeps its `name`, or its site one of its addresses; a further hub of a site is known by its `name`
  * alone.
  */
-export function historyNames(config: Config, storage: string): HistoryNames {
+export function historyNames(
+  config: Config,
+  storage: string,
+  project = projectOf(config),
+): HistoryNames {
   const kept = readKept(storage);
   const hubs = allHubs(config);
   const of = new Map<HubOfSite, string>();
@@ -65,19 +78,29 @@ export function historyNames(config: Config, storage: string): HistoryNames {
       return (one === undefined ? undefined : of.get(one)) ?? '';
     },
     known: [...of].map(([one, name]) => [name, identities(one)] as const),
-    leftBehind: kept.current.filter((name) => !taken.has(name)),
+    leftBehind: (kept.projects[project] ?? []).filter((name) => !taken.has(name)),
+    shared: Object.entries(kept.projects)
+      .filter(([file]) => file !== project && file !== '' && existsSync(file))
+      .flatMap(([file, names]) =>
+        names.filter((name) => taken.has(name)).map((name) => [name, file] as const),
+      ),
   };
 }
 
 /** Remembers the names of the configuration that is now in force. */
-export function keepHistoryNames({ known }: HistoryNames, storage: string): void {
+export function keepHistoryNames({ known }: HistoryNames, storage: string, project: string): void {
   const before = readKept(storage);
   const present = known.flatMap(([name, identities]) => identities.map((one) => [one, name]));
   const names = Object.fromEntries(
     [...Object.entries(before.names), ...present].slice(-MAX_REMEMBERED),
   );
-  const text = JSON.stringify({ current: known.map(([name]) => name), names }, null, 2);
-  if (known.length === 0 && before.current.length === 0) return;
+  const others = Object.entries(before.projects).filter(
+    ([file]) => file !== project && (file === '' || existsSync(file)),
+  );
+  const own = [project, known.map(([name]) => name)] as const;
+  const projects = Object.fromEntries([...others, own].slice(-MAX_PROJECTS));
+  const text = JSON.stringify({ projects, names }, null, 2);
+  if (known.length === 0 && before.projects[project] === undefined) return;
   const file = fileOf(storage);
   if (text === JSON.stringify(before, null, 2)) return;
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
@@ -109,11 +132,12 @@ function readKept(storage: string): Kept {
   try {
     const value: unknown = JSON.parse(readFileSync(fileOf(storage), 'utf8'));
     if (typeof value !== 'object' || value === null) return NOTHING;
-    const { current, names } = value as Partial<Record<keyof Kept, unknown>>;
-    const entries = typeof names === 'object' && names !== null ? Object.entries(names) : [];
+    const { projects, names } = value as Partial<Record<keyof Kept, unknown>>;
     return {
-      current: Array.isArray(current) ? current.map(String) : [],
-      names: Object.fromEntries(entries.map(([key, name]) => [key, String(name)])),
+      projects: Object.fromEntries(
+        entriesOf(projects).map(([file, had]) => [file, Array.isArray(had) ? had.map(String) : []]),
+      ),
+      names: Object.fromEntries(entriesOf(names).map(([key, name]) => [key, String(name)])),
     };
   } catch {
     // Absent, or not ours: nothing is remembered then.
@@ -121,7 +145,11 @@ function readKept(storage: string): Kept {
   }
 }
 
-const NOTHING: Kept = { current: [], names: {} };
+function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
+  return typeof value === 'object' && value !== null ? Object.entries(value) : [];
+}
+
+const NOTHING: Kept = { projects: {}, names: {} };
 
 function fileOf(storage: string): string {
   return join(storage, 'history', 'names.json');

@@ -51,7 +51,7 @@ describe('ACME', () => {
     // The account, the certificate, and nothing that others may read or that is left over.
     for (const [path, mode] of filesOf(storage.path, ['acme', 'certificates'])) {
       assert.equal(mode, 0o600, path);
-      assert.doesNotMatch(path, /\/(?:challenges|locks|attempts)\//);
+      assert.doesNotMatch(path, /\/(?:challenges|attempts)\//);
     }
     const text = JSON.stringify(log.lines);
     assert.equal(text.includes(EXTERNAL_ACCOUNT.macKey), false);

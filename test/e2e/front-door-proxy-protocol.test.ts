@@ -142,14 +142,14 @@ describe('PROXY protocol: whose connections begin with it', () => {
     }
   });
 
-  it('from others it is a malformed request, over TLS too', async (test) => {
+  it('from others it is a request by an unknown method, over TLS too', async (test) => {
     const { http, https, gateway } = await startSites(test, '10.0.0.0/8');
     const request = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
     const at = { port: http, host: '127.0.0.1' };
-    assert.match(await talk(at, Buffer.from(HEADER + request)), /^HTTP\/1\.1 400 /);
+    assert.match(await talk(at, Buffer.from(HEADER + request)), /^HTTP\/1\.1 501 /);
     assert.match(
       await talk(at, Buffer.concat([HEADER_2, Buffer.from(request)])),
-      /^HTTP\/1\.1 400 /,
+      /^HTTP\/1\.1 501 /,
     );
     const ca = await gateway.root();
     const socket = await dial({ port: https, host: '127.0.0.1' });

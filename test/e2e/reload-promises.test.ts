@@ -78,7 +78,7 @@ describe('a reload', () => {
     await stream.untilId('two');
     const gone = await reloaded(`http://127.0.0.1:${port} {\n\trespond x\n}\n`);
     assert.match(gone, /"endingStreams":1/);
-    assert.match(gone, /the history of http:\/\/localhost:\d+ is left behind/);
+    assert.match(gone, /hub http:\/\/localhost:\d+ is no longer configured: its history stays in /);
     await stream.untilEnd();
     // It is where it was when the hub comes back.
     await reloaded(site(['127.0.0.1'], 'name chat'));

@@ -18,6 +18,11 @@ export const handlePath: Directive = {
       );
     }
     const matcher = takeMatcher(cursor, scope);
+    if (!word.text.endsWith('*') && word.text !== '/') {
+      const message = `handle_path ${word.text} takes this one path, and nothing below it`;
+      const hint = `write ${word.text.replace(/\/$/, '')}/* for what lies below`;
+      cursor.warn(word.span, 'handle-path-without-star', message, hint);
+    }
     const text = word.text.replace(/\/?\*$/, '');
     const inner = scope.routes(cursor.block(), 'documented');
     cursor.end();

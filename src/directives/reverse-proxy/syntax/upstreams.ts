@@ -48,6 +48,10 @@ function schemeOf(origins: readonly string[]): string | undefined {
 function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): readonly string[] {
   const [, by = '', unix] = /^unix(\+h2c)?\/(\/.+)$/.exec(word.text) ?? [];
   if (unix !== undefined) return [`unix${h2c ? '+h2c' : by}:${unix}`];
+  if (/^\d+$/.test(word.text)) {
+    const message = `${cursor.quote(word)} is a port without a host`;
+    cursor.fail(word.span, 'bad-upstream', message, `write localhost:${word.text}`);
+  }
   const match = UPSTREAM.exec(word.text);
   if (match === null) return bad(cursor, word);
   const [, written, hostText = '', portText, path] = match;
