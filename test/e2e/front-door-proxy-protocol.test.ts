@@ -149,7 +149,7 @@ describe('PROXY protocol: whose connections begin with it', () => {
     assert.match(await talk(at, Buffer.from(HEADER + request)), /^HTTP\/1\.1 501 /);
     assert.match(
       await talk(at, Buffer.concat([HEADER_2, Buffer.from(request)])),
-      /^HTTP\/1\.1 501 /,
+      /^HTTP\/1\.1 400 /,
     );
     const ca = await gateway.root();
     const socket = await dial({ port: https, host: '127.0.0.1' });
