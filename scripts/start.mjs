@@ -2,8 +2,8 @@
 // missing, makes the keys that both share, and says what to try. Ctrl-C ends both.
 import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { build } from './build.mjs';
 import { installMissing, root } from './install.mjs';
@@ -35,13 +35,16 @@ const children = [];
 let ending = false;
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(0));
 
-const gateway = start([cli, 'run', '--config', 'Hubfile.example'], env);
-await ready(gateway);
+const pidFile = join(storage, 'example.pid');
+rmSync(pidFile, { force: true });
+const gateway = start([cli, 'run', '--config', 'Hubfile.example', '--pidfile', pidFile], env);
+await serving(gateway);
 if (!ending) {
   start([join('examples', 'app', 'server.mjs')], { ...env, NODE_EXTRA_CA_CERTS: rootCertificate });
   start([join('examples', 'live', 'server.mjs')], { ...env, PORT: String(livePort) });
-  explain();
+  await Promise.all([accepting(appPort), accepting(livePort)]);
 }
+if (!ending) explain();
 
 function start(args, environment) {
   const child = spawn(process.execPath, args, {
@@ -56,13 +59,29 @@ function start(args, environment) {
   return child;
 }
 
-/** Resolves when the gateway says that it is ready. */
-async function ready(child) {
-  while (child.exitCode === null) {
-    const answer = await fetch('http://localhost:2029/hub/health/ready').catch(() => null);
-    if (answer?.ok) return;
-    await new Promise((resolve) => setTimeout(resolve, 100));
+/** Resolves when this gateway has its ports: another one may answer on the same address. */
+async function serving(child) {
+  while (!ending && child.exitCode === null) {
+    if (existsSync(pidFile) && readFileSync(pidFile, 'utf8').trim() === String(child.pid)) return;
+    await pause();
   }
+}
+
+/** Resolves when an app accepts connections, so that the first request finds it. */
+async function accepting(port) {
+  while (!ending) {
+    const isOpen = await new Promise((resolve) => {
+      const socket = connect(port, '127.0.0.1');
+      socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+      socket.once('connect', () => socket.destroy());
+    });
+    if (isOpen) return;
+    await pause();
+  }
+}
+
+function pause() {
+  return new Promise((resolve) => setTimeout(resolve, 100));
 }
 
 function end(code) {
