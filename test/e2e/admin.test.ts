@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -391,5 +392,29 @@ describe('hubgate reload and stop', () => {
     await stream.untilEnd();
     await running.says('Stopped');
     assert.equal(await running.exited(), 0);
+  });
+
+  it('stop --wait returns when the last request is over', async (test) => {
+    let hold: (response: ServerResponse) => void = () => {};
+    const held = new Promise<ServerResponse>((resolve) => (hold = resolve));
+    const app = createServer((_, response) => hold(response));
+    await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+    test.after(() => void app.close());
+    const { port } = app.address() as AddressInfo;
+    const running = await start(test, `reverse_proxy 127.0.0.1:${port}`);
+    const answer = send(running.site);
+    const response = await held;
+    let isOver = false;
+    const stopped = runCommand(['stop', '--wait', '--address', running.address]).finally(() => {
+      isOver = true;
+    });
+    await running.process.says('Stopping');
+    assert.equal((await send(`${running.admin}/health/ready`)).status, 503);
+    assert.equal(isOver, false);
+    response.end('done');
+    assert.equal((await answer).body, 'done');
+    const { code, stderr } = await stopped;
+    assert.deepEqual([code, stderr.split('\n').at(-2)], [0, 'It has stopped']);
+    assert.equal(await running.process.exited(), 0);
   });
 });

@@ -44,6 +44,27 @@ describe('hubgate history', () => {
     assert.equal(await log.find('u999'), 1000);
   });
 
+  it('imports nothing twice without being told what to do with updates that are there', async (test) => {
+    const { directory, hubfile } = await setUp(test);
+    const file = join(directory, 'lines');
+    const write = (...ids: string[]) =>
+      writeFile(file, ids.map((id) => `${JSON.stringify(update(id))}\n`).join(''));
+    const ids = async () =>
+      [...(await history(['export'], hubfile)).stdout.matchAll(/"id":"(.)"/g)].map(([, id]) => id);
+    await write('a', 'b');
+    assert.equal((await history(['import', file], hubfile)).code, 0);
+    const refused = await history(['import', file], hubfile);
+    assert.notEqual(refused.code, 0);
+    assert.match(refused.stderr, /has 2 updates already: give --skip-existing .* or --append/);
+    assert.deepEqual(await ids(), ['a', 'b']);
+    await write('a', 'b', 'c');
+    const { stderr } = await history(['import', '--skip-existing', file], hubfile);
+    assert.equal(stderr, '1 updates were imported\n2 were skipped: the history has their ids\n');
+    assert.deepEqual(await ids(), ['a', 'b', 'c']);
+    assert.equal((await history(['import', '--append', file], hubfile)).code, 0);
+    assert.deepEqual(await ids(), ['a', 'b', 'c', 'a', 'b', 'c']);
+  });
+
   it('moves a history to Redis and back', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
@@ -90,10 +111,13 @@ describe('hubgate history', () => {
       others.map(({ id }) => id),
       Array.from({ length: 37 }, (_, index) => `urn:n:${index}`),
     );
-    const unknown = await history(['import', '--from-bolt', file, '--bucket', 'other'], hubfile);
+    const unknown = await history(
+      ['import', '--from-bolt', '--append', file, '--bucket', 'other'],
+      hubfile,
+    );
     assert.equal(unknown.code, 64);
     assert.match(unknown.stderr, /it has no bucket "other"/);
-    const none = await history(['import', '--from-bolt', hubfile], hubfile);
+    const none = await history(['import', '--from-bolt', '--append', hubfile], hubfile);
     assert.match(none.stderr, /it is no bolt file/);
   });
 

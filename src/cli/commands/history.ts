@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { finished } from 'node:stream/promises';
 import { once } from 'node:events';
 import { Readable, type Writable } from 'node:stream';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { type History, type HistoryEntry, openHistoryOf } from '../../runtime/history.ts';
@@ -13,6 +13,7 @@ import { parseHistoryLine, parseReferenceUpdate, toHistoryLine } from '../histor
 import { EXIT, type Output } from '../output.ts';
 import { printable } from '../printable.ts';
 import { createProgress } from '../progress.ts';
+import { onTerminal } from '../question.ts';
 import { readUnchecked } from '../read-config.ts';
 import { storageOf } from '../storage.ts';
 
@@ -24,6 +25,8 @@ interface HistoryFlags extends ConfigSource {
 interface ImportFlags extends HistoryFlags {
   readonly fromBolt?: true;
   readonly bucket: string;
+  readonly skipExisting?: true;
+  readonly append?: true;
 }
 
 /** Updates that are imported in one transaction. */
@@ -103,8 +106,16 @@ function importCommand(output: Output): Command {
     .argument('[file]', 'where from; "-" is standard input', '-')
     .option('--from-bolt', 'the file is the history of a reference hub that has been stopped')
     .option('--bucket <name>', 'its bucket_name', 'updates')
+    .option('--skip-existing', 'leave out updates whose id the history has')
+    .addOption(
+      new Option('--append', 'add all of them, also to a history that is not empty').conflicts(
+        'skipExisting',
+      ),
+    )
     .action((file: string, flags: ImportFlags) =>
       withHistory(flags, async (history) => {
+        const existing = await existingIds(history, file, flags);
+        let skipped = 0;
         const progress = createProgress('imported', null);
         let [line, count, characters] = [0, 0, 0];
         let group: HistoryEntry[] = [];
@@ -120,7 +131,12 @@ function importCommand(output: Output): Command {
           for await (const text of linesOf(file, flags)) {
             line += 1;
             if (text.trim() === '') continue;
-            group.push(parse(text, line, systemClock.now()));
+            const entry = parse(text, line, systemClock.now());
+            if (existing.has(entry.update.id)) {
+              skipped += 1;
+              continue;
+            }
+            group.push(entry);
             characters += text.length;
             const isFull = group.length === IMPORTED_AT_ONCE || characters >= IMPORTED_CHARACTERS;
             if (isFull) await store();
@@ -129,9 +145,38 @@ function importCommand(output: Output): Command {
         } finally {
           progress.end();
           output.note(`${count} updates were imported`);
+          if (skipped > 0) output.note(`${skipped} were skipped: the history has their ids`);
         }
       }),
     );
+}
+
+/**
+ * The ids that are not imported again; some 100 bytes of memory for each update that is kept.
+ *
+ * @throws HubgateError `history-not-empty` where nobody has said what to do with updates that are there
+ */
+async function existingIds(
+  history: History,
+  file: string,
+  { skipExisting, append }: ImportFlags,
+): Promise<ReadonlySet<string>> {
+  const ids = new Set<string>();
+  const { updates } = await history.stats();
+  if (append === true || updates === 0) return ids;
+  if (skipExisting !== true && !(await mustSkip(updates, file))) return ids;
+  for await (const entries of history.entries())
+    for (const { update } of entries) ids.add(update.id);
+  return ids;
+}
+
+async function mustSkip(updates: number, file: string): Promise<boolean> {
+  if (!process.stdin.isTTY || file === '-') {
+    const message = `This history has ${updates} updates already: give --skip-existing to leave out those it has, or --append to add all`;
+    throw new HubgateError('history-not-empty', message);
+  }
+  const question = `This history has ${updates} updates. Leave out those it has (yes, no)`;
+  return !/^no?$/i.test(await onTerminal((ask) => ask(question, 'yes')));
 }
 
 /** What is imported, a text for each update. */

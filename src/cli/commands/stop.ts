@@ -1,24 +1,52 @@
+import { setTimeout } from 'node:timers/promises';
 import { Command } from 'commander';
-import { HubgateError } from '../../kernel/error.ts';
-import { adminAddressOf, isDone, postToAdmin, refusalText } from '../admin-request.ts';
+import { codeOf, HubgateError } from '../../kernel/error.ts';
+import {
+  adminAddressOf,
+  getFromAdmin,
+  isDone,
+  postToAdmin,
+  refusalText,
+} from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import type { Output } from '../output.ts';
 import { configIfAny } from '../storage.ts';
 
 interface StopFlags extends ConfigSource {
   readonly address?: string;
+  readonly wait?: true;
 }
+
+/** How often a gateway that stops is asked whether it is still there, in milliseconds. */
+const POLL_MS = 200;
 
 /** `hubgate stop`: ends a running gateway, which finishes what is in flight. */
 export function stopCommand(output: Output): Command {
   return withConfigSource(new Command('stop'))
     .description('stop the running gateway')
     .option('--address <host:port>', 'admin address of the gateway, if not the one of the file')
+    .option('--wait', 'return when what was in flight is over and the gateway has stopped')
     .action(async (flags: StopFlags, command: Command) => {
       const config = flags.address === undefined ? configIfAny(flags, command) : null;
       const address = adminAddressOf(flags.address, config?.options);
       const answer = await postToAdmin(address, '/stop');
       if (!isDone(answer)) throw new HubgateError('stop-failed', refusalText(address, answer));
       output.note(`The gateway on ${address} stops`);
+      if (flags.wait !== true) return;
+      await gone(address);
+      output.note('It has stopped');
     });
+}
+
+/** Resolves when the admin API no longer answers: it is closed last. */
+async function gone(address: string): Promise<void> {
+  for (;;) {
+    try {
+      await getFromAdmin(address, '/health/ready');
+    } catch (error) {
+      if (codeOf(error) === 'no-gateway') return;
+      throw error;
+    }
+    await setTimeout(POLL_MS);
+  }
 }
