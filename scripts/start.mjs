@@ -61,7 +61,8 @@ function start(args, environment) {
 
 /** Resolves when this gateway has its ports: another one may answer on the same address. */
 async function serving(child) {
-  while (!ending && child.exitCode === null) {
+  for (;;) {
+    if (ending || child.exitCode !== null) return;
     if (existsSync(pidFile) && readFileSync(pidFile, 'utf8').trim() === String(child.pid)) return;
     await pause();
   }
@@ -69,7 +70,8 @@ async function serving(child) {
 
 /** Resolves when an app accepts connections, so that the first request finds it. */
 async function accepting(port) {
-  while (!ending) {
+  for (;;) {
+    if (ending) return;
     const isOpen = await new Promise((resolve) => {
       const socket = connect(port, '127.0.0.1');
       socket.once('connect', () => resolve(true)).once('error', () => resolve(false));

@@ -1,6 +1,8 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import type { Config, GlobalOptions } from '../config/config.ts';
+import { allHubs } from '../config/hubs.ts';
+import { keptBy } from '../config/transports.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, Logs } from './log-output.ts';
@@ -130,6 +132,10 @@ function announce(
     sites: sites.slice(0, MAX_SITES).map(siteLabel),
   });
   log.info(workersLine(options));
+  for (const { site, hub } of allHubs({ sites }).slice(0, MAX_SITES)) {
+    const { transport } = hub;
+    log.info(`History of ${siteLabel(site)}: ${keptBy(transport)}`, { transport: transport.kind });
+  }
   for (const { host, port, socket, secure } of gateway.listeners) {
     const name = host.includes(':') ? `[${host}]` : host || '*';
     const where = socket === null ? `://${name}:${port}` : ` on ${socket}`;

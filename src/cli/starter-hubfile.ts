@@ -59,6 +59,10 @@ ${options}${site} {
 		}
 		${access}
 		${cookie}
+		# What clients that come back can catch up on.
+		transport lmdb {
+			size 100000
+		}
 	}
 
 	# Everything else goes to the app, whose pages learn of the hub by a Link header.

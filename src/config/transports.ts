@@ -88,6 +88,9 @@ type TransportKinds = {
   >;
 };
 
+/** Updates kept where nothing is said: about 100 MB of updates of 1 KB. A history without a bound fills the disk. */
+const DEFAULT_UPDATES = 100_000;
+
 export const transportKinds: TransportKinds = {
   memory: {
     defaults: { kind: 'memory', size: 1000 },
@@ -99,7 +102,7 @@ export const transportKinds: TransportKinds = {
     defaults: {
       kind: 'lmdb',
       path: null,
-      size: 0,
+      size: DEFAULT_UPDATES,
       maxAgeMs: 0,
       durability: 'commit',
       shared: false,
@@ -121,7 +124,7 @@ export const transportKinds: TransportKinds = {
       sentinel: null,
       cluster: false,
       stream: null,
-      maxLength: 0,
+      maxLength: DEFAULT_UPDATES,
       maxAgeMs: 0,
       replicas: 0,
       trustPoolFile: null,
@@ -178,4 +181,13 @@ function shapeOf<Settings extends TransportConfig>({
   ) as unknown as Members<Omit<Settings, 'kind'>>;
   const { kind: _, ...rest } = defaults;
   return object(members, rest as Partial<Omit<Settings, 'kind'>>);
+}
+
+/** How much a transport keeps, in words. */
+export function keptBy(transport: TransportConfig): string {
+  const updates = transport.kind === 'redis' ? transport.maxLength : transport.size;
+  const count =
+    updates === 0 ? 'all updates' : `the newest ${updates.toLocaleString('en')} updates`;
+  const maxAgeMs = transport.kind === 'memory' ? 0 : transport.maxAgeMs;
+  return maxAgeMs === 0 ? count : `${count}, none older than ${Math.round(maxAgeMs / 1000)} s`;
 }
