@@ -1,6 +1,7 @@
 import { pino, type Logger as PinoLogger } from 'pino';
 import type { LogOptions } from '../config/config.ts';
 import { systemClock } from '../kernel/clock.ts';
+import { messageOf } from '../kernel/error.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { consoleLine } from './console-line.ts';
 import { LogFile } from './log-file.ts';
@@ -128,6 +129,17 @@ function loggerOn(pino: () => PinoLogger, fields: LogFields = {}): Logger {
     warn: (message, more) => pino().warn({ ...fields, ...more }, message),
     error: (message, more) => pino().error({ ...fields, ...more }, message),
     child: (more) => loggerOn(pino, { ...fields, ...more }),
+  };
+}
+
+/**
+ * Has errors that libraries print go to the log, at level debug and without a stack. The code that calls a
+ * library reports what has failed: lmdb prints each failed commit as well, which fills the log of a full disk.
+ */
+export function logConsoleErrors(log: Logger): void {
+  console.error = (...printed: readonly unknown[]): void => {
+    const text = printed.map((part) => (part instanceof Error ? messageOf(part) : String(part)));
+    log.debug('A library has printed an error', { text: text.join(' ') });
   };
 }
 

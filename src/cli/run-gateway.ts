@@ -5,7 +5,7 @@ import { allHubs } from '../config/hubs.ts';
 import { keptBy } from '../config/transports.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
 import type { Environment } from '../hubfile/source.ts';
-import { type ConfigurableLogger, Logs } from './log-output.ts';
+import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
 import { announceLegacy } from './legacy-notice.ts';
 import { ServiceManager } from './service-manager.ts';
 import { workerCount } from './workers/worker-pool.ts';
@@ -48,6 +48,7 @@ export async function runGateway({
   const first = read((path, digest) => seen.set(path, digest));
   const log = logs.createLogger(first.config.options.log);
   signals.obey(log, logs);
+  logConsoleErrors(log);
   const manager = new ServiceManager(process.env, log);
   let stop: (reason: string) => void = () => {};
   const stopped = new Promise<string>((resolve) => {

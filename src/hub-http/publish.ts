@@ -51,11 +51,19 @@ export function createPublish(
     );
   };
 
+  /** Updates that were not stored since the last one that was. */
+  let failures = 0;
+
   const store = async (exchange: Exchange, { update, topics }: Publication): Promise<void> => {
     try {
       await hub.publish(update, topics);
+      if (failures > 0) exchange.log.info('Updates are stored again', { notStored: failures });
+      failures = 0;
     } catch (error) {
-      exchange.log.error('An update was not stored', { error: messageOf(error) });
+      failures += 1;
+      // Each publisher gets its 503; the log says it once.
+      const level = failures === 1 ? 'error' : 'debug';
+      exchange.log[level]('An update was not stored', { error: messageOf(error) });
       // Closed for good, or away for a while; an update that may be stored has the id that was sent.
       if (codeOf(error) === 'transport-closed') throw new Refusal(500);
       throw new Refusal(503, { fields: { 'retry-after': '1' } });

@@ -125,10 +125,13 @@ describe('the disk of a history', { timeout: 120_000 }, () => {
     assert.equal(status, 503);
     assert.equal(await hub.ready(), 503);
     assert.match(hub.process.output, /is the disk full\?/);
+    assert.doesNotMatch(hub.process.output, /^\s+at .*:\d+:\d+/m, 'no stack trace');
     await rm(filler);
     for (let count = 0; status !== 200; count += 1) status = await publish(`again-${count}`);
     assert.equal(await publish('last'), 200);
     while ((await hub.ready()) !== 200);
+    await hub.process.says('"Updates are stored again"');
+    assert.equal(hub.process.output.split('"An update was not stored"').length, 2, 'said once');
     await stream.untilId('last');
     assert.deepEqual(stream.ids, acknowledged, 'an open stream has got exactly these');
     const replay = await openStream(test, `${hub.url}?match=a&last_event_id=earliest`);

@@ -5,7 +5,7 @@ import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
 import type { Salts } from '../../runtime/playground-salts.ts';
 import type { Siblings } from '../../runtime/siblings.ts';
-import { type ConfigurableLogger, Logs } from '../log-output.ts';
+import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { obeyUserSignals } from '../user-signals.ts';
 import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
 
@@ -107,6 +107,7 @@ function tell(message: FromWorker): void {
 
 function start(config: Config): NonNullable<typeof running> {
   const log = logs.createLogger(config.options.log);
+  logConsoleErrors(log);
   signals.obey(log, logs);
   return {
     log,
