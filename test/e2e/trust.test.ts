@@ -77,6 +77,19 @@ describe("trust, untrust: Debian's store", () => {
     assert.deepEqual(await readdir(STORE), before);
   });
 
+  it('--export writes the root to a file that every user may read, and changes no store', async (test) => {
+    const storage = await temporaryDirectory(test);
+    const { env, config } = await surroundings(test, storage, await temporaryDirectory(test));
+    const file = join(storage, 'exported.crt');
+    const exported = await runCommand(['trust', '--export', file, '--config', config], env);
+    assert.equal(exported.code, 0, exported.stderr);
+    assert.equal((await stat(file)).mode & 0o777, 0o644);
+    const root = await readFile(join(storage, 'pki', 'local', 'root.crt'), 'utf8');
+    assert.equal(await readFile(file, 'utf8'), root);
+    const again = await runCommand(['trust', '--export', file, '--config', config], env);
+    assert.notEqual(again.code, 0, 'it overwrites nothing');
+  });
+
   it('without permission they print the commands and fail', async (test) => {
     if (!existsSync('/usr/sbin/update-ca-certificates')) return test.skip('this is no Debian');
     const storage = await temporaryDirectory(test);

@@ -5,12 +5,14 @@ import { LocalAuthority } from '../../tls/local-authority.ts';
 import { readIfPresent } from '../../tls/storage.ts';
 import { trustedRoot, TrustedRoots } from '../../tls/trusted-roots.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { writeNew } from '../new-file.ts';
 import { EXIT, type Output } from '../output.ts';
 import { configIfAny, storageOf } from '../storage.ts';
 import { changeTrust, type TrustChange, trustStores } from '../trust-change.ts';
 
 interface TrustFlags extends ConfigSource {
   readonly print?: true;
+  readonly export?: string;
 }
 
 /** `hubgate trust`: makes this machine and its browsers trust the gateway's own authority. */
@@ -18,10 +20,17 @@ export function trustCommand(output: Output): Command {
   return withConfigSource(new Command('trust'))
     .description("make this machine and its browsers trust the gateway's own authority")
     .option('--print', 'only print the commands that would be run')
+    .option('--export <file>', 'only write the root certificate to a file that every user may read')
     .action(async (flags: TrustFlags, command: Command) => {
       const storage = storageOf(configIfAny(flags, command));
       const authority = new LocalAuthority(storage, systemClock);
       const print = flags.print === true;
+      if (flags.export !== undefined) {
+        await authority.prepare();
+        writeNew(flags.export, await readFile(authority.rootFile, 'utf8'), 0o644);
+        output.note(`${flags.export} has the root certificate`);
+        return;
+      }
       if (!print) await authority.prepare();
       else if ((await readIfPresent(authority.rootFile)) === null) {
         output.note(`${storage} has no authority yet; hubgate trust would make it first`);
