@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
+import { endProcess } from '../kernel/process-end.ts';
 import { commandsFor } from './commands.ts';
 import { completionCommand } from './commands/completion.ts';
 import { describeFurther } from './help.ts';
@@ -21,7 +22,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   }
   // A reader that has seen enough (`hubgate subscribe | head -1`) is no fault.
   process.stdout.on('error', (error) => {
-    process.exit(codeOf(error) === 'EPIPE' ? EXIT.ok : EXIT.failed);
+    void endProcess(codeOf(error) === 'EPIPE' ? EXIT.ok : EXIT.failed);
   });
   try {
     await program.parseAsync(args, { from: 'user' });

@@ -4,6 +4,7 @@ import type { Config, GlobalOptions } from '../config/config.ts';
 import { allHubs } from '../config/hubs.ts';
 import { keptBy } from '../config/transports.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
+import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
 import { announceLegacy } from './legacy-notice.ts';
@@ -50,9 +51,13 @@ export async function runGateway({
   signals.obey(log, logs);
   logConsoleErrors(log);
   const manager = new ServiceManager(process.env, log);
+  let isStopping = false;
   let stop: (reason: string) => void = () => {};
   const stopped = new Promise<string>((resolve) => {
-    stop = resolve;
+    stop = (reason) => {
+      isStopping = true;
+      resolve(reason);
+    };
   });
   const supervisor = new Supervisor(first, {
     log,
@@ -70,13 +75,24 @@ export async function runGateway({
   let started: () => void = () => {};
   const running = new Promise<void>((resolve) => (started = resolve));
   process.on('SIGHUP', () => void running.then(() => supervisor.reload()));
-  const ends = ['SIGINT', 'SIGTERM'] as const;
-  for (const name of ends) process.once(name, () => stop(name));
+  // One listener for all of them: without any, even for a moment, a signal would end the process itself.
+  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(name, () => {
+      if (!isStopping) {
+        stop(name);
+        return;
+      }
+      const exit = EXIT.forced;
+      log.warn('A second signal: what is in flight is cut off', { signal: name, exit });
+      if (pidfile !== undefined) rmSync(pidfile, { force: true });
+      void endProcess(exit);
+    });
+  }
   const start = supervisor.start();
   if (!(await isOver(start, stopped))) {
     log.info('Stopping', { reason: await stopped, during: 'the start' });
     // What it waits for is not ours to end, and nothing is served yet.
-    process.exit(EXIT.ok);
+    await endProcess(EXIT.ok);
   }
   started();
   announce(log, supervisor.gateway, supervisor.config, source);
@@ -90,16 +106,6 @@ export async function runGateway({
   const alive = setInterval(() => {}, 60_000);
   manager.ready(SERVING);
   const reason = await stopped;
-  for (const name of ends) {
-    process.on(name, () => {
-      log.warn('A second signal: what is in flight is cut off', {
-        signal: name,
-        exit: EXIT.forced,
-      });
-      if (pidfile !== undefined) rmSync(pidfile, { force: true });
-      process.exit(EXIT.forced);
-    });
-  }
   log.info('Stopping', { reason, atMostMs: supervisor.config.options.gracePeriodMs });
   await manager.stopping();
   const progress = setInterval(() => void tellProgress(log, supervisor.gateway), PROGRESS_MS);
@@ -109,7 +115,7 @@ export async function runGateway({
   if (pidfile !== undefined) rmSync(pidfile, { force: true });
   log.info('Stopped');
   // All is closed; a file watch that lets go late must not keep the process, nor who waits for it.
-  process.exit(EXIT.ok);
+  await endProcess(EXIT.ok);
 }
 
 /** Whether the start comes to its end, and is not overtaken by a stop that will not wait for it. */

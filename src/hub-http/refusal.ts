@@ -48,8 +48,8 @@ export function methodNotAllowed(allow: string): Refusal {
   return new Refusal(405, { text: '', fields: { allow } });
 }
 
-export function notFound(): Refusal {
-  return new Refusal(404, { text: '404 page not found' });
+export function notFound(fields: Readonly<Record<string, string>> = {}): Refusal {
+  return new Refusal(404, { text: '404 page not found', fields });
 }
 
 export function answerRefusal(exchange: Exchange, refusal: Refusal, identity: Identity): void {

@@ -46,11 +46,13 @@ export function createSubscriptionApi(
     }
   };
 
-  const one = async (matcher: PresenceMatcher | null, subscriber: string): Promise<Buffer> => {
+  const one = async (
+    matcher: PresenceMatcher | null,
+    subscriber: string,
+  ): Promise<Buffer | null> => {
     const records = await hub.subscriptionsOf(subscriber);
     const found = matcher === null ? undefined : records.find(hasMatcher(matcher));
-    if (found === undefined) throw notFound();
-    return Buffer.from(JSON.stringify(found));
+    return found === undefined ? null : Buffer.from(JSON.stringify(found));
   };
 
   /** The whole document: it is sent with its length, or not at all where a page fails. */
@@ -81,14 +83,14 @@ export function createSubscriptionApi(
     await authorise(exchange, identity, path);
     const { lastEventId } = hub;
     const etag = `"${encodeEtag(lastEventId)}"`;
-    const fields = {
+    const position = {
       'cache-control': 'must-revalidate',
-      etag,
       link: utf8Field(
         `<${hubPath}>; rel="${profile.relation}"; last-event-id=${quotedString(lastEventId)}; ` +
           `type="${profile.reservedType}"; content-type="application/json"`,
       ),
     };
+    const fields = { ...position, etag };
     // Nothing has changed for who knows the last update: nobody has to be looked for.
     if (exchange.headers.get('if-none-match') === etag) {
       answer(exchange, 304, fields);
@@ -99,6 +101,8 @@ export function createSubscriptionApi(
         ? await collection(matcher, path, exchange)
         : await one(matcher, subscriber);
     if (exchange.abandoned) return;
+    // Whoever waits for it to come knows from where to follow the log.
+    if (document === null) throw notFound(position);
     answer(exchange, 200, { 'content-type': 'application/json', ...fields }, document);
   };
 }

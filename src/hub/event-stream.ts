@@ -9,9 +9,12 @@ export const HEARTBEAT: Buffer = Buffer.from(':\n');
 
 /** When the clients of a hub that ends are to come back: some sooner, some later, in milliseconds. */
 const COME_BACK_MS = [1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500] as const;
-const comeBack = COME_BACK_MS.map((ms) => Buffer.from(`retry: ${ms}\n\n`));
+const comeBack = COME_BACK_MS.map((ms) => Buffer.from(`retry: ${ms}\n`));
 
-/** Sets the client's reconnection time (WHATWG HTML §9.2.6), so that not all come at one moment. */
+/**
+ * Sets the client's reconnection time (WHATWG HTML §9.2.6), so that not all come at one moment. The field
+ * counts at the end of its line; an empty line behind it would be an event to some clients.
+ */
 export function comeBackLater(): Buffer {
   return comeBack[Math.floor(Math.random() * comeBack.length)] ?? HEARTBEAT;
 }

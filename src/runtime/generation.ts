@@ -289,7 +289,8 @@ function refusedOf(site: string, hub: ReadyHub): EndingStreams[] {
   ].filter(({ count }) => count > 0);
 }
 
-function runningHub({ config, core: { hub, announcements } }: ReadyHub): RunningHub {
+function runningHub({ config, core }: ReadyHub): RunningHub {
+  const { hub, announcements } = core;
   return {
     name: config.name,
     profile: config.profile,
@@ -297,6 +298,6 @@ function runningHub({ config, core: { hub, announcements } }: ReadyHub): Running
       return { ...hub.counts, ...announcements };
     },
     check: () => hub.check(),
-    revoke: async (tokenId) => hub.revoke(tokenId),
+    revoke: async (tokenId) => core.revoke(tokenId),
   };
 }

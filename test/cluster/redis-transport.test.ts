@@ -105,6 +105,39 @@ describe('a log in Redis that goes away', () => {
     );
   });
 
+  it('tells all that others have signalled meanwhile before it hands out what came after it', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const [away, here] = [
+      await open(test, { urls: urlsOf(relay.port) }),
+      await open(test, { urls: urlsOf(redis.port) }),
+    ];
+    const seen: string[] = [];
+    away.tail((entries) => seen.push(...entries.map(({ update: { id } }) => id)));
+    away.signals?.receive((message) => seen.push(message));
+    collect(here);
+    relay.cut();
+    const signals = Array.from({ length: 1_300 }, (_, index) => `signal ${index}`);
+    for (const signal of signals) here.signals?.send(signal);
+    await until(() => redis.command('XLEN', '{test}:signals') === String(signals.length));
+    await here.append(update('a'));
+    relay.heal();
+    await until(() => seen.includes('a'));
+    assert.deepEqual(seen, [...signals, 'a']);
+    // While it is connected, and busy.
+    const more = Array.from({ length: 700 }, (_, index) => `more ${index}`);
+    relay.pause();
+    for (const signal of more) here.signals?.send(signal);
+    await until(() => redis.command('XLEN', '{test}:signals') === String(2_000));
+    await here.append(update('b'));
+    relay.resume();
+    await until(() => seen.includes('b'));
+    assert.equal(seen.indexOf('b'), seen.length - 1);
+    assert.deepEqual(new Set(seen), new Set([...signals, 'a', ...more, 'b']));
+  });
+
   it('keeps all that it has acknowledged when it is killed and keeps an append-only file', async (test) => {
     const redis = await startRedis(test, test, ['appendonly yes', 'appendfsync always']);
     if (redis === null) return;

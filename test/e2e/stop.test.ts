@@ -39,7 +39,7 @@ describe('a stop (SIGTERM)', () => {
     await Promise.all(streams.map((stream) => stream.untilEnd()));
     assert.equal(await code, 0);
     assert.match(gateway.output, /"streams":40,"why":"the gateway stops","overMs":400/);
-    const retries = new Set(streams.map(({ text }) => /retry: (\d+)\n\n$/.exec(text)?.[1]));
+    const retries = new Set(streams.map(({ text }) => /retry: (\d+)\n$/.exec(text)?.[1]));
     assert.ok(retries.size > 2 && !retries.has(undefined), [...retries].join());
   });
 

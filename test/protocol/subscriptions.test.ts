@@ -309,6 +309,8 @@ describe('subscription API (E.2)', async () => {
       const missing = await get(path);
       assert.equal(missing.status, 404);
       assert.equal(missing.body, '404 page not found\n');
+      assert.equal(missing.headers.link, answer.headers.link, 'with the cursor');
+      assert.equal(missing.headers.etag, undefined);
     }
   });
 

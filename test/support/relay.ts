@@ -10,15 +10,20 @@ export interface Relay {
   loseAnswersOf(connection: number): void;
   /** Breaks off every connection; new ones are refused until it is healed. */
   cut(): void;
+  /** Answers wait from now on, on connections that stay open. */
+  pause(): void;
+  resume(): void;
   heal(): void;
 }
 
 export async function startRelay(owner: Owner, targetPort: number): Promise<Relay> {
   const sockets = new Set<Socket>();
+  const targets = new Set<Socket>();
   let answers = true;
   let silent = -1;
   let connections = 0;
   let open = true;
+  let isPaused = false;
   const server = createServer((client) => {
     if (!open) {
       client.resetAndDestroy();
@@ -27,6 +32,9 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
     const connection = connections;
     connections += 1;
     const target = connect(targetPort, '127.0.0.1');
+    targets.add(target);
+    if (isPaused) target.pause();
+    target.once('close', () => targets.delete(target));
     for (const socket of [client, target]) {
       sockets.add(socket);
       // A cut shows as an error on both sides: that is its purpose.
@@ -60,6 +68,14 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
       silent = connection;
     },
     cut,
+    pause() {
+      isPaused = true;
+      for (const target of targets) target.pause();
+    },
+    resume() {
+      isPaused = false;
+      for (const target of targets) target.resume();
+    },
     heal() {
       answers = true;
       silent = -1;

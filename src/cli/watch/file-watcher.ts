@@ -58,6 +58,8 @@ export class FileWatcher {
   readonly #hinted = new Set<WatchedPath>();
   /** Seen to differ before the system told. */
   readonly #untold = new Set<WatchedPath>();
+  /** The system has told of them since the last change was: their looks may still be under way. */
+  readonly #hintedSince = new Set<WatchedPath>();
   #firstHintMs: number | null = null;
   #cancelQuiet: () => void = () => {};
   #cancelPoll: () => void = () => {};
@@ -117,6 +119,7 @@ export class FileWatcher {
 
   #take(watched: WatchedFiles): void {
     this.#watched = watched;
+    this.#hintedSince.clear();
     const before = this.#paths;
     const paths = new Map<string, WatchedPath>();
     const add = (path: string, interest: Interest): void => {
@@ -146,7 +149,7 @@ export class FileWatcher {
         // Another watch has its own.
         if (this.#closed || watched !== this.#paths) return;
         const different = paths.filter((path) => path.differs && !this.#hinted.has(path));
-        for (const path of different) this.#untold.add(path);
+        for (const path of different) if (!this.#hintedSince.has(path)) this.#untold.add(path);
         if (different.length > 0) this.#await(different);
         this.#poll(Math.max(POLL_MS, PACE_MS * paths.length));
       });
@@ -160,7 +163,10 @@ export class FileWatcher {
       kind === 'rename' || name === null
         ? inside
         : inside.filter(({ path }) => path === join(directory, name));
-    for (const path of meant) this.#untold.delete(path);
+    for (const path of meant) {
+      this.#untold.delete(path);
+      this.#hintedSince.add(path);
+    }
     if (meant.length > 0) this.#await(meant);
   }
 
@@ -190,6 +196,7 @@ export class FileWatcher {
     );
     if (silent) this.#announcePolling();
     this.#untold.clear();
+    this.#hintedSince.clear();
     for (const path of this.#paths.values()) path.tell();
     const { unanswered } = this.#drives;
     this.#owed = unanswered.length > 0;

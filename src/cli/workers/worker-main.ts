@@ -2,6 +2,7 @@
 import type { Config } from '../../config/config.ts';
 import { decodeEncoded } from '../../config/decode.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { finishUncut, killThisProcess } from '../../kernel/process-end.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
 import type { Salts } from '../../runtime/playground-salts.ts';
 import type { Siblings } from '../../runtime/siblings.ts';
@@ -19,6 +20,8 @@ const logs = new Logs();
 const signals = obeyUserSignals();
 let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;
 let prepared: Prepared | null = null;
+/** All is closed, as the main process has ordered. */
+let isStopped = false;
 /** Of the configuration that was prepared last. */
 let salts: Salts = {};
 const listeners: Parameters<Siblings['receive']>[0][] = [];
@@ -84,8 +87,11 @@ process.on('message', (message: ToWorker) => {
   else void obey(message.id, message.order);
 });
 tell({ kind: 'ready' });
-// The main process is gone, so nobody would reload or stop this one.
-process.once('disconnect', () => void stop().finally(() => process.exit(0)));
+// The main process is gone, so nobody would reload or stop this one. Before the listener of node:cluster, which
+// exits: an exit would wait for writes that are in flight here, and so for itself.
+process.prependOnceListener('disconnect', () => {
+  if (!isStopped) killThisProcess();
+});
 
 type OrderOf<Kind extends Order['kind']> = Extract<Order, { kind: Kind }>;
 
@@ -98,7 +104,10 @@ async function obey(id: number, order: Order): Promise<void> {
     const failure = { code: codeOf(error) ?? 'worker-failed', message: messageOf(error) };
     tell({ kind: 'failure', id, failure });
   }
-  if (order.kind === 'stop') process.disconnect();
+  if (order.kind !== 'stop') return;
+  await finishUncut();
+  isStopped = true;
+  process.disconnect();
 }
 
 function tell(message: FromWorker): void {

@@ -82,7 +82,6 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async start(): Promise<void> {
-    for (let number = 0; number < this.#count; number += 1) this.#fork();
     try {
       await this.reload(this.#config);
     } catch (error) {
@@ -93,9 +92,17 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
   reload(config: Config, wanted: ReportWanted = NOTHING_ELSE): Promise<ReloadReport> {
     return this.#enqueue(async () => {
-      const report = await this.#load([...this.#workers], config, wanted);
-      this.#config = config;
-      return report;
+      const running = [...this.#workers];
+      // At the start, and where the configuration in force ends every worker that tries to serve it.
+      const fresh = running.length === 0 ? this.#forkAll() : [];
+      try {
+        const report = await this.#load([...running, ...fresh], config, wanted);
+        this.#config = config;
+        return report;
+      } catch (error) {
+        await Promise.all(fresh.map(endOf));
+        throw error;
+      }
     });
   }
 
@@ -178,10 +185,14 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       await Promise.allSettled(workers.map((worker) => worker.order({ kind: 'discard' })));
       throw error;
     }
-    this.#playgrounds.keep(salts);
     const committed = await Promise.allSettled(
       workers.map((worker) => worker.order({ kind: 'commit', wanted })),
     );
+    const failures = committed.flatMap((result) => (result.status === 'rejected' ? result : []));
+    // What none could commit is not in force: they keep serving what they have served.
+    const [failure] = failures;
+    if (failure !== undefined && failures.length === workers.length) throw failure.reason;
+    this.#playgrounds.keep(salts);
     // One that could not is replaced by another, which runs what all run.
     for (const [number, { status }] of committed.entries()) {
       if (status === 'rejected') workers[number]?.kill();
@@ -195,6 +206,10 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       endingStreams: sum(reports.map(({ report }) => report.endingStreams)),
       ...(first === undefined ? {} : { changes: sumPreviews([first, ...others]) }),
     };
+  }
+
+  #forkAll(): readonly Worker[] {
+    return Array.from({ length: this.#count }, () => this.#fork());
   }
 
   #fork(): Worker {
@@ -221,7 +236,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async #replace(): Promise<void> {
-    if (this.#stopping !== null) return;
+    // A reload may have started all anew.
+    if (this.#stopping !== null || this.#workers.size >= this.#count) return;
     const worker = this.#fork();
     try {
       await this.#load([worker], this.#config);
@@ -232,7 +248,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     } catch (error) {
       this.#log.error('A worker could not be started', { error: messageOf(error) });
       // Its end brings the next try.
-      worker.kill();
+      await endOf(worker);
     }
   }
 
@@ -259,6 +275,12 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#queue = result.catch(() => {});
     return result;
   }
+}
+
+/** Ends a worker at once; resolves when it is gone. */
+async function endOf(worker: Worker): Promise<void> {
+  worker.kill();
+  await worker.ended();
 }
 
 /** A configuration on its way to a worker. */

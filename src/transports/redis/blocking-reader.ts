@@ -98,9 +98,10 @@ export class BlockingReader {
   async #take(session: Session, reply: unknown): Promise<void> {
     const { keys, replicas, handedOut, readBacks, signals } = this.#options;
     const streams = listOf(reply).map((stream) => listOf(stream));
-    for (const [name, entries] of streams) {
-      if (name === keys.signals) signals.take(listOf(entries));
-    }
+    const told = listOf(streams.find(([name]) => name === keys.signals)?.[1]);
+    signals.take(told);
+    // Nothing is handed out to those whose end has been told of before it.
+    if (told.length === ENTRIES_AT_ONCE) await signals.catchUp(session);
     const own = streams.find(([name]) => name === keys.log);
     const entries = listOf(own?.[1]).map(decodeEntry);
     const [first] = entries;

@@ -1,9 +1,12 @@
 import type { TransportSignals } from '../../hub/transport.ts';
 import type { HubKeys } from './keys.ts';
+import { listOf } from './replies.ts';
 import type { Session } from './session.ts';
 
 /** Signals that the store keeps for nodes that are away for a while. */
 const KEPT = 10_000;
+/** Read in one step. */
+const AT_ONCE = 1_000;
 /** Signals that wait here while Redis is away. */
 const WAITING = 10_000;
 
@@ -43,6 +46,20 @@ export class RedisSignals implements TransportSignals {
     const newest = await session.command('XREVRANGE', signals, '+', '-', 'COUNT', '1');
     const [entry] = Array.isArray(newest) ? newest : [];
     this.last = Array.isArray(entry) ? String(entry[0]) : '0';
+  }
+
+  /** Passes on all that has been told meanwhile; from then on the log may be handed out. */
+  async catchUp(session: Session): Promise<void> {
+    const { signals } = this.#options.keys;
+    for (let count = AT_ONCE; count === AT_ONCE; ) {
+      const from = `(${this.last}`;
+      const reply = await session.command(
+        ...['XRANGE', signals, from, '+', 'COUNT', String(AT_ONCE)],
+      );
+      const entries = listOf(reply);
+      this.take(entries);
+      count = entries.length;
+    }
   }
 
   /** Sends what waits, and keeps what could not be sent. */

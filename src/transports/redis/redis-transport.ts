@@ -93,6 +93,8 @@ class RedisTransport implements Transport {
     return this.#sessions.open({
       begin: (session) => this.#reader.begin(session),
       resume: async (session) => {
+        // First: replays go on as soon as the session is in use.
+        await this.signals.catchUp(session);
         await this.#reader.reconcile(session);
         await this.presence.restore(session);
       },

@@ -38,6 +38,21 @@ describe('what watching costs (hubfile.md §4)', () => {
     }
   });
 
+  it('does not take a file system for silent that has told while all was being looked at', async (test) => {
+    const { disk, pass, told, log } = start(test, pathsOf('/etc/hub', 10));
+    await pass(ROUND_MS);
+    told.length = 0;
+    const release = disk.hang('/etc/hub/0');
+    await pass(600);
+    assert.equal(disk.waiting, 1, 'a round has begun');
+    disk.write('/etc/hub/7', 'new', true);
+    await pass(200);
+    release();
+    await pass(600);
+    assert.deepEqual(told, [[]]);
+    assert.deepEqual(log.lines, []);
+  });
+
   it('does not look at all of a directory when another file in it is written', async (test) => {
     const { disk, pass } = start(test, pathsOf('/etc/hub', 100));
     await pass(ROUND_MS);

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
+import cluster from 'node:cluster';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { WorkerPool } from '../../../src/cli/workers/worker-pool.ts';
 import { parseHubfile } from '../../../src/index.ts';
-import { systemClock } from '../../../src/kernel/clock.ts';
+import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
+import { TestClock } from '../../support/test-clock.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
 const program = fileURLToPath(new URL('scripted-worker.ts', import.meta.url));
@@ -47,11 +49,48 @@ describe('the workers of a gateway', () => {
       `${third} commit next`,
     ]);
   });
+
+  it('keep what they serve when none of them can commit, and the reload says so', async (test) => {
+    const { pool, journal, numbers } = await start(test);
+    const [first, second] = numbers;
+    const wanted = `commit fails in ${first}, commit fails in ${second}`;
+    await assert.rejects(pool.reload(config(wanted)), { code: 'listen-failed' });
+    await pool.reload(config('next'));
+    assert.deepEqual((await journal()).slice(-2).sort(), [
+      `${first} commit next`,
+      `${second} commit next`,
+    ]);
+  });
+
+  it('are started anew by a reload when none is left, and it is refused when they cannot build it', async (test) => {
+    const clock = new TestClock();
+    const { pool, journal, numbers, log } = await start(test, clock);
+    for (const number of numbers) cluster.workers?.[number]?.process.kill('SIGKILL');
+    await log.says('A worker has ended; another takes its place', 2);
+    const [third, fourth] = numbers.map((number) => number + 2);
+    await assert.rejects(pool.reload(config(`prepare fails in ${third}`)), {
+      code: 'listen-failed',
+    });
+    await pool.reload(config('next'));
+    const [fifth, sixth] = numbers.map((number) => number + 4);
+    assert.deepEqual(
+      (await journal()).filter((line) => line.endsWith(' commit next')).sort(),
+      [`${fifth} commit next`, `${sixth} commit next`],
+      `${third} and ${fourth} were given up`,
+    );
+    // Those that were to take the places of the dead are not needed any more.
+    clock.advance(60_000);
+    await pool.reload(config('last'));
+    assert.deepEqual((await journal()).slice(-2).sort(), [
+      `${fifth} commit last`,
+      `${sixth} commit last`,
+    ]);
+  });
 });
 
-async function start(test: TestContext) {
+async function start(test: TestContext, clock: Clock = systemClock) {
   const log = new RecordedLog();
-  const pool = new WorkerPool(config('first'), { clock: systemClock, log, program });
+  const pool = new WorkerPool(config('first'), { clock, log, program });
   test.after(() => pool.stop());
   const file = join(await temporaryDirectory(test), 'journal');
   process.env.SCRIPTED_WORKER_JOURNAL = file;

@@ -106,7 +106,7 @@ describe('a hub that ends', () => {
     await turns();
     assert.ok(sinks.every(({ ended }) => ended));
     const retries = new Set(
-      sinks.map((sink) => /retry: (\d+)\n\n$/.exec(String(Buffer.concat(sink.writes)))?.[1]),
+      sinks.map((sink) => /retry: (\d+)\n$/.exec(String(Buffer.concat(sink.writes)))?.[1]),
     );
     assert.ok(retries.size > 3 && !retries.has(undefined));
     for (const sink of sinks) sink.leave();

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { openStream, send, type Stream } from '../support/http.ts';
+import { signToken } from '../support/hub-server.ts';
+import { cli, startProcess } from '../support/process.ts';
+import { startRedis } from '../support/redis-server.ts';
+import { startRelay } from '../support/relay.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+const KEY = 'the key of publishers and subscribers, long enough';
+const RESOURCE = 'https://hub.example/.well-known/hub';
+
+describe('a token that is revoked by the admin API of one gateway', () => {
+  for (const workers of [1, 2]) {
+    it(`ends its streams at the others: ${workers} workers`, { timeout: 60_000 }, async (test) => {
+      const redis = await startRedis(test, test);
+      if (redis === null) return;
+      const [here, there] = [
+        await start(test, redis.url, workers),
+        await start(test, redis.url, 1),
+      ];
+      const [revoked, kept] = [await there.open(test, 'a'), await there.open(test, 'b')];
+      const own = await here.open(test, 'a');
+      const answer = await send(`${here.admin}/hub/revoke?jti=a`, { method: 'POST' });
+      assert.deepEqual(JSON.parse(answer.body), { ended: 1 });
+      await Promise.all([own.untilEnd(), revoked.untilEnd()]);
+      assert.equal(kept.ended, false);
+    });
+  }
+
+  it('ends them at one that was cut off, before it delivers what came after', {
+    timeout: 60_000,
+  }, async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    const relay = await startRelay(test, redis.port);
+    const here = await start(test, redis.url, 1);
+    const there = await start(test, `redis://127.0.0.1:${relay.port}`, 1);
+    const [revoked, kept] = [await there.open(test, 'a'), await there.open(test, 'b')];
+    await here.publish('before');
+    await Promise.all([revoked.untilId('before'), kept.untilId('before')]);
+    relay.cut();
+    await send(`${here.admin}/hub/revoke?jti=a`, { method: 'POST' });
+    await here.publish('after');
+    relay.heal();
+    await Promise.all([revoked.untilEnd(), kept.untilId('after')]);
+    assert.deepEqual(revoked.ids, ['before']);
+  });
+});
+
+async function start(test: TestContext, redis: string, workers: number) {
+  const directory = await temporaryDirectory(test);
+  const [port, adminPort] = [await freePort(), await freePort()];
+  const hub = `http://localhost:${port}/.well-known/hub`;
+  const file = join(directory, 'Hubfile');
+  const keys = ['publisher', 'subscriber'].map((role) => `${role} {\n\t\t\t\tjwt "${KEY}"\n\t\t\t}`);
+  await writeFile(
+    file,
+    `{
+	workers ${workers}
+	admin localhost:${adminPort}
+	storage ${directory}
+}
+http://localhost:${port} {
+	hub {
+		issuer me {
+			${keys.join('\n\t\t\t')}
+		}
+		resource_identifier ${RESOURCE}
+		transport redis {
+			url ${redis}
+			stream test
+		}
+	}
+}
+`,
+  );
+  const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
+  await gateway.says('Admin API on');
+  return {
+    admin: `http://localhost:${adminPort}`,
+    async open(owner: TestContext, jti: string): Promise<Stream> {
+      const stream = await openStream(owner, `${hub}?match=news`, {
+        headers: [['Authorization', `Bearer ${await grant('subscribe', jti)}`]],
+      });
+      assert.equal(stream.status, 200, stream.text);
+      return stream;
+    },
+    async publish(id: string): Promise<void> {
+      const { status } = await send(hub, {
+        method: 'POST',
+        headers: [
+          ['Authorization', `Bearer ${await grant('publish', 'publisher')}`],
+          ['Content-Type', 'application/x-www-form-urlencoded'],
+        ],
+        body: new URLSearchParams({ topic: 'news', id }).toString(),
+      });
+      assert.equal(status, 200);
+    },
+  };
+}
+
+function grant(action: string, jti: string): Promise<string> {
+  const detail = {
+    type: 'urn:hub:authorization-detail',
+    actions: [action],
+    topics: [{ match: '*' }],
+  };
+  return signToken(KEY, { iss: 'me', aud: RESOURCE, jti, authorization_details: [detail] });
+}
