@@ -1,8 +1,13 @@
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { DirectoryHints } from './directory-hints.ts';
+import {
+  type DirectoryEvents,
+  type DirectoryListener,
+  systemEvents,
+  WatchedDirectories,
+} from './directory-events.ts';
 import { systemDisk, type WatchDisk } from './disk.ts';
 import { Drives } from './drives.ts';
 import { type Interest, WatchedPath } from './watched-path.ts';
@@ -30,6 +35,8 @@ export interface WatchOptions {
   readonly log: Logger;
   /** @default the system's */
   readonly disk?: WatchDisk;
+  /** @default the system's */
+  readonly events?: (listener: DirectoryListener) => DirectoryEvents;
 }
 
 /** Writes that follow each other so quickly are one save. */
@@ -37,7 +44,7 @@ const QUIET_MS = 100;
 /** A file that never comes to rest is read after this time all the same. */
 const PATIENCE_MS = 1_000;
 /** All paths are looked at in this time, or at one in each {@link PACE_MS}, whichever takes longer. */
-const POLL_MS = 500;
+const POLL_MS = 2_000;
 const PACE_MS = 5;
 
 /**
@@ -49,7 +56,7 @@ const PACE_MS = 5;
 export class FileWatcher {
   readonly #options: WatchOptions;
   readonly #drives: Drives;
-  readonly #hints: DirectoryHints;
+  readonly #directories: WatchedDirectories;
   #watched: WatchedFiles = { files: [], directories: [] };
   #paths: ReadonlyMap<string, WatchedPath> = new Map();
   /** What is in each directory, itself included. */
@@ -71,19 +78,21 @@ export class FileWatcher {
   #closed = false;
 
   constructor(options: WatchOptions) {
-    const { clock, log, disk = systemDisk } = options;
+    const { clock, log, disk = systemDisk, events = systemEvents } = options;
     this.#options = options;
-    this.#hints = new DirectoryHints(
-      disk,
-      (...event) => this.#hint(...event),
-      (error) => this.#announceFailure(error),
+    this.#directories = new WatchedDirectories(
+      events({
+        isWanted: (path) => this.#isWanted(path),
+        changed: (path, listed) => this.#hint(path, listed),
+        failed: (error) => this.#announceFailure(error),
+      }),
     );
     this.#drives = new Drives({
       clock,
       ask: async (path) => {
         await path.look(disk, clock);
         if (path.interest === 'content' || this.#closed) return;
-        this.#hints.open(path.path, path.identity, clock.monotonic());
+        this.#directories.see(path.path, path.identity, clock.monotonic());
       },
       onSilence: (path) => log.warn('A watched file does not answer', { file: path }),
       onAnswer: (path) => {
@@ -113,7 +122,7 @@ export class FileWatcher {
     this.#closed = true;
     this.#cancelQuiet();
     this.#cancelPoll();
-    this.#hints.keep(new Set());
+    this.#directories.close();
     await this.#running;
   }
 
@@ -136,7 +145,7 @@ export class FileWatcher {
     }
     this.#paths = paths;
     this.#byDirectory = byDirectory(paths.values());
-    this.#hints.keep(new Set(this.#byDirectory.keys()));
+    this.#directories.keep(new Set(this.#byDirectory.keys()));
     this.#cancelPoll();
     this.#poll(0);
   }
@@ -156,16 +165,20 @@ export class FileWatcher {
     });
   }
 
-  #hint(directory: string, kind: string, name: string | null): void {
-    const inside = this.#byDirectory.get(directory) ?? [];
-    // A file that is written beside them (a log) is no reason to look at all of them.
-    const meant =
-      kind === 'rename' || name === null
-        ? inside
-        : inside.filter(({ path }) => path === join(directory, name));
-    for (const path of meant) {
-      this.#untold.delete(path);
-      this.#hintedSince.add(path);
+  /** The directories themselves, the files, and whatever is new where a new file may count. */
+  #isWanted(path: string): boolean {
+    if (this.#byDirectory.has(path)) return true;
+    const inside = this.#byDirectory.get(dirname(path)) ?? [];
+    return inside.some((one) => one.interest === 'names' || one.path === path);
+  }
+
+  #hint(path: string, listed: boolean): void {
+    const inside = this.#byDirectory.get(path) ?? this.#byDirectory.get(dirname(path)) ?? [];
+    // A file that is added may be what a link beside it leads to.
+    const meant = listed ? inside : inside.filter((one) => one.path === path);
+    for (const one of meant) {
+      this.#untold.delete(one);
+      this.#hintedSince.add(one);
     }
     if (meant.length > 0) this.#await(meant);
   }
@@ -192,7 +205,7 @@ export class FileWatcher {
   #tell(): void {
     const now = this.#options.clock.monotonic();
     const silent = [...this.#untold].some(
-      ({ path }) => now - this.#hints.sinceMs(dirname(path)) > 2 * POLL_MS,
+      ({ path }) => now - this.#directories.sinceMs(path) > POLL_MS,
     );
     if (silent) this.#announcePolling();
     this.#untold.clear();
