@@ -12,7 +12,6 @@ import { digestOf } from '../../../src/cli/watch/watched-path.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
-const FILES = 2_000;
 /** Longer than any round takes to begin. */
 const ROUND_MS = 11_000;
 
