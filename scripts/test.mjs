@@ -64,7 +64,7 @@ const { status } = spawnSync(
     // Names every failure once more at the end, where a log that was cut still shows it.
     '--test-reporter=spec',
     '--test-concurrency=2',
-    '--test-timeout=300000',
+    '--test-timeout=900000',
     ...files,
   ],
   // A gateway of this machine may have left histories where the default storage is.

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { root } from '../support/process.ts';
+import { packageDirectory } from '../support/installed-package.ts';
 import { startSite } from '../unit/discovery/site.ts';
 
 const PAGE = join(root, 'examples/discovery-static/pages/index.html');
@@ -14,7 +15,7 @@ describe('HUB/client.js', () => {
     const path = '/.well-known/hub/client.js';
     const script = await get(path);
     assert.equal(script.status, 200);
-    assert.equal(script.body, await readFile(join(root, 'dist/client.min.js'), 'utf8'));
+    assert.equal(script.body, await readFile(join(packageDirectory, 'dist/client.min.js'), 'utf8'));
     const { etag, ...headers } = script.headers;
     assert.equal(headers['content-type'], 'text/javascript; charset=utf-8');
     assert.equal(headers['cache-control'], 'no-cache');

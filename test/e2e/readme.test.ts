@@ -7,6 +7,7 @@ import { describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 import { cli, root, runCommand, startProcess } from '../support/process.ts';
+import { packageDirectory } from '../support/installed-package.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 const KEYS = {
@@ -48,7 +49,7 @@ describe('README', () => {
       ...['--publish-urlpattern', `https://localhost:${https}/*`],
     ]);
     await writeFile(join(storage, 'publisher.token'), token);
-    await symlink(join(root, 'dist'), join(directory, 'dist'));
+    await symlink(join(packageDirectory, 'dist'), join(directory, 'dist'));
 
     const readme = await readFile(join(root, 'README.md'), 'utf8');
     const commands = [...readme.matchAll(/```sh\n(curl [^`]+)```/g)].map(([, command]) =>

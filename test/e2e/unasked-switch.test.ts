@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
-import { cli, root, startProcess } from '../support/process.ts';
+import { cli, startProcess } from '../support/process.ts';
+import { packageDirectory } from '../support/installed-package.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 const ANSWERS = {
@@ -46,7 +47,7 @@ describe('an upstream that switches protocols unasked', () => {
   }
 
   it('finds no assertion in the bundle that would parse it', async () => {
-    const directory = join(root, 'dist');
+    const directory = join(packageDirectory, 'dist');
     const files = (await readdir(directory, { recursive: true })).filter((name) =>
       name.endsWith('.js'),
     );

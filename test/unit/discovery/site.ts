@@ -3,12 +3,11 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { createGateway } from '../../../src/runtime/gateway.ts';
 import type { LogFields, Logger } from '../../../src/kernel/log.ts';
-import { parseHubfile } from '../../../src/parse-hubfile.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type Answer, openStream, type RawRequest, send, type Stream } from '../../support/http.ts';
 import { signToken } from '../../support/hub-server.ts';
+import { createGateway, parseHubfile } from '../../support/installed-package.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 
 export const PUBLISHER_KEY = 'a publisher key of more than 32 bytes, for tests';
