@@ -21,6 +21,8 @@ export interface LogFileOptions {
   readonly path: string;
   /** null: it grows until somebody else moves it away. */
   readonly roll: RollOptions | null;
+  /** Permissions of a new file, in octal; the process's umask is applied. */
+  readonly mode: string;
   readonly clock: Clock;
   /** Told when lines begin to be dropped, and when they no longer are. */
   readonly onTrouble: (text: string) => void;
@@ -92,9 +94,9 @@ export class LogFile {
   }
 
   #open(): number {
-    const { path, clock } = this.#options;
+    const { path, clock, mode } = this.#options;
     mkdirSync(dirname(path), { recursive: true });
-    const fd = openSync(path, 'a', 0o600);
+    const fd = openSync(path, 'a', Number.parseInt(mode, 8));
     const found = fstatSync(fd);
     const { ino, size, birthtimeMs } = found;
     this.#isFile = found.isFile();

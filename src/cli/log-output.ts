@@ -100,11 +100,14 @@ export class Logs {
     return { pino: log, close };
   }
 
-  #openFile({ output: path, roll }: LogOptions): { write(line: string): void; close(): void } {
-    const key = JSON.stringify([path, roll]);
+  #openFile({ output: path, roll, mode }: LogOptions): {
+    write(line: string): void;
+    close(): void;
+  } {
+    const key = JSON.stringify([path, roll, mode]);
     let shared = this.#files.get(key);
     if (shared === undefined) {
-      const file = new LogFile({ path, roll, clock: systemClock, onTrouble: complain });
+      const file = new LogFile({ path, roll, mode, clock: systemClock, onTrouble: complain });
       shared = { file, users: 0 };
       this.#files.set(key, shared);
     }

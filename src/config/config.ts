@@ -90,6 +90,8 @@ export interface LogOptions {
   readonly output: string;
   /** When a file is begun anew; null: never. */
   readonly roll: RollOptions | null;
+  /** Permissions of a new file, in octal. */
+  readonly mode: string;
 }
 
 /** A log for requests of several sites, by the names of the sites' logs. */
@@ -204,6 +206,8 @@ export interface AccessLogConfig {
   readonly output: string | null;
   readonly format: 'auto' | 'console' | 'json';
   readonly roll: RollOptions | null;
+  /** Permissions of a new file, in octal. */
+  readonly mode: string;
 }
 
 /** Who gives a certificate. */

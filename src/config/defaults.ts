@@ -56,7 +56,7 @@ export const defaultOptions: GlobalOptions = {
   storage: null,
   gracePeriodMs: 30 * SECOND,
   workers: 1,
-  log: { level: 'info', format: 'auto', output: 'stderr', roll: defaultRoll },
+  log: { level: 'info', format: 'auto', output: 'stderr', roll: defaultRoll, mode: '0600' },
   requestLogs: [],
   trace: { enabled: true, otlp: null },
   hiddenFiles: [],
@@ -123,6 +123,7 @@ export const defaultAccessLog: AccessLogConfig = {
   output: null,
   format: 'auto',
   roll: defaultRoll,
+  mode: '0600',
 };
 
 /** A hub whose block is empty; it still lacks an issuer. */

@@ -20,7 +20,13 @@ import {
 import { dnsShape } from './shape-dns.ts';
 import { isLogName } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
-import { challengesShape, externalAccountShape, optionsShape, rollShape } from './shape-options.ts';
+import {
+  challengesShape,
+  externalAccountShape,
+  logMode,
+  optionsShape,
+  rollShape,
+} from './shape-options.ts';
 import { matcherShape, routesShape } from './shape-routes.ts';
 import {
   byKind,
@@ -135,6 +141,7 @@ const site = object<SiteConfig>(
           output: nullable(name('stderr, stdout or the path of a file')),
           format: oneOf('auto', 'console', 'json'),
           roll: nullable(rollShape),
+          mode: logMode,
         },
         defaultAccessLog,
       ),

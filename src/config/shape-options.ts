@@ -15,6 +15,7 @@ import {
   isAdminOrigin,
   isHeaderName,
   isCollectorUrl,
+  isLogMode,
   isLogName,
   isLogScope,
 } from './well-formed.ts';
@@ -47,11 +48,15 @@ export const rollShape = object<RollOptions>(
   defaultRoll,
 );
 
+/** Others may read a log, and nobody else may write it. */
+export const logMode = text('a mode such as 0640', isLogMode);
+
 const log = {
   level: oneOf('debug', 'info', 'warn', 'error'),
   format: oneOf('auto', 'console', 'json'),
   output: name('stderr, stdout or the path of a file'),
   roll: nullable(rollShape),
+  mode: logMode,
 };
 
 const logScope = text('http.log.access, or http.log.access.NAME', isLogScope);

@@ -37,6 +37,11 @@ export function isCollectorUrl(text: string): boolean {
   return text.startsWith('{') || /^https?:$/.test(parseUrl(text)?.protocol ?? '');
 }
 
+/** The mode of a log file: its owner reads and writes it, others may read or write it, nobody executes it. */
+export function isLogMode(text: string): boolean {
+  return /^0?6[0246][0246]$/.test(text);
+}
+
 /** The name of a log: `http.log.access.NAME` is what other logs know it by. */
 export function isLogName(text: string): boolean {
   return /^[A-Za-z0-9_-]{1,64}$/.test(text);

@@ -82,9 +82,9 @@ function openAccessLogs(
     scope.defer(() => opened.close());
     return opened.log;
   };
-  return accessLogs.map(({ name, hosts, onlyNamed, level, output, format, roll }) => {
+  return accessLogs.map(({ name, hosts, onlyNamed, level, output, format, roll, mode }) => {
     const isOwn = output !== null || format !== options.log.format || level !== 'info';
-    const target = output === null ? options.log : { output, roll };
+    const target = output === null ? options.log : { output, roll, mode };
     const also = options.requestLogs.filter((each) => takesLinesOf(each, name));
     return {
       name,

@@ -1,7 +1,7 @@
-import type { LogOptions, RollOptions } from '../../config/config.ts';
+import type { LogOptions } from '../../config/config.ts';
 import { placeText } from '../../config/problem.ts';
-import { isLogName } from '../../config/well-formed.ts';
-import { defaultAccessLog, defaultRoll } from '../../config/defaults.ts';
+import { isLogMode, isLogName } from '../../config/well-formed.ts';
+import { defaultAccessLog, defaultOptions, defaultRoll } from '../../config/defaults.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Directive } from '../../hubfile/scope.ts';
 import { placeOf } from '../../hubfile/place.ts';
@@ -23,6 +23,7 @@ log [<name>] {
     no_hostname
     output stderr|stdout
     output file <path> {
+        mode <mode>
         roll_size <size>
         roll_keep <count>
         roll_keep_for <duration>
@@ -94,18 +95,21 @@ function hosts(cursor: Cursor): readonly string[] {
   });
 }
 
-export function logOutput(cursor: Cursor): Pick<LogOptions, 'output' | 'roll'> {
+export function logOutput(cursor: Cursor): Pick<LogOptions, 'output' | 'roll' | 'mode'> {
   const kind = oneOf(cursor, ['stderr', 'stdout', 'file']);
-  if (kind !== 'file') return { output: kind, roll: defaultRoll };
+  if (kind !== 'file') return { output: kind, ...DEFAULT_FILE };
   const output = name(cursor, 'the path of a file');
-  return { output, roll: rolling(cursor) };
+  return { output, ...fileOptions(cursor) };
 }
 
-function rolling(cursor: Cursor): RollOptions | null {
-  if (cursor.line.block === null) return defaultRoll;
-  const { disabled, ...roll } = cursor.options(
-    { ...defaultRoll, disabled: false },
+const DEFAULT_FILE = { roll: defaultRoll, mode: defaultOptions.log.mode };
+
+function fileOptions(cursor: Cursor): Pick<LogOptions, 'roll' | 'mode'> {
+  if (cursor.line.block === null) return DEFAULT_FILE;
+  const { disabled, mode, ...roll } = cursor.options(
+    { ...defaultRoll, mode: DEFAULT_FILE.mode, disabled: false },
     {
+      mode: (option) => ({ mode: fileMode(option) }),
       roll_size: (option) => ({ size: atLeastOne(option) }),
       roll_keep: (option) => ({ keep: count(option, { min: 1 }) }),
       roll_keep_for: (option) => ({ keepForMs: duration(option) }),
@@ -114,7 +118,6 @@ function rolling(cursor: Cursor): RollOptions | null {
     },
     {
       unsupported: {
-        mode: 'files of logs are made for their owner alone, with mode 0600',
         roll_uncompressed: 'rolled files are not compressed, so leave it out',
         roll_compression:
           'rolled files are not compressed; let roll_keep and roll_keep_for bound them',
@@ -125,7 +128,14 @@ function rolling(cursor: Cursor): RollOptions | null {
       },
     },
   );
-  return disabled ? null : roll;
+  return { roll: disabled ? null : roll, mode };
+}
+
+function fileMode(option: Cursor): string {
+  const mode = name(option, 'a mode such as 0640');
+  if (isLogMode(mode)) return mode;
+  const message = 'the mode of a log is 0600 to 0666: its owner reads and writes it';
+  return option.fail(option.span, 'bad-value', message, 'write 0640 for the group to read it');
 }
 
 function atLeastOne(option: Cursor): number {

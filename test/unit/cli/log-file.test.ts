@@ -10,6 +10,21 @@ import { TestClock } from '../../support/test-clock.ts';
 const ROLL: RollOptions = { size: 100, keep: 2, keepForMs: 0, intervalMs: 0 };
 
 describe('a log file', () => {
+  it('is made with the permissions that are asked for, also when it is rolled', async (test) => {
+    const { open, directory, clock } = await setUp(test);
+    const file = open({ size: 10, keep: 3, keepForMs: 0, intervalMs: 0 }, '0640');
+    for (let line = 0; line < 3; line += 1) {
+      file.write('a line of the log\n');
+      clock.advance(1_000);
+    }
+    const modes = readdirSync(directory).map(
+      (name) => statSync(join(directory, name)).mode & 0o777,
+    );
+    assert.ok(modes.length > 1);
+    // A umask may take something away from others, never from the owner.
+    for (const mode of modes) assert.equal(mode & ~0o040, 0o600);
+  });
+
   it('is private, and goes on where it ended', async (test) => {
     const { path, open } = await setUp(test);
     open(null).write('one\n');
@@ -115,9 +130,9 @@ async function setUp(test: TestContext, now?: number) {
   const troubles: string[] = [];
   const { mkdirSync } = await import('node:fs');
   mkdirSync(directory);
-  const open = (roll: RollOptions | null): LogFile => {
+  const open = (roll: RollOptions | null, mode = '0600'): LogFile => {
     const onTrouble = (text: string) => troubles.push(text);
-    const file = new LogFile({ path, roll, clock, onTrouble });
+    const file = new LogFile({ path, roll, mode, clock, onTrouble });
     test.after(() => file.close());
     return file;
   };
