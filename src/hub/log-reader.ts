@@ -136,7 +136,7 @@ export class LogReader {
     // Large updates end a page early.
     const end = entries.at(-1)?.position ?? until;
     const isWhole = entries[0]?.position === after + 1;
-    const oldest = isWhole ? 0 : (entries[0]?.position ?? until + 1);
+    const oldest = isWhole ? 0 : await this.#oldest(until);
     const page = new LogPage({ after, until: end, oldest }, entries, this.#base);
     if (page.size > PAGE_SIZE) this.#entries = Math.max(1, Math.floor(this.#entries / 4));
     else if (page.size < PAGE_SIZE / 4) this.#entries = Math.min(PAGE_ENTRIES, this.#entries * 2);

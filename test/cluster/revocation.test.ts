@@ -56,7 +56,9 @@ async function start(test: TestContext, redis: string, workers: number) {
   const [port, adminPort] = [await freePort(), await freePort()];
   const hub = `http://localhost:${port}/.well-known/hub`;
   const file = join(directory, 'Hubfile');
-  const keys = ['publisher', 'subscriber'].map((role) => `${role} {\n\t\t\t\tjwt "${KEY}"\n\t\t\t}`);
+  const keys = ['publisher', 'subscriber'].map(
+    (role) => `${role} {\n\t\t\t\tjwt "${KEY}"\n\t\t\t}`,
+  );
   await writeFile(
     file,
     `{

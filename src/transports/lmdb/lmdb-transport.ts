@@ -53,7 +53,8 @@ class LmdbTransport implements Transport {
   #position: number;
   #lastEventId: string | null;
   #deliver: (entries: readonly LogEntry[]) => void = () => {};
-  #closed: Promise<void> | undefined;
+  #closing: Promise<void> | undefined;
+  #isClosed = false;
   /** A group of this process is being stored: it hands out what there is when it is done. */
   #storing = false;
   #advancing = false;
@@ -102,7 +103,7 @@ class LmdbTransport implements Transport {
   }
 
   wake(): void {
-    if (this.#closed !== undefined) return;
+    if (this.#isClosed) return;
     try {
       this.#advance();
     } catch (error) {
@@ -128,8 +129,8 @@ class LmdbTransport implements Transport {
   }
 
   close(): Promise<void> {
-    this.#closed ??= this.#finish();
-    return this.#closed;
+    this.#closing ??= this.#finish();
+    return this.#closing;
   }
 
   async #commit(group: readonly Update[]): Promise<void> {
@@ -324,26 +325,28 @@ class LmdbTransport implements Transport {
 
   #poll(): void {
     this.#stopWatching = this.#options.clock.after(POLL_MS, () => {
-      if (this.#closed !== undefined) return;
+      if (this.#isClosed) return;
       this.wake();
       this.#poll();
     });
   }
 
   #refuseClosed(): void {
-    if (this.#closed !== undefined) {
+    if (this.#isClosed) {
       throw new HubgateError('transport-closed', 'The history is closed');
     }
   }
 
   async #finish(): Promise<void> {
-    this.#stopWatching();
-    await this.#commits.drained();
+    // Who has left is told of in the log.
     await this.presence.close().catch((error: unknown) => {
       this.#options.log.warn('This process could not be taken off the presence board', {
         error: messageOf(error),
       });
     });
+    this.#isClosed = true;
+    this.#stopWatching();
+    await this.#commits.drained();
     await this.#store.root.close();
   }
 }

@@ -404,8 +404,8 @@ describe('hub: presence', () => {
       match_type: 'exact',
       active: true,
     };
-    for (const departure of ['one', 'one', 'another', 'one']) {
-      await tell({ records: [record], active: false, departure });
+    for (const name of ['one', 'one', 'another', 'one']) {
+      await tell({ records: [record], active: false, name, isNew: false });
     }
     assert.equal(seen.length, 2);
     assert.equal(JSON.parse(seen[0] ?? '').active, false);
