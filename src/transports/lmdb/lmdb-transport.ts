@@ -1,4 +1,5 @@
 import { watch } from 'node:fs';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { LogEntry, Transport } from '../../hub/transport.ts';
 import { PAGE_BYTES } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
@@ -141,7 +142,7 @@ class LmdbTransport implements Transport {
       this.#oldest = oldest;
       this.#refusedBytes = 0;
       if (this.#options.durability === 'commit') await root.flushed;
-      this.#handOut(stored);
+      await this.#handOut(stored);
     } catch (cause) {
       this.#refusedBytes = group.reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
       throw storingError(cause);
@@ -186,14 +187,16 @@ class LmdbTransport implements Transport {
     };
   }
 
-  /** What this process has stored, after what others have stored before it. */
-  #handOut(stored: readonly LogEntry[]): void {
+  /** What this process has stored, after what others have stored before it: a slice of that in each turn. */
+  async #handOut(stored: readonly LogEntry[]): Promise<void> {
     const [first] = stored;
     const last = stored.at(-1);
     if (first === undefined || last === undefined) return;
     if (this.#position < first.position - 1) this.#refresh();
-    while (this.#position < first.position - 1 && this.#step(first.position - 1)) {
+    while (this.#position < first.position - 1) {
+      this.#step(first.position - 1);
       // Seldom more than one step: others wake this process for each of theirs.
+      await nextTurn();
     }
     this.#give(stored, last.position, last.update.id);
   }
@@ -221,8 +224,8 @@ class LmdbTransport implements Transport {
     this.#store.root.resetReadTxn();
   }
 
-  /** Hands out some of what is stored up to `end`; false when it cannot. */
-  #step(end: number): boolean {
+  /** Hands out some of what is stored up to `end`; passes over what cannot be read. */
+  #step(end: number): void {
     try {
       const entries = this.#entries(this.#position, end, ENTRIES_AT_ONCE, PAGE_BYTES);
       const last = entries.at(-1);
@@ -234,7 +237,6 @@ class LmdbTransport implements Transport {
       });
       this.#position += 1;
     }
-    return true;
   }
 
   #give(entries: readonly LogEntry[], position: number, eventId: string | null): void {

@@ -125,6 +125,12 @@ describe('hub: delivery', () => {
     assert.ok(one.ended);
   });
 
+  it('lets everybody know who waits for its last stream to end', async (test) => {
+    const { hub, connect } = setUp(test);
+    await connect({});
+    await Promise.all([hub.drain(0), hub.drain(0)]);
+  });
+
   it('K-593: ends all streams when it closes', async (test) => {
     const { hub, connect } = setUp(test);
     const one = await connect({});
