@@ -52,7 +52,8 @@ export class OpenStreams {
   readonly #options: OpenStreamsOptions;
   readonly #index = new SubscriptionIndex();
   readonly #replay: Replay;
-  #emptied: () => void = () => {};
+  /** Those that wait for the last stream to end. */
+  readonly #waiting: (() => void)[] = [];
 
   constructor(options: OpenStreamsOptions) {
     this.#options = options;
@@ -117,15 +118,13 @@ export class OpenStreams {
       log.debug('A stream ends', { subscriber: subscriber.id, reason });
       this.#sayGoodbye(subscriber, reason);
     }
-    if (this.roll.size === 0) this.#emptied();
+    if (this.roll.size === 0) for (const go of this.#waiting.splice(0)) go();
   }
 
   /** Resolves when the last stream has ended. */
   async emptied(): Promise<void> {
     if (this.roll.size === 0) return;
-    await new Promise<void>((resolve) => {
-      this.#emptied = resolve;
-    });
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
   #sayGoodbye(subscriber: Subscriber, reason: EndReason): void {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { SubscriptionRecord } from './presence.ts';
 
 /**
@@ -6,13 +7,14 @@ import type { SubscriptionRecord } from './presence.ts';
  */
 export interface PresenceBoard {
   /**
-   * Enters a subscriber of this process. Resolves when every process can see it.
+   * Enters a subscriber of this process. Resolves when every process can see it and has been told,
+   * or when a store that is away will be told as soon as it is back.
    *
    * @throws HubgateError `transport-closed` or `transport-failed`
    */
   enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void>;
   /**
-   * Takes a subscriber of this process off; one that is not there is none.
+   * Takes a subscriber of this process off; one that is not there is none. What fails is done later.
    *
    * @throws as {@link enter}
    */
@@ -34,21 +36,22 @@ export interface PresenceBoard {
    */
   of(subscriber: string): Promise<readonly SubscriptionRecord[]>;
   /**
-   * Tells what has come or gone without the doing of its process: taken off because that process
-   * is dead, or entered again because it was only slow. One process is told of each; where it does
-   * not resolve in time, because it dies as well, another is told of the same departure.
+   * Tells whoever comes and goes, with its process or without it: taken off because that process is
+   * dead, or entered again because it was only slow. One process is told of each; where it does not
+   * resolve, because it dies as well, another is told of the same change. What is told last of a
+   * subscriber is what the board says.
    */
   watch(listener: (change: PresenceChange) => Promise<void>): void;
 }
 
-export type PresenceChange =
-  | { readonly records: readonly SubscriptionRecord[]; readonly active: true }
-  | {
-      readonly records: readonly SubscriptionRecord[];
-      readonly active: false;
-      /** The same whoever is told of it, and of no other. */
-      readonly departure: string;
-    };
+export interface PresenceChange {
+  readonly records: readonly SubscriptionRecord[];
+  readonly active: boolean;
+  /** The same whoever is told of it, and of no other change. */
+  readonly name: string;
+  /** Nobody can have been told of it before. */
+  readonly isNew: boolean;
+}
 
 export type PresenceMatcher = Pick<SubscriptionRecord, 'match' | 'match_type'>;
 
@@ -64,10 +67,11 @@ export function createProcessBoard(): PresenceBoard {
   const everybody = new Roster();
   const byMatcher = new Map<string, Roster>();
   let order = 0;
+  let changed: (change: PresenceChange) => Promise<void> = async () => {};
 
-  const takeOff = (subscriber: string): void => {
+  const takeOff = (subscriber: string): Entry | undefined => {
     const entry = entries.get(subscriber);
-    if (entry === undefined) return;
+    if (entry === undefined) return undefined;
     entries.delete(subscriber);
     entry.isGone = true;
     everybody.shrink();
@@ -75,6 +79,7 @@ export function createProcessBoard(): PresenceBoard {
       const roster = byMatcher.get(name);
       if (roster?.shrink() === 0) byMatcher.delete(name);
     }
+    return entry;
   };
 
   return {
@@ -89,9 +94,12 @@ export function createProcessBoard(): PresenceBoard {
         byMatcher.set(name, roster);
         roster.add(entry);
       }
+      await changed({ records, active: true, name: randomUUID(), isNew: true });
     },
     async leave(subscriber) {
-      takeOff(subscriber);
+      const gone = takeOff(subscriber);
+      if (gone === undefined) return;
+      await changed({ records: gone.records, active: false, name: randomUUID(), isNew: true });
     },
     async page(after, limit, matcher) {
       const roster = matcher === undefined ? everybody : byMatcher.get(matcherName(matcher));
@@ -105,7 +113,9 @@ export function createProcessBoard(): PresenceBoard {
     async of(subscriber) {
       return entries.get(subscriber)?.records ?? [];
     },
-    watch() {},
+    watch(listener) {
+      changed = listener;
+    },
   };
 }
 

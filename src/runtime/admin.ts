@@ -233,7 +233,7 @@ async function revoke({ url, controls }: AdminRequest): Promise<AdminAnswer> {
   const tokenId = url.searchParams.get('jti');
   if (!tokenId) return refusal(400, 'the parameter jti is missing');
   const { hubs } = await controls.status();
-  const ended = await Promise.all(hubs.map((hub) => hub.revoke(tokenId)));
+  const ended = await Promise.all(hubs.map((hub) => hub.revoke(tokenId, 'everywhere')));
   return { status: 200, body: { ended: ended.reduce((sum, count) => sum + count, 0) } };
 }
 

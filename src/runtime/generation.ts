@@ -298,6 +298,7 @@ function runningHub({ config, core }: ReadyHub): RunningHub {
       return { ...hub.counts, ...announcements };
     },
     check: () => hub.check(),
-    revoke: async (tokenId) => core.revoke(tokenId),
+    revoke: async (tokenId, reach) =>
+      reach === 'here' ? hub.revoke(tokenId) : core.revoke(tokenId),
   };
 }

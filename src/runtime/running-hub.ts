@@ -4,6 +4,8 @@ import type { HubCounts, SlowStream } from '../hub/hub-measures.ts';
 /** What is counted of a hub: in its core, and where the gateway speaks for the app. */
 export type RunningHubCounts = HubCounts & AnnouncementCounts;
 
+export type RevocationReach = 'here' | 'everywhere';
+
 /** A hub of the running configuration, as its operator sees it. */
 export interface RunningHub {
   /** Label of the configuration; several hubs without one are all `default`. */
@@ -12,8 +14,12 @@ export interface RunningHub {
   readonly counts: Readonly<RunningHubCounts>;
   /** @throws HubgateError when its transport does not work */
   check(): Promise<void>;
-  /** Ends the streams that were opened with the token of this `jti`, and says how many there were. */
-  revoke(tokenId: string): Promise<number>;
+  /**
+   * Ends the streams that were opened with the token of this `jti`, and says how many there were here.
+   *
+   * @param reach whether other machines are told
+   */
+  revoke(tokenId: string, reach: RevocationReach): Promise<number>;
 }
 
 /** A stream of which much waits, and the name of its hub. */

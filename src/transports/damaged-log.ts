@@ -60,9 +60,7 @@ class DamagedLog implements Transport {
     this.#clock = clock;
     this.#log = log;
     this.presence = {
-      // Nobody is on the board who came while there was none: to be told of, each needs the log too,
-      // which refuses.
-      enter: async (subscriber, records) => this.#opened?.presence.enter(subscriber, records),
+      enter: async (subscriber, records) => this.#now().presence.enter(subscriber, records),
       leave: async (subscriber) => this.#opened?.presence.leave(subscriber),
       page: async (after, limit, matcher) => this.#now().presence.page(after, limit, matcher),
       of: async (subscriber) => this.#now().presence.of(subscriber),

@@ -1,4 +1,4 @@
-import type { RunningHub, SlowSubscriber } from '../../runtime/running-hub.ts';
+import type { RevocationReach, RunningHub, SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { Salts } from '../../runtime/playground-salts.ts';
 import type { LoadPreview } from '../../runtime/load-preview.ts';
 import type { BoundListener, ReloadReport, ReportWanted } from '../../runtime/gateway.ts';
@@ -19,7 +19,12 @@ export type Order =
   | { readonly kind: 'slowest' }
   /** `hub` is the number of a hub in the status. */
   | { readonly kind: 'check'; readonly hub: number }
-  | { readonly kind: 'revoke'; readonly hub: number; readonly tokenId: string }
+  | {
+      readonly kind: 'revoke';
+      readonly hub: number;
+      readonly tokenId: string;
+      readonly reach: RevocationReach;
+    }
   | { readonly kind: 'stop' };
 
 export interface Answers {

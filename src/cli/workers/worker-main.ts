@@ -71,8 +71,8 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     await (await hubAt(hub)).check();
     return null;
   },
-  async revoke({ hub, tokenId }) {
-    return (await hubAt(hub)).revoke(tokenId);
+  async revoke({ hub, tokenId, reach }) {
+    return (await hubAt(hub)).revoke(tokenId, reach);
   },
   async stop() {
     await stop();

@@ -17,7 +17,12 @@ import type {
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
 import { PlaygroundSalts } from '../../runtime/playground-salts.ts';
 import { ProcessMeasures } from '../../runtime/process-measures.ts';
-import { type RunningHub, slowestOf, type SlowSubscriber } from '../../runtime/running-hub.ts';
+import {
+  type RevocationReach,
+  type RunningHub,
+  slowestOf,
+  type SlowSubscriber,
+} from '../../runtime/running-hub.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { WorkerStatus } from './messages.ts';
 import { Worker } from './worker.ts';
@@ -312,11 +317,16 @@ function hubOf(
     async check() {
       await Promise.all(told.map(({ worker }) => worker.order({ kind: 'check', hub: number })));
     },
-    async revoke(tokenId) {
-      const ended = told.map(({ worker }) =>
-        worker.order({ kind: 'revoke', hub: number, tokenId }).catch(() => 0),
-      );
-      return sum(await Promise.all(ended));
+    async revoke(tokenId, reach) {
+      const revoke = ({ worker }: { readonly worker: Worker }, how: RevocationReach) =>
+        worker.order({ kind: 'revoke', hub: number, tokenId, reach: how }).catch(() => null);
+      // Here first, so that each counts its own.
+      const here = await Promise.all(told.map((one) => revoke(one, 'here')));
+      // One tells the others; where it has ended meanwhile, the next.
+      for (const one of reach === 'everywhere' ? told : []) {
+        if ((await revoke(one, 'everywhere')) !== null) break;
+      }
+      return sum(here.map((count) => count ?? 0));
     },
   };
 }

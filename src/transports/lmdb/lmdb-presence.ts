@@ -10,15 +10,18 @@ import {
   type PresencePage,
 } from '../../hub/presence-board.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
+import {
+  type Claim,
+  LEASE_MS,
+  type OwnEntry,
+  PresenceKeeper,
+  type PresenceStore,
+} from '../presence-keeper.ts';
 import { write } from './write.ts';
 
-/** How long a process is believed to live after it was last heard of. */
-const LEASE_MS = 15_000;
-/** How often it says that it lives, and looks for those that no longer do. */
-const HEARTBEAT_MS = 5_000;
-/** Subscribers of dead processes that are taken off in one transaction. */
+/** Subscribers that are entered or taken off in one transaction. */
 const AT_ONCE = 250;
 
 /** In the place of a lease, while subscribers of the process are taken off. */
@@ -35,9 +38,10 @@ interface Entry {
   readonly records: string;
 }
 
-/** What is to be announced of a subscriber whose process is dead. */
-interface Departure {
+/** What is to be announced of a subscriber: of most, that it is gone. */
+interface Claimed {
   readonly departure: string;
+  readonly active?: boolean;
   readonly records: string;
   /** Until then whoever has claimed it announces it. */
   readonly claimedUntil: number;
@@ -63,49 +67,40 @@ export interface LmdbPresenceOptions {
 export class LmdbPresence implements PresenceBoard {
   readonly #root: RootDatabase;
   readonly #clock: Clock;
-  readonly #log: Logger;
+  readonly #keeper: PresenceKeeper<Key>;
   readonly #entries: Database<Entry, Key>;
   /** The lists; all is said by the key. */
   readonly #lists: Database<boolean, Place>;
-  /** Subscribers that are off the board while nobody has been told of it. */
-  readonly #departed: Database<Departure, Key>;
+  /** Subscribers whose coming or going somebody has claimed to announce. */
+  readonly #departed: Database<Claimed, Key>;
   /** Process → when its lease runs out. */
   readonly #leases: Database<number, string>;
   readonly #process = randomUUID();
-  /** What this process has entered, in case it is taken for dead. */
-  readonly #own = new Map<string, Entry>();
-  /** What it has entered and could not take off: at most what was on the board when that failed. */
-  readonly #gone = new Set<string>();
-  #order = 0;
-  #changed: (change: PresenceChange) => Promise<void> = async () => {};
-  #stopHeartbeat: () => void = () => {};
   #closed = false;
 
   constructor({ root, clock, log }: LmdbPresenceOptions) {
     this.#root = root;
     this.#clock = clock;
-    this.#log = log;
     this.#entries = root.openDB({ name: 'presence', encoding: 'msgpack' });
     this.#lists = root.openDB({ name: 'presence-lists', encoding: 'msgpack' });
     this.#departed = root.openDB({ name: 'presence-departed', encoding: 'msgpack' });
     this.#leases = root.openDB({ name: 'processes', encoding: 'msgpack' });
-    this.#armHeartbeat();
+    const store: PresenceStore<Key> = {
+      atOnce: AT_ONCE,
+      enter: (entries) => this.#write(() => this.#enter(entries)),
+      leave: (subscribers, name) => this.#write(() => this.#leave(subscribers, name)),
+      beat: (name, renews) => this.#beat(name, renews),
+      settle: (claims, name) => this.#write(() => this.#settle(claims, name)),
+    };
+    this.#keeper = new PresenceKeeper({ store, mayBeAway: false, clock, log });
   }
 
-  async enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
-    this.#order += 1;
-    const since = this.#clock.now();
-    const entry = { since, order: this.#order, records: JSON.stringify(records) };
-    this.#own.set(subscriber, entry);
-    await this.#write(() => {
-      this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
-      this.#put(subscriber, entry);
-    });
+  enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
+    return this.#keeper.enter(subscriber, records);
   }
 
-  async leave(subscriber: string): Promise<void> {
-    if (this.#own.delete(subscriber)) this.#gone.add(subscriber);
-    await this.#takeOffAll([subscriber]);
+  leave(subscriber: string): Promise<void> {
+    return this.#keeper.leave(subscriber);
   }
 
   async page(
@@ -125,15 +120,17 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   watch(listener: (change: PresenceChange) => Promise<void>): void {
-    this.#changed = listener;
+    this.#keeper.watch(listener);
   }
 
   /** Takes this process off the board. */
   async close(): Promise<void> {
-    this.#stopHeartbeat();
-    this.#closed = true;
-    const removeSome = (): number => this.#remove(this.#process, AT_ONCE).length;
-    while ((await write(this.#root, removeSome)) === AT_ONCE);
+    try {
+      await this.#keeper.close();
+      await this.#write(() => this.#leases.removeSync(this.#process));
+    } finally {
+      this.#closed = true;
+    }
   }
 
   #page(after: string | null, limit: number, matcher?: PresenceMatcher): PresencePage {
@@ -154,41 +151,48 @@ export class LmdbPresence implements PresenceBoard {
     };
   }
 
-  #armHeartbeat(): void {
-    this.#stopHeartbeat = this.#clock.after(HEARTBEAT_MS, () => {
-      this.#beat().catch((error: unknown) => {
-        this.#log.error('Presence could not be kept', { error: messageOf(error) });
-      });
-      this.#armHeartbeat();
+  #enter(entries: readonly OwnEntry[]): readonly ('new' | 'there' | 'claimed')[] {
+    this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
+    return entries.map(({ subscriber, records, since, order }) => {
+      const key: Key = [this.#process, subscriber];
+      if (this.#entries.get(key) !== undefined) return 'there';
+      this.#put(key, { since, order, records: JSON.stringify(records) });
+      return this.#departed.get(key) === undefined ? 'new' : 'claimed';
     });
   }
 
-  async #beat(): Promise<void> {
-    if (this.#gone.size > 0) await this.#takeOffAll([...this.#gone].slice(0, AT_ONCE));
-    if (this.#own.size > 0) {
-      let back: readonly Entry[] = [];
-      await this.#write(() => {
-        back = this.#renew();
-      });
-      if (back.length > 0) {
-        await this.#changed({ records: back.flatMap(recordsOf), active: true }).catch(ignore);
+  #leave(subscribers: readonly string[], name: string): readonly Claim<Key>[] {
+    const entered = subscribers.flatMap((subscriber) => {
+      const key: Key = [this.#process, subscriber];
+      const entry = this.#entries.get(key);
+      return entry === undefined ? [] : [[key, entry] as const];
+    });
+    for (const [key] of entered) this.#takeOff(key);
+    return this.#claim(entered, name);
+  }
+
+  async #beat(name: string, renews: boolean) {
+    if (!renews && !this.#hasDeparted()) return { lived: true, claimed: [] };
+    return this.#write(() => {
+      const lived = !renews || (this.#leases.get(this.#process) ?? DECLARED_DEAD) !== DECLARED_DEAD;
+      if (renews) this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
+      return { lived, claimed: this.#claimDeparted(name) };
+    });
+  }
+
+  #settle(claims: readonly Claim<Key>[], name: string): readonly Claim<Key>[] {
+    return claims.flatMap(({ key, active }) => {
+      const claimed = this.#departed.get(key);
+      // Whoever has taken the claim over settles it.
+      if (claimed === undefined) return [];
+      const entry = this.#entries.get(key);
+      if ((entry !== undefined) === active) {
+        this.#departed.removeSync(key);
+        return [];
       }
-    }
-    while (!this.#closed && this.#hasDeparted()) {
-      let claimed: readonly (readonly [Key, Departure])[] = [];
-      await this.#write(() => {
-        claimed = this.#claim();
-      });
-      if (claimed.length === 0) return;
-      await this.#announce(claimed);
-    }
-  }
-
-  async #takeOffAll(subscribers: readonly string[]): Promise<void> {
-    await this.#write(() => {
-      for (const subscriber of subscribers) this.#takeOff([this.#process, subscriber]);
+      const { records } = entry ?? claimed;
+      return [this.#keepClaim(key, { departure: name, active: !active, records })];
     });
-    for (const subscriber of subscribers) this.#gone.delete(subscriber);
   }
 
   /** Whether there is a dead process, or something that nobody has announced. */
@@ -198,50 +202,38 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   /** Takes subscribers of dead processes off, and claims what whoever had claimed it has not done. */
-  #claim(): readonly (readonly [Key, Departure])[] {
+  #claimDeparted(name: string): readonly Claim<Key>[] {
     const now = this.#clock.now();
-    const claimedUntil = now + LEASE_MS;
-    const claimed: [Key, Departure][] = [];
+    const due: [Key, Claimed][] = [];
     for (const { key, value } of this.#departed.getRange()) {
-      if (claimed.length === AT_ONCE) break;
-      if (value.claimedUntil <= now) claimed.push([key, { ...value, claimedUntil }]);
+      if (due.length === AT_ONCE) break;
+      if (value.claimedUntil <= now) due.push([key, value]);
     }
-    const departure = randomUUID();
+    const claimed = due.map(([key, value]) => this.#keepClaim(key, value));
     for (const process of Array.from(this.#leases.getKeys())) {
       const left = AT_ONCE - claimed.length;
       if (left <= 0) break;
       if (this.#lives(process)) continue;
       this.#leases.putSync(process, DECLARED_DEAD);
-      for (const [key, { records }] of this.#remove(process, left)) {
-        claimed.push([key, { departure, records, claimedUntil }]);
-      }
+      claimed.push(...this.#claim(this.#remove(process, left), name));
     }
-    for (const [key, value] of claimed) this.#departed.putSync(key, value);
     return claimed;
   }
 
-  async #announce(claimed: readonly (readonly [Key, Departure])[]): Promise<void> {
-    for (const departure of new Set(claimed.map(([, value]) => value.departure))) {
-      const records = claimed.flatMap(([, value]) =>
-        value.departure === departure ? recordsOf(value) : [],
-      );
-      await this.#changed({ records, active: false, departure });
-    }
-    await this.#write(() => {
-      for (const [key] of claimed) this.#departed.removeSync(key);
-    });
+  /** Those that are off the board now, but for what somebody is announcing already. */
+  #claim(gone: readonly (readonly [Key, Entry])[], name: string): readonly Claim<Key>[] {
+    return gone.flatMap(([key, { records }]) =>
+      this.#departed.get(key) === undefined
+        ? [this.#keepClaim(key, { departure: name, records })]
+        : [],
+    );
   }
 
-  /** Another process may have taken this one for dead, when it was only stopped for a while. */
-  #renew(): readonly Entry[] {
-    const lease = this.#leases.get(this.#process) ?? DECLARED_DEAD;
-    this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
-    if (lease !== DECLARED_DEAD) return [];
-    const missing = [...this.#own].filter(
-      ([subscriber]) => this.#entries.get([this.#process, subscriber]) === undefined,
-    );
-    for (const [subscriber, entry] of missing) this.#put(subscriber, entry);
-    return missing.map(([, entry]) => entry);
+  #keepClaim(key: Key, what: Omit<Claimed, 'claimedUntil'>): Claim<Key> {
+    const { departure: name, active = false, records } = what;
+    const claimedUntil = this.#clock.now() + LEASE_MS;
+    this.#departed.putSync(key, { departure: name, active, records, claimedUntil });
+    return { key, name, active, records: recordsOf({ records }) };
   }
 
   /** Takes subscribers of a process off, and with the last of them its lease. */
@@ -253,9 +245,7 @@ export class LmdbPresence implements PresenceBoard {
     return found.map(({ key, value }) => [key, value]);
   }
 
-  #put(subscriber: string, entry: Entry): void {
-    const key: Key = [this.#process, subscriber];
-    this.#takeOff(key);
+  #put(key: Key, entry: Entry): void {
     this.#entries.putSync(key, entry);
     for (const place of placesOf(key, entry)) this.#lists.putSync(place, true);
   }
@@ -277,10 +267,10 @@ export class LmdbPresence implements PresenceBoard {
     return (this.#leases.get(process) ?? 0) > this.#clock.now();
   }
 
-  async #write(change: () => unknown): Promise<void> {
+  async #write<Result>(change: () => Result): Promise<Result> {
     this.#refuseClosed();
     try {
-      await write(this.#root, change);
+      return await write(this.#root, change);
     } catch (cause) {
       throw new HubgateError('transport-failed', 'The presence could not be stored', { cause });
     }
@@ -325,6 +315,3 @@ function recordsOf({ records }: Pick<Entry, 'records'>): readonly SubscriptionRe
   // Written by enter, which was given such records.
   return JSON.parse(records) as readonly SubscriptionRecord[];
 }
-
-/** It has been told in the log. */
-function ignore(): void {}

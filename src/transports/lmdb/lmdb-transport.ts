@@ -1,4 +1,5 @@
 import { watch } from 'node:fs';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { LogEntry, Transport } from '../../hub/transport.ts';
 import { PAGE_BYTES } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
@@ -53,7 +54,8 @@ class LmdbTransport implements Transport {
   #position: number;
   #lastEventId: string | null;
   #deliver: (entries: readonly LogEntry[]) => void = () => {};
-  #closed: Promise<void> | undefined;
+  #closing: Promise<void> | undefined;
+  #isClosed = false;
   /** A group of this process is being stored: it hands out what there is when it is done. */
   #storing = false;
   #advancing = false;
@@ -102,7 +104,7 @@ class LmdbTransport implements Transport {
   }
 
   wake(): void {
-    if (this.#closed !== undefined) return;
+    if (this.#isClosed) return;
     try {
       this.#advance();
     } catch (error) {
@@ -128,8 +130,8 @@ class LmdbTransport implements Transport {
   }
 
   close(): Promise<void> {
-    this.#closed ??= this.#finish();
-    return this.#closed;
+    this.#closing ??= this.#finish();
+    return this.#closing;
   }
 
   async #commit(group: readonly Update[]): Promise<void> {
@@ -140,7 +142,7 @@ class LmdbTransport implements Transport {
       this.#oldest = oldest;
       this.#refusedBytes = 0;
       if (this.#options.durability === 'commit') await root.flushed;
-      this.#handOut(stored);
+      await this.#handOut(stored);
     } catch (cause) {
       this.#refusedBytes = group.reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
       throw storingError(cause);
@@ -185,14 +187,16 @@ class LmdbTransport implements Transport {
     };
   }
 
-  /** What this process has stored, after what others have stored before it. */
-  #handOut(stored: readonly LogEntry[]): void {
+  /** What this process has stored, after what others have stored before it: a slice of that in each turn. */
+  async #handOut(stored: readonly LogEntry[]): Promise<void> {
     const [first] = stored;
     const last = stored.at(-1);
     if (first === undefined || last === undefined) return;
     if (this.#position < first.position - 1) this.#refresh();
-    while (this.#position < first.position - 1 && this.#step(first.position - 1)) {
+    while (this.#position < first.position - 1) {
+      this.#step(first.position - 1);
       // Seldom more than one step: others wake this process for each of theirs.
+      await nextTurn();
     }
     this.#give(stored, last.position, last.update.id);
   }
@@ -220,8 +224,8 @@ class LmdbTransport implements Transport {
     this.#store.root.resetReadTxn();
   }
 
-  /** Hands out some of what is stored up to `end`; false when it cannot. */
-  #step(end: number): boolean {
+  /** Hands out some of what is stored up to `end`; passes over what cannot be read. */
+  #step(end: number): void {
     try {
       const entries = this.#entries(this.#position, end, ENTRIES_AT_ONCE, PAGE_BYTES);
       const last = entries.at(-1);
@@ -233,7 +237,6 @@ class LmdbTransport implements Transport {
       });
       this.#position += 1;
     }
-    return true;
   }
 
   #give(entries: readonly LogEntry[], position: number, eventId: string | null): void {
@@ -324,26 +327,28 @@ class LmdbTransport implements Transport {
 
   #poll(): void {
     this.#stopWatching = this.#options.clock.after(POLL_MS, () => {
-      if (this.#closed !== undefined) return;
+      if (this.#isClosed) return;
       this.wake();
       this.#poll();
     });
   }
 
   #refuseClosed(): void {
-    if (this.#closed !== undefined) {
+    if (this.#isClosed) {
       throw new HubgateError('transport-closed', 'The history is closed');
     }
   }
 
   async #finish(): Promise<void> {
-    this.#stopWatching();
-    await this.#commits.drained();
+    // Who has left is told of in the log.
     await this.presence.close().catch((error: unknown) => {
       this.#options.log.warn('This process could not be taken off the presence board', {
         error: messageOf(error),
       });
     });
+    this.#isClosed = true;
+    this.#stopWatching();
+    await this.#commits.drained();
     await this.#store.root.close();
   }
 }

@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
 import {
   matcherName,
@@ -11,14 +11,17 @@ import {
 import type { Clock } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
+import {
+  type Claim,
+  LEASE_MS,
+  type OwnEntry,
+  PresenceKeeper,
+  type PresenceStore,
+} from '../presence-keeper.ts';
 import type { HubKeys } from './keys.ts';
-import { ANNOUNCED, BEAT, ENTER, LEAVE, QUIT } from './scripts.ts';
+import { BEAT, ENTER, LEAVE, QUIT, type Script, SETTLE } from './scripts.ts';
 import type { Session } from './session.ts';
 
-/** How long a process is believed to live after it was last heard of. */
-const LEASE_MS = 15_000;
-/** How often it says that it lives, and looks for those that no longer do. */
-const HEARTBEAT_MS = 5_000;
 /** Entered, read or taken off in one step. */
 const AT_ONCE = 500;
 
@@ -37,32 +40,31 @@ interface RedisPresenceOptions {
  */
 export class RedisPresence implements PresenceBoard {
   readonly #options: RedisPresenceOptions;
-  /** What this process has entered, in case the store loses it. */
-  readonly #own = new Map<string, string>();
-  /** What it has entered and could not take off: at most what was on the board when the store went away. */
-  readonly #gone = new Set<string>();
-  #changed: (change: PresenceChange) => Promise<void> = async () => {};
-  #stopHeartbeat: () => void = () => {};
+  readonly #keeper: PresenceKeeper<string>;
+  /** The one that is to be used next, while the board is restored by it. */
+  #next: Session | null = null;
   #closed = false;
 
   constructor(options: RedisPresenceOptions) {
     this.#options = options;
-    this.#armHeartbeat();
+    const { clock, log } = options;
+    const store: PresenceStore<string> = {
+      atOnce: AT_ONCE,
+      enter: (entries) => this.#asked(() => this.#enter(entries)),
+      leave: (subscribers, name) =>
+        this.#asked(async () => claimsOf(await this.#run(LEAVE, [name, ...subscribers]))),
+      beat: (name, renews) => this.#asked(() => this.#beat(name, renews)),
+      settle: (claims, name) => this.#asked(() => this.#settle(claims, name)),
+    };
+    this.#keeper = new PresenceKeeper({ store, mayBeAway: true, clock, log });
   }
 
-  async enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
-    const entry = entryOf(records);
-    await this.#asked(() => {
-      const session = this.#options.session();
-      this.#own.set(subscriber, entry);
-      return this.#enter(session, [[subscriber, entry]]);
-    });
+  enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
+    return this.#keeper.enter(subscriber, records);
   }
 
-  async leave(subscriber: string): Promise<void> {
-    if (!this.#own.delete(subscriber)) return;
-    this.#gone.add(subscriber);
-    await this.#asked(async () => this.#takeOff(this.#options.session(), [subscriber]));
+  leave(subscriber: string): Promise<void> {
+    return this.#keeper.leave(subscriber);
   }
 
   page(after: string | null, limit: number, matcher?: PresenceMatcher): Promise<PresencePage> {
@@ -79,42 +81,49 @@ export class RedisPresence implements PresenceBoard {
   }
 
   of(subscriber: string): Promise<readonly SubscriptionRecord[]> {
-    const { keys, session } = this.#options;
+    const { keys } = this.#options;
     return this.#asked(async () => {
-      const processes = texts(await session().command('ZRANGE', keys.processes, '0', '-1'));
+      const processes = texts(await this.#session().command('ZRANGE', keys.processes, '0', '-1'));
       return this.#records(processes.map((process) => `${process} ${subscriber}`));
     });
   }
 
   watch(listener: (change: PresenceChange) => Promise<void>): void {
-    this.#changed = listener;
+    this.#keeper.watch(listener);
   }
 
-  /** Enters again what a server that has taken over may not know. */
-  async restore(session: Session): Promise<void> {
-    await this.#takeOff(session, [...this.#gone]);
-    await this.#enter(session, [...this.#own]);
+  /**
+   * Brings the board up to date by a session that is not in use yet. What is returned announces that; it
+   * needs the log.
+   */
+  async restore(session: Session): Promise<() => void> {
+    this.#next = session;
+    try {
+      return await this.#keeper.restore();
+    } finally {
+      this.#next = null;
+    }
   }
 
   /** Takes this process off the board, if the store is there; else its lease does. */
   async close(): Promise<void> {
-    this.#stopHeartbeat();
     if (this.#closed) return;
-    this.#closed = true;
-    const { keys, process, session } = this.#options;
-    const touched = touchedKeys(keys);
+    const { keys, process } = this.#options;
     try {
-      const one = session();
+      await this.#keeper.close();
+      const one = this.#session();
+      const touched = touchedKeys(keys);
       while (Number(await one.run(QUIT, touched, [process, String(AT_ONCE)])) === AT_ONCE);
     } catch (error) {
       const reason = messageOf(error);
       this.#options.log.debug('The presence is left to its lease', { reason });
     }
+    this.#closed = true;
   }
 
   async #all(after: string | null, limit: number): Promise<readonly Place[]> {
-    const { keys, session } = this.#options;
-    const reply = await session().command(
+    const { keys } = this.#options;
+    const reply = await this.#session().command(
       ...['ZRANGEBYSCORE', keys.present, after === null ? '-inf' : `(${after}`, '+inf'],
       ...['WITHSCORES', 'LIMIT', '0', String(limit)],
     );
@@ -126,8 +135,8 @@ export class RedisPresence implements PresenceBoard {
   }
 
   async #matched(digest: string, after: string | null, limit: number): Promise<readonly Place[]> {
-    const { keys, session } = this.#options;
-    const reply = await session().command(
+    const { keys } = this.#options;
+    const reply = await this.#session().command(
       ...['ZRANGEBYLEX', keys.matched, after === null ? `[${digest} ` : `(${after}`],
       ...[`(${digest}!`, 'LIMIT', '0', String(limit)],
     );
@@ -140,81 +149,39 @@ export class RedisPresence implements PresenceBoard {
 
   async #records(members: readonly string[]): Promise<readonly SubscriptionRecord[]> {
     if (members.length === 0) return [];
-    const { keys, session } = this.#options;
-    const found = await session().command('HMGET', keys.records, ...members);
+    const { keys } = this.#options;
+    const found = await this.#session().command('HMGET', keys.records, ...members);
     return Array.isArray(found) ? found.flatMap(recordsOf) : [];
   }
 
-  #armHeartbeat(): void {
-    this.#stopHeartbeat = this.#options.clock.after(HEARTBEAT_MS, () => {
-      this.#beat().catch((error: unknown) => {
-        const reason = messageOf(error);
-        this.#options.log.debug('Presence could not be kept', { reason });
-      });
-      if (!this.#closed) this.#armHeartbeat();
-    });
+  async #enter(entries: readonly OwnEntry[]): Promise<readonly ('new' | 'there' | 'claimed')[]> {
+    const args = entries.flatMap(({ subscriber, records }) => [subscriber, entryOf(records)]);
+    const states = texts(await this.#run(ENTER, args));
+    return states.map((state) => (state === 'new' || state === 'claimed' ? state : 'there'));
   }
 
-  async #beat(): Promise<void> {
-    const { keys, process, session } = this.#options;
-    const touched = [...touchedKeys(keys), keys.departed, keys.claims];
-    await this.#takeOff(session(), [...this.#gone]);
-    for (let more = true; more && !this.#closed; ) {
-      const args = [process, String(LEASE_MS), String(AT_ONCE), randomUUID()];
-      const reply = await session().run(BEAT, touched, args);
-      const [lived, told]: readonly unknown[] = Array.isArray(reply) ? reply : [];
-      if (lived === 0 && this.#own.size > 0) {
-        // It was taken for dead and announced as gone, when it was only slow.
-        const records = await this.#enter(session(), [...this.#own]);
-        if (records.length > 0) await this.#changed({ records, active: true }).catch(ignore);
-      }
-      const departed = texts(told);
-      if (departed.length > 0) await this.#announce(departed);
-      more = departed.length > 0;
-    }
+  async #beat(name: string, renews: boolean) {
+    const reply = await this.#run(BEAT, [name, String(AT_ONCE), renews ? '1' : '0']);
+    const [lived, claimed]: readonly unknown[] = Array.isArray(reply) ? reply : [];
+    return { lived: lived !== 0, claimed: claimsOf(claimed) };
   }
 
-  /** @param departed member and departure by turns */
-  async #announce(departed: readonly string[]): Promise<void> {
-    const { keys, session } = this.#options;
-    const records = new Map<string, SubscriptionRecord[]>();
-    for (const [index, text] of departed.entries()) {
-      if (index % 2 === 0 || text === '') continue;
-      const line = text.indexOf('\n');
-      const name = text.slice(0, line);
-      records.set(name, [...(records.get(name) ?? []), ...recordsOf(text.slice(line + 1))]);
-    }
-    for (const [departure, some] of records) {
-      await this.#changed({ records: some, active: false, departure });
-    }
-    const members = departed.filter((_, index) => index % 2 === 0);
-    await session().run(ANNOUNCED, [keys.departed, keys.claims], members);
+  async #settle(claims: readonly Claim<string>[], name: string) {
+    const { keys } = this.#options;
+    const args = claims.flatMap(({ key, active }) => [key, active ? '1' : '0']);
+    const touched = [keys.records, keys.departed, keys.claims];
+    return claimsOf(await this.#session().run(SETTLE, touched, [String(LEASE_MS), name, ...args]));
   }
 
-  async #takeOff(session: Session, subscribers: readonly string[]): Promise<void> {
+  #run(script: Script, args: readonly string[]): Promise<unknown> {
     const { keys, process } = this.#options;
-    const touched = touchedKeys(keys);
-    for (let from = 0; from < subscribers.length; from += AT_ONCE) {
-      const some = subscribers.slice(from, from + AT_ONCE);
-      await Promise.all(some.map((one) => session.run(LEAVE, touched, [process, one])));
-      for (const one of some) this.#gone.delete(one);
-    }
+    const last = script === ENTER ? keys.meta : keys.claims;
+    const touched = [...touchedKeys(keys), keys.departed, last];
+    return this.#session().run(script, touched, [process, String(LEASE_MS), ...args]);
   }
 
-  /** Resolves to the records of those that were not there. */
-  async #enter(
-    session: Session,
-    entries: readonly (readonly [string, string])[],
-  ): Promise<readonly SubscriptionRecord[]> {
-    const { keys, process } = this.#options;
-    const touched = [...touchedKeys(keys), keys.meta];
-    const entered: SubscriptionRecord[] = [];
-    for (let from = 0; from < entries.length; from += AT_ONCE) {
-      const some = entries.slice(from, from + AT_ONCE).flat();
-      const reply = await session.run(ENTER, touched, [process, String(LEASE_MS), ...some]);
-      entered.push(...texts(reply).flatMap(recordsOf));
-    }
-    return entered;
+  #session(): Session {
+    return this.#next ?? this.#options.session();
   }
 
   async #asked<Reply>(ask: () => Promise<Reply>): Promise<Reply> {
@@ -257,9 +224,20 @@ function recordsOf(entry: unknown): readonly SubscriptionRecord[] {
   return JSON.parse(entry.slice(entry.indexOf('\n') + 1)) as readonly SubscriptionRecord[];
 }
 
+/** @param reply member and claim by turns, as the scripts give them */
+function claimsOf(reply: unknown): readonly Claim<string>[] {
+  const claims: Claim<string>[] = [];
+  const flat = texts(reply);
+  for (let index = 0; index < flat.length; index += 2) {
+    const [key = '', text = ''] = flat.slice(index, index + 2);
+    const line = text.indexOf('\n');
+    const active = text.startsWith('+');
+    const name = text.slice(active ? 1 : 0, Math.max(0, line));
+    claims.push({ key, name, active, records: line < 0 ? [] : recordsOf(text.slice(line + 1)) });
+  }
+  return claims;
+}
+
 function texts(reply: unknown): readonly string[] {
   return Array.isArray(reply) ? reply.map(String) : [];
 }
-
-/** It has been told in the log. */
-function ignore(): void {}

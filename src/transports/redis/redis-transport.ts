@@ -61,7 +61,10 @@ class RedisTransport implements Transport {
   readonly #readBacks: ReadBacks;
   readonly #reader: BlockingReader;
   readonly #commits: GroupCommit;
-  #closed: Promise<void> | undefined;
+  #closing: Promise<void> | undefined;
+  #isClosed = false;
+  /** What has come and gone while Redis was away. */
+  #announce: () => void = () => {};
 
   constructor(options: RedisTransportOptions) {
     const { clock, random, log, replicas, maxLength, maxAgeMs } = options;
@@ -96,9 +99,13 @@ class RedisTransport implements Transport {
         // First: replays go on as soon as the session is in use.
         await this.signals.catchUp(session);
         await this.#reader.reconcile(session);
-        await this.presence.restore(session);
+        this.#announce = await this.presence.restore(session);
       },
-      follow: (session) => this.#reader.follow(session),
+      follow: (session) => {
+        this.#announce();
+        this.#announce = () => {};
+        return this.#reader.follow(session);
+      },
       ended: () => this.#readBacks.end(),
     });
   }
@@ -161,15 +168,17 @@ class RedisTransport implements Transport {
   }
 
   close(): Promise<void> {
-    this.#closed ??= this.#finish();
-    return this.#closed;
+    this.#closing ??= this.#finish();
+    return this.#closing;
   }
 
   async #finish(): Promise<void> {
     // A session that lives finishes what was appended; a lost one is not followed by another.
     this.#sessions.openNoMore();
-    await this.#commits.drained();
+    // Who has left is told of in the log.
     await this.presence.close();
+    this.#isClosed = true;
+    await this.#commits.drained();
     await this.#sessions.close();
   }
 
@@ -180,7 +189,7 @@ class RedisTransport implements Transport {
   }
 
   #refuseClosed(): void {
-    if (this.#closed !== undefined) {
+    if (this.#isClosed) {
       throw new HubgateError('transport-closed', 'The connection to Redis is closed');
     }
   }

@@ -115,77 +115,124 @@ end
 `;
 
 /*
- * Enters subscribers. KEYS: present, records, owned, matched, processes, meta.
- * ARGV: process, milliseconds of its lease, then subscriber and entry of each. Returns the entries of
- * those that were not there.
+ * Enters subscribers. KEYS: present, records, owned, matched, processes, departed, meta.
+ * ARGV: process, milliseconds of its lease, then subscriber and entry of each. Returns of each whether it
+ * is new, was there, or is new while somebody has claimed to announce what it is.
  */
 export const ENTER = script(`${PLACES}
 local clock = redis.call('TIME')
 redis.call('ZADD', KEYS[5], clock[1] * 1000 + ARGV[2], ARGV[1])
-local entered = {}
+local states = {}
 for index = 3, #ARGV, 2 do
   local member, entry = ARGV[1] .. ' ' .. ARGV[index], ARGV[index + 1]
+  local state = 'there'
   if redis.call('HSETNX', KEYS[2], member, entry) == 1 then
-    local order = redis.call('HINCRBY', KEYS[6], 'order', 1)
+    local order = redis.call('HINCRBY', KEYS[7], 'order', 1)
     redis.call('ZADD', KEYS[1], order, member)
     redis.call('ZADD', KEYS[3], 0, member)
     for _, place in ipairs(places(entry, order, member)) do redis.call('ZADD', KEYS[4], 0, place) end
-    entered[#entered + 1] = entry
+    state = redis.call('HGET', KEYS[6], member) and 'claimed' or 'new'
   end
+  states[#states + 1] = state
 end
-return entered
+return states
 `);
 
-/* Takes a subscriber off. KEYS: present, records, owned, matched. ARGV: process and subscriber. */
-export const LEAVE = script(`${TAKE_OFF}
-take_off(ARGV[1] .. ' ' .. ARGV[2])
+/* Claims to announce a member, unless somebody has; adds it and its claim to a list. */
+const CLAIM = `
+local function claim(departed, claims, member, text, till, list)
+  if redis.call('HSETNX', departed, member, text) == 0 then return end
+  redis.call('ZADD', claims, till, member)
+  list[#list + 1] = member
+  list[#list + 1] = text
+end
+`;
+
+/*
+ * Takes subscribers off, and claims to announce it. KEYS: present, records, owned, matched, processes,
+ * departed, claims. ARGV: process, milliseconds of a claim, a name for it, subscribers. Returns member and
+ * claim by turns; a claim is its name, with + before it if the member is there, a line break, and the entry.
+ */
+export const LEAVE = script(`${TAKE_OFF}${CLAIM}
+local clock = redis.call('TIME')
+local till = clock[1] * 1000 + ARGV[2]
+local claimed = {}
+for index = 4, #ARGV do
+  local member = ARGV[1] .. ' ' .. ARGV[index]
+  local entry = take_off(member)
+  if entry then claim(KEYS[6], KEYS[7], member, ARGV[3] .. '\\n' .. entry, till, claimed) end
+end
+return claimed
 `);
 
 /*
- * Renews a lease, takes off some of what a dead process has entered, and claims what is to be
- * announced: what is taken off now, and what whoever had claimed it has not announced in time.
- * KEYS: present, records, owned, matched, processes, departed, claims. ARGV: process, milliseconds of
- * its lease, how many at most, a name for these departures. Returns whether the lease was still there,
- * then member and departure by turns; a departure is its name, a line break, and the entry.
+ * Renews a lease where there is one to be, takes off some of what a dead process has entered, and claims what
+ * is to be announced: what is taken off now, and what whoever had claimed it has not announced in time.
+ * KEYS as of LEAVE. ARGV: process, milliseconds of its lease, a name for these claims, how many at most, 1
+ * where the lease is renewed. Returns whether it was still there, then claims as LEAVE does.
  */
-export const BEAT = script(`${TAKE_OFF}
+export const BEAT = script(`${TAKE_OFF}${CLAIM}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local most = tonumber(ARGV[3])
-local lived = tonumber(redis.call('ZSCORE', KEYS[5], ARGV[1]) or 0) > 0 and 1 or 0
-redis.call('ZADD', KEYS[5], now + ARGV[2], ARGV[1])
-local claimed = redis.call('ZRANGEBYSCORE', KEYS[7], '-inf', now, 'LIMIT', 0, most)
+local till = now + ARGV[2]
+local most = tonumber(ARGV[4])
+local lived = 1
+if ARGV[5] == '1' then
+  if tonumber(redis.call('ZSCORE', KEYS[5], ARGV[1]) or 0) <= 0 then lived = 0 end
+  redis.call('ZADD', KEYS[5], till, ARGV[1])
+end
+local claimed = {}
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[7], '-inf', now, 'LIMIT', 0, most)) do
+  redis.call('ZADD', KEYS[7], till, member)
+  claimed[#claimed + 1] = member
+  claimed[#claimed + 1] = redis.call('HGET', KEYS[6], member) or ''
+end
+local left = most - #claimed / 2
 local dead = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', '(' .. now, 'LIMIT', 0, 1)[1]
-if dead and #claimed < most then
+if dead and left > 0 then
   redis.call('ZADD', KEYS[5], 0, dead)
-  local members = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. dead .. ' ', '(' .. dead .. '!', 'LIMIT', 0, most - #claimed)
-  if #members < most - #claimed then redis.call('ZREM', KEYS[5], dead) end
+  local members = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. dead .. ' ', '(' .. dead .. '!', 'LIMIT', 0, left)
+  if #members < left then redis.call('ZREM', KEYS[5], dead) end
   for _, member in ipairs(members) do
     local entry = take_off(member)
-    if entry then
-      redis.call('HSET', KEYS[6], member, ARGV[4] .. '\\n' .. entry)
-      claimed[#claimed + 1] = member
-    end
+    if entry then claim(KEYS[6], KEYS[7], member, ARGV[3] .. '\\n' .. entry, till, claimed) end
   end
 end
-local told = {}
-for _, member in ipairs(claimed) do
-  redis.call('ZADD', KEYS[7], now + ARGV[2], member)
-  told[#told + 1] = member
-  told[#told + 1] = redis.call('HGET', KEYS[6], member) or ''
-end
-return {lived, told}
+return {lived, claimed}
 `);
 
-/* Members have been announced. KEYS: departed, claims. ARGV: members. */
-export const ANNOUNCED = script(`
-for _, member in ipairs(ARGV) do
-  redis.call('HDEL', KEYS[1], member)
-  redis.call('ZREM', KEYS[2], member)
+/*
+ * Members have been announced as there or not. What is so still is settled; of what is not, the claim goes on
+ * under a new name. KEYS: records, departed, claims. ARGV: milliseconds of a claim, a name, then member and 1
+ * or 0 by turns. Returns claims as LEAVE does.
+ */
+export const SETTLE = script(`
+local clock = redis.call('TIME')
+local till = clock[1] * 1000 + ARGV[1]
+local claimed = {}
+for index = 3, #ARGV, 2 do
+  local member, told = ARGV[index], ARGV[index + 1]
+  local text = redis.call('HGET', KEYS[2], member)
+  local entry = redis.call('HGET', KEYS[1], member)
+  if (entry and '1' or '0') == told then
+    redis.call('HDEL', KEYS[2], member)
+    redis.call('ZREM', KEYS[3], member)
+  elseif text then
+    local name = entry and '+' .. ARGV[2] or ARGV[2]
+    text = name .. '\\n' .. (entry or string.sub(text, string.find(text, '\\n') + 1))
+    redis.call('HSET', KEYS[2], member, text)
+    redis.call('ZADD', KEYS[3], till, member)
+    claimed[#claimed + 1] = member
+    claimed[#claimed + 1] = text
+  end
 end
+return claimed
 `);
 
-/* Takes a process off, as if it were dead. KEYS and ARGV as of BEAT, without a lease. */
+/*
+ * Takes a process off of which nothing is to be announced. KEYS begin with: present, records, owned, matched,
+ * processes. ARGV: process, how many subscribers at most.
+ */
 export const QUIT = script(`${TAKE_OFF}
 local members = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. ARGV[1] .. ' ', '(' .. ARGV[1] .. '!', 'LIMIT', 0, ARGV[2])
 for _, member in ipairs(members) do take_off(member) end
@@ -217,16 +264,7 @@ end
 return {current, previous, elapsed}
 `);
 
-export const SCRIPTS: readonly Script[] = [
-  APPEND,
-  READ,
-  ENTER,
-  LEAVE,
-  BEAT,
-  ANNOUNCED,
-  QUIT,
-  COUNT,
-];
+export const SCRIPTS: readonly Script[] = [APPEND, READ, ENTER, LEAVE, BEAT, SETTLE, QUIT, COUNT];
 
 function script(text: string): Script {
   return { text, sha: createHash('sha1').update(text).digest('hex') };

@@ -14,6 +14,7 @@ import type { Update } from '../../../src/hub/update.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
+import { TurnedSlices } from '../../support/turned-slices.ts';
 
 const base = 'https://hub.invalid/.well-known/hub';
 
@@ -122,6 +123,12 @@ describe('hub: delivery', () => {
     clock.advance(1100);
     await drained;
     assert.ok(one.ended);
+  });
+
+  it('lets everybody know who waits for its last stream to end', async (test) => {
+    const { hub, connect } = setUp(test);
+    await connect({});
+    await Promise.all([hub.drain(0), hub.drain(0)]);
   });
 
   it('K-593: ends all streams when it closes', async (test) => {
@@ -283,6 +290,73 @@ describe('hub: replay', () => {
     assert.deepEqual([late.ids()[0], late.sink.ended], ['u21', false]);
   });
 
+  it('replays each update as if it were the first, whichever matcher and grant the one before needed', async (test) => {
+    const { hub, connect } = setUp(test);
+    await hub.publish(update('0'));
+    for (const id of ['b', 'a', 'b2', 'a2']) {
+      await hub.publish(update(id, { topics: [id[0] ?? ''], private: id.endsWith('2') }));
+    }
+    const both = readGrant('a').subscribe.concat(readGrant('b').subscribe);
+    const late = await connect({
+      matchers: matchers('a', 'b'),
+      grants: { publish: [], subscribe: both },
+      lastEventId: '0',
+    });
+    await settle(() => late.ids().length === 4);
+    assert.deepEqual(late.ids(), ['b', 'a', 'b2', 'a2']);
+    // Its only grant is tried from the beginning, though its second matcher has selected the update.
+    const one = await connect({
+      matchers: matchers('a', 'b'),
+      grants: readGrant('b'),
+      lastEventId: 'a',
+    });
+    await settle(() => one.ids().length === 1);
+    assert.deepEqual(one.ids(), ['b2']);
+  });
+
+  it('replays to a client that takes nothing no more than 64 KiB and an event', async (test) => {
+    const { hub, connect } = setUp(test);
+    const data = 'x'.repeat(30_000);
+    for (let id = 0; id < 50; id += 1) await hub.publish(update(`u${id}`, { data }));
+    const slow = await connect(
+      { lastEventId: 'earliest', maxBufferBytes: 10 ** 9 },
+      { blocked: true },
+    );
+    const { outlet } = slow.subscription.subscriber;
+    await settle(() => outlet.bufferedBytes > 64 * 1024);
+    for (let turns = 0; turns < 100; turns += 1) await turn();
+    assert.ok(outlet.bufferedBytes <= 64 * 1024 + data.length + 100, `${outlet.bufferedBytes}`);
+  });
+
+  it('counts what waits for a stream that has no connection yet', async (test) => {
+    const { hub } = setUp(test);
+    const { subscriber } = await hub.subscribe(
+      wish({ matchers: matchers('*') }, { maxBufferBytes: 100 }),
+    );
+    for (const id of ['1', '2', '3']) await hub.publish(update(id, { data: 'x'.repeat(100) }));
+    await settle(() => subscriber.ended !== null);
+    assert.equal(subscriber.ended, 'slow');
+  });
+
+  it('has publishers wait while 16 MiB wait to be given out', async () => {
+    const slices = new TurnedSlices();
+    const transport = createMemoryTransport({ size: 1000 });
+    const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
+    const hub = new Hub({ transport, names, ...processAround(new TestClock()), slices });
+    const done: string[] = [];
+    const publish = (id: string): void => {
+      void hub.publish(update(id, { data: 'x'.repeat(6 * 1024 * 1024) })).then(() => done.push(id));
+    };
+    for (const id of ['1', '2']) publish(id);
+    await turn();
+    publish('3');
+    await turn();
+    assert.deepEqual(done, ['1', '2']);
+    await slices.all();
+    assert.deepEqual(done, ['1', '2', '3']);
+    hub.close();
+  });
+
   it('a thousand subscribers that return at once share the readings of the log', async (test) => {
     const transport = createMemoryTransport({ size: 10_000 });
     let reads = 0;
@@ -402,8 +476,8 @@ describe('hub: presence', () => {
       match_type: 'exact',
       active: true,
     };
-    for (const departure of ['one', 'one', 'another', 'one']) {
-      await tell({ records: [record], active: false, departure });
+    for (const name of ['one', 'one', 'another', 'one']) {
+      await tell({ records: [record], active: false, name, isNew: false });
     }
     assert.equal(seen.length, 2);
     assert.equal(JSON.parse(seen[0] ?? '').active, false);

@@ -33,6 +33,19 @@ describe('what a configuration has opened', () => {
     await assert.rejects(send(`http://127.0.0.1:${ours}/`), { code: 'ECONNREFUSED' });
     assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'first');
   });
+
+  it('is closed when a port that changes hands cannot be bound in the end', async (test) => {
+    const { gateway, config, open, port } = await start(test);
+    // The same port at another address: for all that is known, only the configuration in force has it.
+    const taken = createServer().listen(port, '::1');
+    test.after(() => taken.close());
+    await once(taken, 'listening');
+    const prepared = await gateway.prepare(config('second', [port], '::1'));
+    assert.deepEqual([...open.names], ['first', 'second']);
+    await assert.rejects(prepared.commit(), { code: 'listen-failed' });
+    assert.deepEqual([...open.names], ['first']);
+    assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'first');
+  });
 });
 
 describe('a configuration that is shown', () => {
@@ -65,12 +78,12 @@ async function start(test: TestContext) {
       },
     };
   };
-  const config = (name: string, ports: readonly number[] = [port]) =>
+  const config = (name: string, ports: readonly number[] = [port], bind = '127.0.0.1') =>
     parseHubfile(
       `{\n\tadmin off\n\tauto_https off\n\tstorage ${storage}\n}\n${ports
         .map(
           (one) =>
-            `http://127.0.0.1:${one} {\n\tbind 127.0.0.1\n\trespond ${name}\n\tlog {\n\t\toutput file ${join(storage, name)}\n\t}\n}\n`,
+            `http://127.0.0.1:${one} {\n\tbind ${bind}\n\trespond ${name}\n\tlog {\n\t\toutput file ${join(storage, name)}\n\t}\n}\n`,
         )
         .join('')}`,
       { env: {} },

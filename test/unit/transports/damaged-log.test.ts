@@ -51,7 +51,7 @@ describe('a log whose history is damaged', () => {
     await assert.rejects(transport.check(), refused);
     await assert.rejects(transport.presence.page(null, 1), refused);
     await assert.rejects(transport.presence.of('s'), refused);
-    await transport.presence.enter('s', []);
+    await assert.rejects(transport.presence.enter('s', []), refused);
     await transport.presence.leave('s');
     transport.wake();
     assert.deepEqual([transport.position, transport.lastEventId], [0, null]);

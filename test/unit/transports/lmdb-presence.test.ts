@@ -6,6 +6,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { open } from 'lmdb';
 import type { SubscriptionRecord } from '../../../src/hub/presence.ts';
+import type { PresenceChange } from '../../../src/hub/presence-board.ts';
 import type { Transport } from '../../../src/hub/transport.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
@@ -41,7 +42,11 @@ describe('presence of several processes that share a history', () => {
     }
     await two.transport.close();
     assert.deepEqual(await onBoard(one.transport.presence), [record('a')]);
-    assert.deepEqual(one.told, [], 'who leaves in good order says so itself');
+    assert.deepEqual(one.told, [{ ids: ['a'], active: true }]);
+    assert.deepEqual(two.told, [
+      { ids: ['b'], active: true },
+      { ids: ['b'], active: false },
+    ]);
   });
 
   it('drops a process that is dead, and tells exactly one of the others', async (test) => {
@@ -74,14 +79,14 @@ describe('presence of several processes that share a history', () => {
     const departures: string[] = [];
     const asked = new Promise<void>((resolve) => {
       failing.transport.presence.watch(async (change) => {
-        if (!change.active) departures.push(change.departure);
+        if (!change.active) departures.push(change.name);
         resolve();
         // As a process that ends before it has announced anything.
         await new Promise(() => {});
       });
     });
     other.transport.presence.watch(async (change) => {
-      if (!change.active) departures.push(change.departure);
+      if (!change.active) departures.push(change.name);
     });
     failing.clock.advance(20_000);
     await asked;
@@ -106,11 +111,16 @@ describe('presence of several processes that share a history', () => {
     for (const name of names) await stopped.transport.presence.enter(name, [record(name)]);
     // It comes back when the first part has been taken off.
     const back: string[] = [];
-    stopped.transport.presence.watch(async ({ records, active }) => {
+    const isBack = ({ records, active }: PresenceChange): boolean => {
       if (active) back.push(...records.map(({ match }) => match));
-    });
+      return active;
+    };
+    stopped.transport.presence.watch(async (change) => void isBack(change));
     const gone: string[] = [];
-    other.transport.presence.watch(async ({ records }) => {
+    other.transport.presence.watch(async (change) => {
+      // Whoever tells that they have gone tells that they are back.
+      if (isBack(change)) return;
+      const { records } = change;
       gone.push(...records.map(({ match }) => match));
       if (gone.length > 250) return;
       stopped.clock.advance(20_000);
@@ -118,7 +128,7 @@ describe('presence of several processes that share a history', () => {
     });
     other.clock.advance(20_000);
     while (gone.length < 250) await new Promise((resolve) => setImmediate(resolve));
-    while (back.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    while (back.length < gone.length) await new Promise((resolve) => setImmediate(resolve));
     assert.equal((await onBoard(other.transport.presence)).length, 600);
     assert.deepEqual(
       back.toSorted(),
@@ -135,9 +145,20 @@ describe('presence of several processes that share a history', () => {
     const lost = other.next();
     other.clock.advance(20_000);
     assert.deepEqual(await lost, { ids: ['a', 'b'], active: false });
-    const back = stopped.next();
+    const [before, others] = [stopped.told.length, other.told.length];
     stopped.clock.advance(20_000);
-    assert.deepEqual(await back, { ids: ['a', 'b'], active: true });
+    const back = (): readonly Change[] => [
+      ...stopped.told.slice(before),
+      ...other.told.slice(others),
+    ];
+    while (back().flatMap(({ ids }) => ids).length < 2) await turn();
+    assert.deepEqual(
+      back()
+        .flatMap(({ ids }) => ids)
+        .toSorted(),
+      ['a', 'b'],
+    );
+    assert.ok(back().every(({ active }) => active));
     assert.deepEqual(await onBoard(other.transport.presence), [record('a'), record('b')]);
   });
 

@@ -110,6 +110,29 @@ describe('a history in LMDB on disk', () => {
     await again.close();
   });
 
+  it('hands out what others have stored a slice in each turn, before its own too', async (test) => {
+    const path = await directory(test);
+    const [late, busy] = [await openHistory(path), await openHistory(path)];
+    test.after(() => Promise.all([late.close(), busy.close()]));
+    const others = Array.from({ length: 2_000 }, (_, index) => `u${index}`);
+    await Promise.all(others.map((id) => busy.append(update(id))));
+    let turns = 0;
+    let immediate = setImmediate(function next() {
+      turns += 1;
+      immediate = setImmediate(next);
+    });
+    const perTurn = new Map<number, number>();
+    const seen: string[] = [];
+    late.tail((entries) => {
+      perTurn.set(turns, (perTurn.get(turns) ?? 0) + entries.length);
+      seen.push(...entries.map(({ update: { id } }) => id));
+    });
+    await late.append(update('own'));
+    clearImmediate(immediate);
+    assert.deepEqual(seen, [...others, 'own']);
+    assert.ok(Math.max(...perTurn.values()) <= 300, [...perTurn.values()].join());
+  });
+
   it('updates that LMDB cannot find any more are told, and taken neither for evicted nor for unwritten', async (test) => {
     const path = await directory(test);
     const first = await openHistory(path);
