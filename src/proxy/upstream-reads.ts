@@ -1,6 +1,6 @@
-import { ServerResponse } from 'node:http';
 import type { OnReadOpts, Socket } from 'node:net';
-import { Duplex, type Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
+import { givesBack } from '../http/writable-stream.ts';
 
 /**
  * Bytes that one read of a connection to an upstream brings at most; Node's own 64 KiB cost a sixth more of
@@ -143,13 +143,4 @@ function readBy(copy: (bytes: number) => Buffer): OnReadOpts['callback'] {
   return function (this: unknown, bytes) {
     return (this as Socket).push(copy(bytes));
   };
-}
-
-/**
- * Whether a body has let go of a chunk when it calls back: what goes straight to the client, not
- * through anything that encodes, counts or keeps it.
- */
-function givesBack(body: Writable): boolean {
-  if (body instanceof ServerResponse) return body.write === ServerResponse.prototype.write;
-  return 'sentHeaders' in body && body.write === Duplex.prototype.write;
 }

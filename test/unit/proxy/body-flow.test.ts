@@ -7,7 +7,7 @@ import net from 'node:net';
 import { Readable, Writable } from 'node:stream';
 import { after, before, describe, it, mock } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { BodyFlow, NARROW_MARKS, WIDE_MARKS } from '../../../src/proxy/body-flow.ts';
+import { BodyFlow, WIDE_MARKS } from '../../../src/proxy/body-flow.ts';
 import { RECORD, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
 import { freePort } from '../../support/free-port.ts';
 import { startGateway } from '../../support/gateway.ts';

@@ -2,7 +2,6 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';
 import type MimeTypes from 'mime-types';
-import { pourInto } from '../../../http/body-end.ts';
 import type { ByteRange } from '../../../http/conditions.ts';
 import type { Exchange } from '../../../http/exchange.ts';
 import { negotiatedEncoding } from '../../../http/negotiated-encoding.ts';
@@ -11,6 +10,7 @@ import { messageOf } from '../../../kernel/error.ts';
 import { errorStatus } from '../../../site/error-status.ts';
 import { type HidesFile, noSuchFile, siteFile, unreadable } from '../../../site/site-files.ts';
 import type { Precompressed } from '../data.ts';
+import { pourFile } from './file-content.ts';
 import type { IsHidden } from './hidden-names.ts';
 
 /** A FIFO must not hold the opening up; what is behind the last link has been resolved already. */
@@ -101,22 +101,10 @@ async function send(
     return;
   }
   try {
-    await pourInto(contentOf(file, content), body);
+    await pourFile(file, content, body);
   } catch (error) {
     // A client that left needs no answer any more; a file that shrank must not look complete.
     exchange.log.debug('A file was not sent to its end', { error: messageOf(error) });
     exchange.abort();
   }
-}
-
-async function* contentOf(file: FileHandle, { start, end }: ByteRange): AsyncGenerator<Buffer> {
-  let left = end - start + 1;
-  const stream = file.createReadStream({ start, end, autoClose: false });
-  for await (const chunk of stream) {
-    // A stream without an encoding gives buffers.
-    const bytes = chunk as Buffer;
-    left -= bytes.length;
-    yield bytes;
-  }
-  if (left > 0) throw new Error('the file became shorter while it was read');
 }
