@@ -26,17 +26,6 @@ export function isPrivate(headers: HeaderList): boolean {
   return directives(headers).some((directive) => /^(?:private|no-store)$/i.test(directive));
 }
 
-/** Says that the response would be another with other values of these request fields. */
-export function addVary(headers: HeaderList, fields: readonly string[]): void {
-  const present = list(headers.combined('vary')).map((name) => name.toLowerCase());
-  if (present.includes('*')) return;
-  const missing = fields.filter((name) => !present.includes(name.toLowerCase()));
-  if (missing.length === 0) return;
-  const before = headers.combined('vary') ?? '';
-  // In one field: there are caches that look at one alone.
-  headers.set('Vary', [...(before === '' ? [] : [before]), ...missing].join(', '));
-}
-
 /** Lets scripts of other origins read a field (WHATWG Fetch §3.2.3). */
 export function expose(headers: HeaderList, name: string): void {
   const field = 'access-control-expose-headers';

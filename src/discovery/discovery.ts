@@ -1,9 +1,10 @@
 import type { DiscoveryConfig } from '../config/config.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { addVary } from '../http/representation.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
-import { addVary, expose, isPrivate, makePrivate } from './cache-control.ts';
+import { expose, isPrivate, makePrivate } from './cache-control.ts';
 import { Credentials } from './credentials.ts';
 import { DESTINATION, isDestinationOfPages } from './destination.ts';
 import { announcesHub, hubFields, type HubFields, selfLink } from './link.ts';
@@ -58,7 +59,8 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
         if (endsSession(head, config)) credentials.end(exchange, head.headers);
         return undefined;
       }
-      if (isPage(head)) announce(exchange, head, options, fieldsFor(arrival.lastEventId));
+      if (head.status === 304) varyAsPage(head.headers, options);
+      else if (isPage(head)) announce(exchange, head, options, fieldsFor(arrival.lastEventId));
       return handOutToken(exchange, head, options, arrival, credentials);
     });
     return next();
@@ -99,6 +101,12 @@ function announce(
   addVary(headers, ['Origin']);
 }
 
+/** RFC 9110 §15.4.5: what is still the same varies as the page that it stands for. */
+function varyAsPage(headers: HeaderList, { config, hub }: DiscoveryOptions): void {
+  const isLinked = config.link || config.self || headers.has('link');
+  if (isLinked && hub.allowsOrigin !== null) addVary(headers, ['Origin']);
+}
+
 /** The app's own header wins over the token source. */
 function handOutToken(
   exchange: Exchange,
@@ -117,13 +125,14 @@ function handOutToken(
     credentials.end(exchange, headers);
     return undefined;
   }
-  if (tokens === null || status >= 400 || !isPage(head)) return undefined;
+  if (tokens === null || status >= 400 || (status !== 304 && !isPage(head))) return undefined;
   const { dependence } = tokens;
   if (!arrival.isRead) {
     // Another destination would be given a token with it.
     addVary(headers, isPrivate(headers) ? [] : [...dependence.onClientFields, DESTINATION]);
     return undefined;
   }
+  if (status === 304) return undefined;
   return tokens.tokenFor(exchange, headers).then((outcome) => {
     if (outcome.kind === 'token') {
       credentials.handOut(exchange, headers, outcome.token);

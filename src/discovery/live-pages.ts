@@ -1,11 +1,12 @@
 import { about } from '../http/about.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { recode, type Recoding } from '../http/representation.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { isDestinationOfPages } from './destination.ts';
 import { askPolicies, metaPolicy } from './content-security-policy.ts';
 import { canDecode, injecting, type MakeScript } from './injection.ts';
-import { markTag, restoreTags } from './page-tag.ts';
+import { markedTag, restoreTags } from './page-tag.ts';
 import { requestUrl } from './request-url.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
@@ -69,29 +70,21 @@ export function createLivePages({ hub, concerns, version }: LivePagesOptions): H
     exchange.variables.set(SEEN, '');
     const isOurs = restoreTags(headers, version);
     exchange.onHead((head) => {
-      if (head.source !== 'upstream' || head.status < 200) return undefined;
-      if (head.status === 304) {
-        if (isOurs) markTag(head.headers, version);
-        return undefined;
-      }
-      if (!isDocument(head)) return undefined;
-      const encoding = codingOf(head.headers);
-      const length = head.headers.get('content-length');
-      if (!canDecode(encoding, length === undefined ? null : Number(length))) {
-        const why = 'A page is not live: its encoding is unknown here, or it is too long';
-        exchange.log.debug(why, { encoding });
-        return undefined;
-      }
-      changeHead(head.headers, version);
-      // The policy is known once all have had their say on the head.
-      return injecting(encoding, () => scriptFor(exchange, head));
+      if (head.source !== 'upstream') return undefined;
+      const recoding: Recoding = {
+        vary: [],
+        concerns: (fields) => isDocument(fields) && isReadable(exchange, fields),
+        // The policy is known once all have had their say on the head.
+        begin: (fields) => injecting(codingOf(fields), () => scriptFor(exchange, head)),
+        retag: (etag) => markedTag(etag, version),
+      };
+      return recode(exchange, head, recoding, isOurs);
     });
     return next();
   };
 }
 
-function isDocument({ status, headers }: ResponseHead): boolean {
-  if (status === 204 || status === 205 || status === 206) return false;
+function isDocument(headers: HeaderList): boolean {
   const [type = '', ...parameters] = (headers.get('content-type') ?? '').split(';');
   if (type.trim().toLowerCase() !== 'text/html') return false;
   const charset = parameters
@@ -108,20 +101,13 @@ function codingOf(headers: HeaderList): string {
   return coding === '' ? 'identity' : coding;
 }
 
-/** RFC 9110 §7.7, §8.8: other bytes than the app's, of which nobody knows the length yet. */
-function changeHead(headers: HeaderList, version: string): void {
-  for (const name of LOST_FIELDS) headers.delete(name);
-  markTag(headers, version);
+function isReadable({ log }: Exchange, headers: HeaderList): boolean {
+  const encoding = codingOf(headers);
+  const length = headers.get('content-length');
+  if (canDecode(encoding, length === undefined ? null : Number(length))) return true;
+  log.debug('A page is not live: its encoding is unknown here, or it is too long', { encoding });
+  return false;
 }
-
-const LOST_FIELDS = [
-  'content-length',
-  'accept-ranges',
-  'content-md5',
-  'content-digest',
-  'repr-digest',
-  'digest',
-];
 
 function scriptElement(
   { target, relation }: AnnouncedHub,

@@ -9,12 +9,11 @@ const TAG = /(?:W\/)?"[^"]*"/g;
 const MARKED = /^W\/"(.*)-live([sw])\.([0-9a-f]{8})"$/s;
 
 /** The validator of a page with the script of this version in it. */
-export function markTag(headers: HeaderList, version: string): void {
-  const tag = headers.get('etag');
-  const match = tag === undefined ? null : /^(W\/)?"([^"]*)"$/.exec(tag);
-  if (match === null) return;
+export function markedTag(tag: string, version: string): string {
+  const match = /^(W\/)?"([^"]*)"$/.exec(tag);
+  if (match === null) return tag;
   const [, weak, opaque = ''] = match;
-  headers.set('ETag', `W/"${opaque}-live${weak === undefined ? 's' : 'w'}.${version}"`);
+  return `W/"${opaque}-live${weak === undefined ? 's' : 'w'}.${version}"`;
 }
 
 /**

@@ -75,12 +75,18 @@ export function pipeSteps(steps: readonly Transform[], body: Writable): void {
  * Writes all that a source gives to a body, and ends it. Resolves when it is on its way; a source that
  * fails is for the caller, as is the body then.
  *
+ * @param isReused whether the source fills the same buffer again, so that each piece has to be taken first
  * @throws HubgateError `client-left` when the body closes before its end; whatever the source throws
  */
-export async function pourInto(source: AsyncIterable<Buffer>, body: Writable): Promise<void> {
+export async function pourInto(
+  source: AsyncIterable<Buffer>,
+  body: Writable,
+  isReused = false,
+): Promise<void> {
   for await (const chunk of source) {
     if (isGone(body)) throw clientLeft();
-    if (!body.write(chunk)) await told(body, 'drain');
+    if (isReused) await taken(body, chunk);
+    else if (!body.write(chunk)) await told(body, 'drain');
   }
   if (isGone(body)) throw clientLeft();
   body.end();
@@ -89,6 +95,19 @@ export async function pourInto(source: AsyncIterable<Buffer>, body: Writable): P
 
 function isGone(body: Writable): boolean {
   return body.destroyed || body.closed || body.writableEnded;
+}
+
+/** Resolves when a body has let go of a chunk; rejects when it closes instead. */
+function taken(body: Writable, chunk: Buffer): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onClose = (): void => reject(clientLeft());
+    body.once('close', onClose);
+    body.write(chunk, (error) => {
+      body.off('close', onClose);
+      if (error instanceof Error) reject(clientLeft());
+      else resolve();
+    });
+  });
 }
 
 /** Resolves when a body says so; rejects when it closes instead. */

@@ -196,6 +196,8 @@ export interface ResponseHead {
   readonly source: 'upstream' | 'gateway';
   /** The answer to an extended CONNECT whose tunnel is there. */
   readonly opensTunnel?: true;
+  /** A 304 with all fields of its 200; those of the content are taken off when it is sent. */
+  readonly isUnchanged?: boolean;
   /** Neither a body nor trailer fields follow: HTTP/2 says so with the head itself, which gRPC looks for. */
   readonly isWhole?: boolean;
 }

@@ -1,4 +1,5 @@
-import type { Writable } from 'node:stream';
+import { ServerResponse } from 'node:http';
+import { Duplex, type Writable } from 'node:stream';
 import type { Exchange, ResponseStream, StreamListener } from './exchange.ts';
 
 /** A {@link ResponseStream} over any body: one that is encoded, held back, or discarded. */
@@ -46,4 +47,13 @@ export class WritableStream implements ResponseStream {
   destroy(): void {
     if (!this.#closed) this.#exchange.abort();
   }
+}
+
+/**
+ * Whether a body has let go of a chunk when it calls back: what goes straight to the client, not
+ * through anything that encodes, counts or keeps it.
+ */
+export function givesBack(body: Writable): boolean {
+  if (body instanceof ServerResponse) return body.write === ServerResponse.prototype.write;
+  return 'sentHeaders' in body && body.write === Duplex.prototype.write;
 }

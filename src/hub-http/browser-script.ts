@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
-import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
+import { selectResponse } from '../http/representation.ts';
 import { parseQuery, valuesOf } from './form.ts';
 import { methodNotAllowed, notFound } from './refusal.ts';
 
@@ -23,18 +23,22 @@ export function createScriptAnswer(script: BrowserScript | null): (exchange: Exc
     if (exchange.method !== 'GET' && exchange.method !== 'HEAD')
       throw methodNotAllowed('GET, HEAD');
     const isCurrent = valuesOf(parseQuery(exchange.target) ?? [], 'v')[0] === version;
+    const isZipped = takesGzip(exchange.headers.combined('accept-encoding') ?? '');
+    const content = isZipped ? compressed : bytes;
     const fields = {
       'content-type': 'text/javascript; charset=utf-8',
       'cache-control': isCurrent ? 'public, max-age=31536000, immutable' : 'no-cache',
-      etag: `"${version}"`,
       vary: 'Accept-Encoding',
       'access-control-allow-origin': '*',
     };
-    if (exchange.headers.get('if-none-match')?.includes(`"${version}"`) === true) {
-      answer(exchange, 304, fields);
-    } else if (takesGzip(exchange.headers.combined('accept-encoding') ?? '')) {
-      answer(exchange, 200, { ...fields, 'content-encoding': 'gzip' }, compressed);
-    } else answer(exchange, 200, fields, bytes);
+    const { head } = selectResponse(exchange, {
+      size: content.length,
+      etag: `"${version}${isZipped ? '-gzip' : ''}"`,
+      modifiedMs: null,
+      fields: { ...fields, ...(isZipped ? { 'content-encoding': 'gzip' } : {}) },
+      takesRanges: false,
+    });
+    exchange.begin({ ...head, source: 'gateway' }).end(head.status === 200 ? content : undefined);
   };
 }
 

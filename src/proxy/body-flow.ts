@@ -1,14 +1,21 @@
 import type { Writable } from 'node:stream';
-import { upstreamReads } from './upstream-reads.ts';
+import { NARROW_READ_BYTES, upstreamReads } from './upstream-reads.ts';
 
-/** Bytes that may wait to be taken from one body; beyond, its source is held. */
-export const HIGH_WATER_BYTES = 256 * 1024;
-/**
- * Waiting bytes at which a held source goes on. What lies between the two must be more than one read of a
- * connection brings: the HTTP client joins all that has come meanwhile when it goes on, and would join
- * more and more of it.
- */
-export const LOW_WATER_BYTES = 64 * 1024;
+/** Bytes between which a source is held, and goes on. */
+interface Marks {
+  /** Bytes that may wait to be taken from one body; beyond, its source is held. */
+  readonly high: number;
+  /**
+   * Waiting bytes at which a held source goes on. What lies between the two must be no less than one read
+   * of a connection brings: the HTTP client joins all that has come meanwhile when it goes on, and would
+   * join more and more of it.
+   */
+  readonly low: number;
+}
+
+export const WIDE_MARKS: Marks = { high: 256 * 1024, low: 64 * 1024 };
+/** For all bodies while many are taken slowly. */
+export const NARROW_MARKS: Marks = { high: NARROW_READ_BYTES, low: 0 };
 
 /** What a body is read from. */
 export interface Source {
@@ -37,11 +44,24 @@ export class BodyFlow {
   readonly #listener: FlowListener;
   #waiting = 0;
   #isHeld = false;
+  #isClosed = false;
+  #end: () => void = upstreamReads.begin();
 
   constructor(body: Writable, source: Source, listener: FlowListener) {
     this.#body = body;
     this.#source = source;
     this.#listener = listener;
+    // Not every body that is broken off says of each piece that it waits no more.
+    body.once('close', () => {
+      upstreamReads.wait(-this.#waiting);
+      this.#isClosed = true;
+    });
+  }
+
+  /** Nothing more will be written. */
+  end(): void {
+    this.#end();
+    this.#end = nothing;
   }
 
   get isHeld(): boolean {
@@ -50,8 +70,9 @@ export class BodyFlow {
 
   write(chunk: Buffer): void {
     this.#waiting += chunk.length;
+    if (!this.#isClosed) upstreamReads.wait(chunk.length);
     upstreamReads.pass(chunk, this.#body, () => this.#took(chunk.length));
-    if (this.#isHeld || this.#waiting <= HIGH_WATER_BYTES) return;
+    if (this.#isHeld || this.#waiting <= marks().high) return;
     this.#isHeld = true;
     this.#source.pause();
     this.#listener.held();
@@ -59,8 +80,9 @@ export class BodyFlow {
 
   #took(bytes: number): void {
     this.#waiting -= bytes;
+    if (!this.#isClosed) upstreamReads.wait(-bytes);
     if (!this.#isHeld) return;
-    if (this.#waiting > LOW_WATER_BYTES) {
+    if (this.#waiting > marks().low) {
       this.#listener.taken();
       return;
     }
@@ -68,4 +90,10 @@ export class BodyFlow {
     this.#listener.freed();
     this.#source.resume();
   }
+}
+
+function nothing(): void {}
+
+function marks(): Marks {
+  return upstreamReads.isNarrow ? NARROW_MARKS : WIDE_MARKS;
 }

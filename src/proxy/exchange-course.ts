@@ -18,6 +18,7 @@ export class ExchangeCourse {
   #stopStall: () => void = () => {};
   #forgetClient: () => void = () => {};
   #flow: BodyFlow | null = null;
+  readonly #flows: BodyFlow[] = [];
   #settled = false;
 
   /** `close` lets go of what the exchange holds, once it is over. */
@@ -83,17 +84,24 @@ export class ExchangeCourse {
       if (this.#settled) return;
       this.#stopStall = this.#request.clock.after(MAX_STALL_MS, () => this.fail(clientLeft()));
     };
-    return new BodyFlow(body, source, {
-      held: () => {
-        this.limit(0);
-        awaitTaking();
-      },
-      taken: awaitTaking,
-      freed: () => {
-        this.#stopStall();
-        this.awaitBody(readTimeoutMs);
-      },
-    });
+    return this.#begun(
+      new BodyFlow(body, source, {
+        held: () => {
+          this.limit(0);
+          awaitTaking();
+        },
+        taken: awaitTaking,
+        freed: () => {
+          this.#stopStall();
+          this.awaitBody(readTimeoutMs);
+        },
+      }),
+    );
+  }
+
+  #begun(flow: BodyFlow): BodyFlow {
+    this.#flows.push(flow);
+    return flow;
   }
 
   /**
@@ -107,13 +115,15 @@ export class ExchangeCourse {
     framed: (chunk: Buffer) => Buffer = (chunk) => chunk,
   ): void {
     body.on('error', (error) => this.fail(error));
-    const flow = new BodyFlow(outgoing, body, {
-      held,
-      taken: () => {},
-      freed: () => {
-        if (this.phase === 'sent') this.limit(0);
-      },
-    });
+    const flow = this.#begun(
+      new BodyFlow(outgoing, body, {
+        held,
+        taken: () => {},
+        freed: () => {
+          if (this.phase === 'sent') this.limit(0);
+        },
+      }),
+    );
     body.on('data', (chunk: Buffer) => {
       if (this.#settled) return;
       if (outgoing.writable) {
@@ -157,6 +167,7 @@ export class ExchangeCourse {
 
   #settle(): void {
     this.#settled = true;
+    for (const flow of this.#flows) flow.end();
     this.#stopLimit();
     this.#stopStall();
     this.#forgetClient();

@@ -98,7 +98,7 @@ function dialer(
     ...(trustPool === null ? {} : { ca: trustPool }),
     ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
     // TLS brings 16 KiB at a time, in a buffer of that size.
-    ...(address.protocol === 'http:' ? { onread: upstreamReads.onread } : {}),
+    ...(address.protocol === 'http:' ? upstreamReads.socketOptions : {}),
     allowH2: false,
   });
   const name = settings.tlsServerName;
@@ -287,6 +287,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
 
   #settle(): void {
     this.#settled = true;
+    this.#flow?.end();
     this.#stopStall();
     this.#forgetClient();
   }

@@ -135,6 +135,7 @@ function passRefusal(
   const nobody = (): void => {};
   const flow = new BodyFlow(body, response, { held: nobody, taken: nobody, freed: nobody });
   response.on('data', (chunk: Buffer) => flow.write(chunk));
+  response.once('close', () => flow.end());
   response.on('end', () => {
     sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
     done(null);

@@ -1,18 +1,29 @@
-import { ServerResponse } from 'node:http';
 import type { OnReadOpts, Socket } from 'node:net';
-import { Duplex, type Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
+import { givesBack } from '../http/writable-stream.ts';
 
 /**
- * Bytes that one read of a connection to an upstream brings at most. A client that takes a response
- * slowly holds two or three of them here (`HIGH_WATER_BYTES`); Node's own 64 KiB cost a sixth more of a download's CPU.
+ * Bytes that one read of a connection to an upstream brings at most; Node's own 64 KiB cost a sixth more of
+ * a download's CPU.
  */
 export const READ_BYTES = 128 * 1024;
+/** The same while many clients take their responses slowly, each of which holds two or three reads here. */
+export const NARROW_READ_BYTES = 32 * 1024;
+/**
+ * Bodies on their way, from which on reads are narrow: whether its client is slow shows only when the system
+ * takes no more for it, and then as much is held here as was read.
+ */
+export const MAX_WIDE_BODIES = 64;
+/** Bytes of all bodies that wait to be taken, from which on reads are narrow. */
+export const MAX_WIDE_WAITING_BYTES = 8 * 1024 * 1024;
+/** Bytes that a connection to an upstream keeps for whoever has paused it, beside one read. */
+const CONNECTION_BUFFER_BYTES = 16 * 1024;
 
-/** Buffers that wait to be filled again; together 2 MiB. */
-export const MAX_SPARE_BUFFERS = 16;
+/** Buffers of each of the two sizes that wait to be filled again; together at most 6 MiB. */
+const MAX_SPARE_BYTES = 3 * 1024 * 1024;
 
 /** From here on a read is worth a buffer that can be used again, however little of it is filled. */
-const LARGE_READ_BYTES = READ_BYTES / 4;
+const LEAST_REUSED_BYTES = NARROW_READ_BYTES / 4;
 
 /**
  * What is read from upstreams. All connections read into one place, from which each read is copied
@@ -22,20 +33,55 @@ const LARGE_READ_BYTES = READ_BYTES / 4;
  */
 class UpstreamReads {
   readonly #landing = Buffer.allocUnsafeSlow(READ_BYTES);
-  readonly #spare: Buffer[] = [];
-  /** Bytes with which the large ones were filled last. */
+  readonly #narrowLanding = this.#landing.subarray(0, NARROW_READ_BYTES);
+  readonly #spare = new Map<number, Buffer[]>([
+    [READ_BYTES, []],
+    [NARROW_READ_BYTES, []],
+  ]);
+  /** Bytes with which those that are used again were filled last. */
   readonly #filled = new WeakMap<ArrayBufferLike, number>();
   #made = 0;
+  #waiting = 0;
+  #bodies = 0;
+  /** Whether the connection that asks where to read has just read. */
+  #hasRead = false;
 
-  /** Buffers that had to be made for large reads. */
+  /** Buffers that had to be made. */
   get made(): number {
     return this.#made;
   }
 
-  /** How a socket is told to read here: `onread` of `net.connect`. */
-  readonly onread: OnReadOpts = {
-    buffer: this.#landing,
-    callback: readBy((bytes) => this.#copy(bytes)),
+  /** Bytes of all bodies that wait to be taken. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Whether so many bodies are on their way, or so much of them waits, that each is given little. */
+  get isNarrow(): boolean {
+    return this.#bodies > MAX_WIDE_BODIES || this.#waiting > MAX_WIDE_WAITING_BYTES;
+  }
+
+  /** Counts bytes that wait to be taken, or, below 0, that do so no more. */
+  wait(bytes: number): void {
+    this.#waiting += bytes;
+  }
+
+  /** Counts a body that is on its way; returns what ends it. */
+  begin(): () => void {
+    this.#bodies += 1;
+    return () => {
+      this.#bodies -= 1;
+    };
+  }
+
+  /** How a socket is told to read here: options of `net.connect`. */
+  readonly socketOptions: { readonly onread: OnReadOpts; readonly highWaterMark: number } = {
+    onread: {
+      // Asked for when a connection begins, and after each read.
+      buffer: () => this.#nextLanding(),
+      callback: readBy((bytes) => this.#copy(bytes)),
+    },
+    highWaterMark: CONNECTION_BUFFER_BYTES,
   };
 
   /**
@@ -52,26 +98,40 @@ class UpstreamReads {
     body.write(chunk, (error) => {
       taken();
       // After a failure it is not known whether the system still reads from it.
-      if (error instanceof Error || this.#spare.length >= MAX_SPARE_BUFFERS) return;
-      this.#spare.push(Buffer.from(chunk.buffer));
+      if (!(error instanceof Error)) this.#keep(Buffer.from(chunk.buffer));
     });
   }
 
+  /** The first read of a connection is narrow: those that begin at once do not know of each other yet. */
+  #nextLanding(): Buffer {
+    const isFirst = !this.#hasRead;
+    this.#hasRead = false;
+    return isFirst || this.isNarrow ? this.#narrowLanding : this.#landing;
+  }
+
   #copy(bytes: number): Buffer {
-    if (bytes < LARGE_READ_BYTES) {
+    this.#hasRead = true;
+    if (bytes < LEAST_REUSED_BYTES) {
       const small = Buffer.allocUnsafe(bytes);
       this.#landing.copy(small, 0, 0, bytes);
       return small;
     }
-    const large = this.#spare.pop() ?? this.#make();
-    this.#landing.copy(large, 0, 0, bytes);
-    this.#filled.set(large.buffer, bytes);
-    return bytes < large.length ? large.subarray(0, bytes) : large;
+    // What is kept for a slow client takes no more room than it needs.
+    const size = bytes <= NARROW_READ_BYTES ? NARROW_READ_BYTES : READ_BYTES;
+    const filled = this.#spare.get(size)?.pop() ?? this.#make(size);
+    this.#landing.copy(filled, 0, 0, bytes);
+    this.#filled.set(filled.buffer, bytes);
+    return bytes < filled.length ? filled.subarray(0, bytes) : filled;
   }
 
-  #make(): Buffer {
+  #make(size: number): Buffer {
     this.#made += 1;
-    return Buffer.allocUnsafeSlow(READ_BYTES);
+    return Buffer.allocUnsafeSlow(size);
+  }
+
+  #keep(buffer: Buffer): void {
+    const spare = this.#spare.get(buffer.length);
+    if (spare !== undefined && spare.length * buffer.length < MAX_SPARE_BYTES) spare.push(buffer);
   }
 }
 
@@ -83,13 +143,4 @@ function readBy(copy: (bytes: number) => Buffer): OnReadOpts['callback'] {
   return function (this: unknown, bytes) {
     return (this as Socket).push(copy(bytes));
   };
-}
-
-/**
- * Whether a body has let go of a chunk when it calls back: what goes straight to the client, not
- * through anything that encodes, counts or keeps it.
- */
-function givesBack(body: Writable): boolean {
-  if (body instanceof ServerResponse) return body.write === ServerResponse.prototype.write;
-  return 'sentHeaders' in body && body.write === Duplex.prototype.write;
 }

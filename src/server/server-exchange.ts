@@ -17,6 +17,7 @@ import { expectsContinue } from '../http/expect.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { Identity } from '../http/identity.ts';
+import { dropFieldsOfContent } from '../http/representation.ts';
 import { countWrites } from '../http/response-size.ts';
 import type { TraceContext } from '../http/trace-context.ts';
 import { WritableStream } from '../http/writable-stream.ts';
@@ -261,6 +262,7 @@ export class ServerExchange implements Exchange {
 
   #send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
     this.#changes.drop(head.headers);
+    if (head.isUnchanged === true) dropFieldsOfContent(head.headers);
     // What wraps a body may have something to say of an empty one.
     const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
     const bodyless = isBodyless(this.method, head) || isWhole;

@@ -1,9 +1,10 @@
 import { Writable } from 'node:stream';
 import zlib from 'node:zlib';
 import { breakOff } from '../../http/body-end.ts';
-import type { Handler, ResponseHead } from '../../http/exchange.ts';
+import type { Handler } from '../../http/exchange.ts';
 import type { HeaderList } from '../../http/header-list.ts';
 import { negotiatedEncoding } from '../../http/negotiated-encoding.ts';
+import { recode } from '../../http/representation.ts';
 import type { EncodeConfig, Encoding } from './data.ts';
 
 type Encoder = zlib.Gzip | zlib.BrotliCompress;
@@ -19,51 +20,33 @@ export function encode({ encodings, minimumLength }: EncodeConfig): Handler {
   const offered = encodings.filter((one) => one !== 'zstd' || createZstd() !== null);
   return (exchange, next) => {
     exchange.onHead((head) => {
-      if (exchange.upgrade !== null || !isEligible(head, minimumLength)) return undefined;
-      // RFC 9110 §15.4.5: a 304 carries the Vary that the 200 has, and so does the answer to HEAD.
-      appendVary(head.headers);
-      if (exchange.method === 'HEAD' || head.status === 304) return undefined;
-      const encoding = negotiatedEncoding(
-        exchange.headers.combined('accept-encoding') ?? '',
-        offered,
-      );
-      if (encoding === null) return undefined;
-      changeHead(head.headers, encoding);
-      return (body) => compressed(body, createEncoder(encoding));
+      if (exchange.upgrade !== null) return undefined;
+      return recode(exchange, head, {
+        vary: ['Accept-Encoding'],
+        concerns: (headers) => isEligible(headers, minimumLength),
+        begin: (headers) => {
+          const accepted = exchange.headers.combined('accept-encoding') ?? '';
+          const encoding = negotiatedEncoding(accepted, offered);
+          if (encoding === null) return null;
+          headers.set('Content-Encoding', encoding);
+          return (body) => compressed(body, createEncoder(encoding));
+        },
+        // Other bytes than the origin's: the tag no longer vouches for them (RFC 9110 §8.8.1).
+        retag: (etag) => (etag.startsWith('"') ? `W/${etag}` : etag),
+      });
     });
     return next();
   };
 }
 
-function isEligible({ status, headers }: ResponseHead, minimumLength: number): boolean {
-  if (status < 200 || status === 204 || status === 205 || status === 206) return false;
+function isEligible(headers: HeaderList, minimumLength: number): boolean {
   const type = headers.get('content-type') ?? '';
-  // It has no content of its own, and seldom says the type of the one that it stands for.
-  if (status === 304) return type === '' || COMPRESSIBLE.test(type);
   // Compressors hold back what an event stream wants to send at once.
   if (/^text\/event-stream/i.test(type) || !COMPRESSIBLE.test(type)) return false;
-  if (headers.has('content-encoding') || headers.has('content-range')) return false;
+  if (headers.has('content-encoding')) return false;
   if (/no-transform/i.test(headers.combined('cache-control') ?? '')) return false;
   const length = headers.get('content-length');
   return length === undefined || Number(length) >= minimumLength;
-}
-
-function changeHead(headers: HeaderList, encoding: Encoding): void {
-  headers.set('Content-Encoding', encoding);
-  for (const name of ['content-length', 'accept-ranges', 'content-md5', 'content-digest']) {
-    headers.delete(name);
-  }
-  // Other bytes than the origin's: the tag no longer vouches for them (RFC 9110 §8.8.1).
-  const tag = headers.get('etag');
-  if (tag?.startsWith('"') === true) headers.set('ETag', `W/${tag}`);
-}
-
-function appendVary(headers: HeaderList): void {
-  const vary = headers.combined('vary')?.toLowerCase() ?? '';
-  const names = vary.split(',').map((name) => name.trim());
-  if (!names.includes('accept-encoding') && !names.includes('*')) {
-    headers.append('Vary', 'Accept-Encoding');
-  }
 }
 
 function createEncoder(encoding: Encoding): Encoder {

@@ -7,7 +7,7 @@ import net from 'node:net';
 import { Readable, Writable } from 'node:stream';
 import { after, before, describe, it, mock } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { BodyFlow, HIGH_WATER_BYTES, LOW_WATER_BYTES } from '../../../src/proxy/body-flow.ts';
+import { BodyFlow, WIDE_MARKS } from '../../../src/proxy/body-flow.ts';
 import { RECORD, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
 import { freePort } from '../../support/free-port.ts';
 import { startGateway } from '../../support/gateway.ts';
@@ -18,7 +18,7 @@ const BODY_BYTES = 8 * MB;
 /** Pieces of what is sent, from both ends of what apps do. */
 const PIECES = [64 * 1024, 8 * 1024];
 /** Each hold gives at least what lies between the marks. */
-const MAX_HOLDS_PER_MB = MB / (HIGH_WATER_BYTES - LOW_WATER_BYTES);
+const MAX_HOLDS_PER_MB = MB / (WIDE_MARKS.high - WIDE_MARKS.low);
 /** What is given back to a connection is read again, and joined with what has come meanwhile. */
 const MAX_GIVEN_BACK = 2;
 
@@ -43,7 +43,7 @@ describe('the flow of a body', () => {
       flow.write(chunk);
       written += chunk.length;
     }
-    assert.ok(written > HIGH_WATER_BYTES && written <= HIGH_WATER_BYTES + chunk.length);
+    assert.ok(written > WIDE_MARKS.high && written <= WIDE_MARKS.high + chunk.length);
     assert.deepEqual(told, ['pause', 'held']);
     let left = written;
     return (async () => {
@@ -52,7 +52,7 @@ describe('the flow of a body', () => {
         await turn();
         left -= chunk.length;
       }
-      assert.ok(left <= LOW_WATER_BYTES && left > LOW_WATER_BYTES - chunk.length);
+      assert.ok(left <= WIDE_MARKS.low && left > WIDE_MARKS.low - chunk.length);
       assert.deepEqual(told.slice(-2), ['freed', 'resume']);
       assert.equal(told.filter((what) => what === 'pause').length, 1);
     })();

@@ -101,6 +101,29 @@ async function http2App(): Promise<App> {
   };
 }
 
+/** Counts those who wait for a client to take more; sessions of HTTP/2 have timers of their own. */
+class StallClock extends TestClock {
+  stalls = 0;
+
+  override after(delayMs: number, task: () => void): () => void {
+    if (delayMs !== MAX_STALL_MS) return super.after(delayMs, task);
+    this.stalls += 1;
+    let isOver = false;
+    const over = (): void => {
+      if (!isOver) this.stalls -= 1;
+      isOver = true;
+    };
+    const cancel = super.after(delayMs, () => {
+      over();
+      task();
+    });
+    return () => {
+      over();
+      cancel();
+    };
+  }
+}
+
 /** Time in which the app goes on answering pings. */
 async function passes(clock: TestClock, ms: number): Promise<void> {
   for (let left = ms; left > 0; left -= STEP_MS) {
@@ -149,5 +172,25 @@ describe('a client that takes nothing of a proxied answer', () => {
       await once(response, 'end');
       assert.ok(response.complete);
     });
+
+    for (const [ending, end] of [
+      ['leaves', (client: net.Socket) => void client.destroy()],
+      ['takes the rest', (client: net.Socket) => void client.resume()],
+    ] as const) {
+      it(`is not waited for any more once it ${ending}, over ${name}`, async () => {
+        await using app = await start();
+        const clock = new StallClock();
+        const transport = { keepAliveMs: MAX_STALL_MS / 2 };
+        await using gateway = await proxyTo([app.url], { transport }, { clock });
+        const client = net.connect(gateway.http1, '127.0.0.1').on('error', () => {});
+        client.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+        await held(app);
+        assert.equal(clock.stalls, 1, 'somebody waits for the client');
+        end(client);
+        await once(client, 'close');
+        await until(() => app.open() === 0, 'the app is told');
+        await until(() => clock.stalls === 0, 'no timer is left');
+      });
+    }
   }
 });

@@ -7,14 +7,23 @@ import net from 'node:net';
 import { type Readable, Transform } from 'node:stream';
 import { setTimeout as after } from 'node:timers/promises';
 import { describe, it } from 'node:test';
-import { READ_BYTES, upstreamReads } from '../../../src/proxy/upstream-reads.ts';
-import { origin, type Origin, proxyTo } from './gateway.ts';
+import { NARROW_MARKS } from '../../../src/proxy/body-flow.ts';
+import {
+  MAX_WIDE_BODIES,
+  MAX_WIDE_WAITING_BYTES,
+  NARROW_READ_BYTES,
+  READ_BYTES,
+  upstreamReads,
+} from '../../../src/proxy/upstream-reads.ts';
+import { origin, type Origin, proxyTo, until } from './gateway.ts';
 
 const MB = 1024 * 1024;
 const LARGE_BYTES = 16 * MB;
 const LARGE = 4;
 /** What connections hold at a time, the wait for the system included. */
 const ENOUGH = 64;
+/** Clients that take nothing. */
+const SLOW = 250;
 
 /** No two pieces of it are alike. */
 function content(seed: number): Buffer {
@@ -145,6 +154,32 @@ describe('what is read from upstreams', () => {
     for await (const chunk of socket as AsyncIterable<Buffer>) received += chunk.length;
     assert.deepEqual(gateway.faults, []);
     assert.ok(received > COUNT * body.length, String(received));
+  });
+
+  it('keeps little for each of many clients that take nothing, and nothing when they have left', async () => {
+    await using upstream = await largeOrigin();
+    await using gateway = await proxyTo([upstream.url]);
+    const clients = Array.from({ length: SLOW }, () => {
+      const client = net.connect(gateway.http1, '127.0.0.1').on('error', () => {});
+      client.write('GET /0 HTTP/1.1\r\nHost: a\r\n\r\n');
+      return client;
+    });
+    let [seen, turns, most] = [-1, 0, 0];
+    await until(() => {
+      const { waiting } = upstreamReads;
+      turns = waiting === seen ? turns + 1 : 0;
+      seen = waiting;
+      most = Math.max(most, waiting);
+      return waiting > 0 && turns > 100;
+    }, 'all upstreams are held');
+    // Until so much waits reads are wide, and a few connections may have one on their way then.
+    const wide = MAX_WIDE_WAITING_BYTES + MAX_WIDE_BODIES * READ_BYTES;
+    const each = NARROW_MARKS.high + NARROW_READ_BYTES;
+    assert.ok(most <= wide + SLOW * each, `${most} bytes for ${SLOW} clients`);
+    assert.ok(upstreamReads.isNarrow);
+    for (const client of clients) client.destroy();
+    await until(() => upstreamReads.waiting === 0, 'nothing waits');
+    await until(() => !upstreamReads.isNarrow, 'reads are wide again');
   });
 
   it('makes no large buffer for small responses', async () => {

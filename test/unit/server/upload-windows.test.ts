@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2 from 'node:http2';
+import net from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Exchange } from '../../../src/http/exchange.ts';
@@ -12,6 +13,7 @@ import {
   WIDE_WINDOW_BYTES,
 } from '../../../src/server/upload-windows.ts';
 import { answer } from '../../../src/http/answer.ts';
+import { FLAG, FRAME, frame, headers } from '../../support/http2-frames.ts';
 import { serveExchanges } from '../http/exchange-server.ts';
 
 const STREAMS = 100;
@@ -28,7 +30,7 @@ async function serve(test: TestContext) {
     await server.close();
   });
   await once(session, 'remoteSettings');
-  return { exchanges, session };
+  return { exchanges, server, session };
 }
 
 async function settled(count: () => number): Promise<void> {
@@ -73,4 +75,95 @@ describe('uploads over HTTP/2', () => {
     await settled(() => session.remoteSettings.initialWindowSize ?? 0);
     assert.equal(session.remoteSettings.initialWindowSize, WIDE_WINDOW_BYTES);
   });
+
+  it('end a connection whose client heeds no narrow window, before it fills the memory', async (test) => {
+    const { exchanges, server } = await serve(test);
+    const client = new HeedlessClient(server.http2);
+    test.after(() => client.end());
+    const sent = await client.sendBodies(STREAMS);
+    const most = MAX_UNHEEDED_OF_CONNECTION + CONNECTION_WINDOW_BYTES;
+    assert.ok(sent > MAX_UNHEEDED_OF_CONNECTION, String(sent));
+    assert.ok(sent <= most, String(sent));
+    await client.closed;
+    assert.equal(client.goAway, http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    // Another connection is not concerned, and what had waited waits no more.
+    assert.ok(exchanges.every(({ abandoned }) => abandoned));
+    const session = http2.connect(`http://127.0.0.1:${server.http2}`);
+    await once(session, 'remoteSettings');
+    assert.equal(session.remoteSettings.initialWindowSize, WIDE_WINDOW_BYTES);
+    session.destroy();
+  });
 });
+
+const FRAME_BYTES = 16 * 1024;
+const FRAME_HEAD_BYTES = 9;
+
+/** A client that says it knows the first settings of its server, and never hears of others. */
+class HeedlessClient {
+  readonly closed: Promise<void>;
+  /** Why the server went away; null: not yet. */
+  goAway: number | null = null;
+  readonly #socket: net.Socket;
+  /** Bytes that the window of the connection still allows. */
+  #credit = 65_535;
+  #received = Buffer.alloc(0);
+  #tell: () => void = () => {};
+
+  constructor(port: number) {
+    this.#socket = net.connect(port, '127.0.0.1').on('error', () => {});
+    this.#socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+    this.#socket.write(frame(FRAME.settings, 0, 0));
+    this.#socket.write(frame(FRAME.settings, FLAG.ack, 0));
+    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk));
+    this.closed = new Promise((resolve) => this.#socket.once('close', () => resolve()));
+    this.#socket.once('close', () => this.#tell());
+  }
+
+  end(): void {
+    this.#socket.destroy();
+  }
+
+  /** Sends bodies, each as long as a wide window, until the server has had enough; tells how many bytes. */
+  async sendBodies(count: number): Promise<number> {
+    const data = Buffer.alloc(FRAME_BYTES, 'x');
+    let sent = 0;
+    for (let stream = 1; stream < 2 * count; stream += 2) {
+      const fields = [
+        [':method', 'POST'],
+        [':scheme', 'http'],
+        [':authority', 'a'],
+        [':path', '/'],
+      ] as const;
+      this.#socket.write(headers(stream, fields, FLAG.endHeaders));
+      for (let bytes = 0; bytes < WIDE_WINDOW_BYTES; bytes += data.length) {
+        while (this.#credit < data.length && !this.#isOver) {
+          await new Promise<void>((resolve) => (this.#tell = resolve));
+        }
+        if (this.#isOver) return sent;
+        this.#credit -= data.length;
+        sent += data.length;
+        this.#socket.write(frame(FRAME.data, 0, stream, data));
+      }
+    }
+    return sent;
+  }
+
+  get #isOver(): boolean {
+    return this.goAway !== null || this.#socket.destroyed;
+  }
+
+  #read(chunk: Buffer): void {
+    let bytes = Buffer.concat([this.#received, chunk]);
+    for (;;) {
+      const length = bytes.length < FRAME_HEAD_BYTES ? Infinity : bytes.readUIntBE(0, 3);
+      if (bytes.length < FRAME_HEAD_BYTES + length) break;
+      const payload = bytes.subarray(FRAME_HEAD_BYTES, FRAME_HEAD_BYTES + length);
+      const stream = bytes.readUInt32BE(5);
+      if (bytes[3] === FRAME.windowUpdate && stream === 0) this.#credit += payload.readUInt32BE(0);
+      if (bytes[3] === FRAME.goAway) this.goAway = payload.readUInt32BE(4);
+      bytes = bytes.subarray(FRAME_HEAD_BYTES + length);
+    }
+    this.#received = bytes;
+    this.#tell();
+  }
+}

@@ -2,17 +2,16 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';
 import type MimeTypes from 'mime-types';
-import { answer } from '../../../http/answer.ts';
-import { pourInto } from '../../../http/body-end.ts';
+import type { ByteRange } from '../../../http/conditions.ts';
 import type { Exchange } from '../../../http/exchange.ts';
-import { HeaderList } from '../../../http/header-list.ts';
 import { negotiatedEncoding } from '../../../http/negotiated-encoding.ts';
+import { type SelectedResponse, selectResponse } from '../../../http/representation.ts';
 import { messageOf } from '../../../kernel/error.ts';
 import { errorStatus } from '../../../site/error-status.ts';
 import { type HidesFile, noSuchFile, siteFile, unreadable } from '../../../site/site-files.ts';
 import type { Precompressed } from '../data.ts';
+import { pourFile } from './file-content.ts';
 import type { IsHidden } from './hidden-names.ts';
-import { evaluateConditions, type Representation, requestedRange } from './conditions.ts';
 
 /** A FIFO must not hold the opening up; what is behind the last link has been resolved already. */
 const OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
@@ -45,13 +44,21 @@ export async function serveFile(
     const { size, mtimeMs } = stats;
     const suffix = encoded === null ? '' : `-${encoded.encoding}`;
     const etag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}${suffix}"`;
-    const fields = {
-      'content-type': await mediaType(path),
-      ...(encoded === null ? {} : { 'content-encoding': encoded.encoding }),
+    const representation = {
+      size,
+      etag,
+      modifiedMs: mtimeMs,
+      fields: {
+        'content-type': await mediaType(path),
+        ...(encoded === null ? {} : { 'content-encoding': encoded.encoding }),
+        ...(representations.precompressed.length === 0 ? {} : { vary: 'Accept-Encoding' }),
+      },
+      takesRanges: true,
     };
-    const vary = representations.precompressed.length === 0 ? {} : { vary: 'Accept-Encoding' };
-    const representation = { size, etag, modifiedMs: mtimeMs, fields, vary };
-    await send(exchange, file, representation, status);
+    // As the page of an error the file has the error's status, and nothing of it is conditional.
+    const given = status ?? (errorStatus(exchange) || null);
+    const { head, content } = selectResponse(exchange, representation, given);
+    await send(exchange, file, head, content);
   } finally {
     await file.close();
   }
@@ -82,64 +89,22 @@ async function mediaType(path: string): Promise<string> {
   return known === false || extname(path) === '' ? 'application/octet-stream' : known;
 }
 
-interface ServedFile extends Representation {
-  /** Of the content, so not for a 304. */
-  readonly fields: Readonly<Record<string, string>>;
-  readonly vary: Readonly<Record<string, string>>;
-}
-
 async function send(
   exchange: Exchange,
   file: FileHandle,
-  representation: ServedFile,
-  status: number | null,
+  head: SelectedResponse['head'],
+  content: ByteRange | null,
 ): Promise<void> {
-  const { size, etag, modifiedMs, fields, vary } = representation;
-  const validators = { etag, 'last-modified': new Date(modifiedMs).toUTCString(), ...vary };
-  // As the page of an error the file has the error's status, and nothing of it is conditional.
-  const given = status ?? errorStatus(exchange);
-  const refused = given === 0 ? evaluateConditions(exchange, representation) : null;
-  if (refused !== null) {
-    answer(exchange, refused, validators);
-    return;
-  }
-  const range = given === 0 ? requestedRange(exchange, representation) : null;
-  if (range === 'unsatisfiable') {
-    answer(exchange, 416, { 'content-range': `bytes */${size}` });
-    return;
-  }
-  const { start, end } = range ?? { start: 0, end: size - 1 };
-  const length = end - start + 1;
-  const headers = HeaderList.of({
-    ...fields,
-    'content-length': String(length),
-    'accept-ranges': 'bytes',
-    ...validators,
-    ...(range === null ? {} : { 'content-range': `bytes ${start}-${end}/${size}` }),
-  });
-  const answered = given || (range === null ? 200 : 206);
-  const body = exchange.begin({ status: answered, headers, source: 'upstream' });
-  if (exchange.method === 'HEAD' || length === 0) {
+  const body = exchange.begin({ ...head, source: 'upstream' });
+  if (exchange.method === 'HEAD' || content === null) {
     body.end();
     return;
   }
   try {
-    await pourInto(contentOf(file, start, length), body);
+    await pourFile(file, content, body);
   } catch (error) {
     // A client that left needs no answer any more; a file that shrank must not look complete.
     exchange.log.debug('A file was not sent to its end', { error: messageOf(error) });
     exchange.abort();
   }
-}
-
-async function* contentOf(file: FileHandle, start: number, length: number): AsyncGenerator<Buffer> {
-  let left = length;
-  const stream = file.createReadStream({ start, end: start + length - 1, autoClose: false });
-  for await (const chunk of stream) {
-    // A stream without an encoding gives buffers.
-    const bytes = chunk as Buffer;
-    left -= bytes.length;
-    yield bytes;
-  }
-  if (left > 0) throw new Error('the file became shorter while it was read');
 }

@@ -1,12 +1,11 @@
-import type { Exchange } from '../../../http/exchange.ts';
+import type { Exchange } from './exchange.ts';
 
 /** What a request can make conditions about. */
-export interface Representation {
-  /** Bytes. */
-  readonly size: number;
+export interface Validators {
   /** Strong, with its quotes. */
   readonly etag: string;
-  readonly modifiedMs: number;
+  /** null: unknown. */
+  readonly modifiedMs: number | null;
 }
 
 /** Positions of the first and the last byte. */
@@ -18,18 +17,23 @@ export interface ByteRange {
 /** The status that the conditions of a request ask for, in the order of RFC 9110 §13.2.2; null: none. */
 export function evaluateConditions(
   { headers }: Pick<Exchange, 'headers'>,
-  { etag, modifiedMs }: Representation,
+  { etag, modifiedMs }: Validators,
 ): 304 | 412 | null {
   const match = headers.combined('if-match');
   const unmodifiedSince = dateOf(headers.get('if-unmodified-since'));
   if (match !== undefined) {
-    if (!lists(match, etag, 'strong')) return 412;
-  } else if (unmodifiedSince !== null && seconds(modifiedMs) > unmodifiedSince) {
+    if (!listsTag(match, etag, 'strong')) return 412;
+  } else if (
+    unmodifiedSince !== null &&
+    modifiedMs !== null &&
+    seconds(modifiedMs) > unmodifiedSince
+  ) {
     return 412;
   }
   const noneMatch = headers.combined('if-none-match');
-  if (noneMatch !== undefined) return lists(noneMatch, etag, 'weak') ? 304 : null;
+  if (noneMatch !== undefined) return listsTag(noneMatch, etag, 'weak') ? 304 : null;
   const modifiedSince = dateOf(headers.get('if-modified-since'));
+  if (modifiedMs === null) return null;
   return modifiedSince !== null && seconds(modifiedMs) <= modifiedSince ? 304 : null;
 }
 
@@ -39,14 +43,15 @@ export function evaluateConditions(
  */
 export function requestedRange(
   { headers, method }: Pick<Exchange, 'headers' | 'method'>,
-  { size, etag, modifiedMs }: Representation,
+  { etag, modifiedMs }: Validators,
+  size: number,
 ): ByteRange | 'unsatisfiable' | null {
   const [, first = '', last = ''] =
     /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(headers.get('range') ?? '') ?? [];
   if (method !== 'GET' || (first === '' && last === '')) return null;
   const condition = headers.get('if-range');
   if (condition !== undefined && condition !== etag) {
-    if (dateOf(condition) !== seconds(modifiedMs)) return null;
+    if (modifiedMs === null || dateOf(condition) !== seconds(modifiedMs)) return null;
   }
   if (first === '') {
     const length = Math.min(Number(last), size);
@@ -59,7 +64,7 @@ export function requestedRange(
 }
 
 /** Whether a list of entity tags names one (RFC 9110 §8.8.3.2). */
-function lists(field: string, etag: string, comparison: 'strong' | 'weak'): boolean {
+export function listsTag(field: string, etag: string, comparison: 'strong' | 'weak'): boolean {
   if (field.trim() === '*') return true;
   const tags = field.match(/(?:W\/)?"[^"]*"/g) ?? [];
   return tags.some((tag) => (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag);
