@@ -138,7 +138,7 @@ function scriptElement(
     ...(nonce === null ? [] : [['nonce', nonce]]),
   ];
   const text = attributes.map(([name, value = '']) => ` ${name}="${escaped(value)}"`).join('');
-  return Buffer.from(`<script type="module"${text}></script>`, 'latin1');
+  return Buffer.from(`<script${text}></script>`, 'latin1');
 }
 
 function escaped(value: string): string {
