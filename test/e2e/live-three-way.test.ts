@@ -246,7 +246,16 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
     'follows lists whose items the server inserts, removes and moves, with the nodes that were there',
     LIMIT,
     async (test) => {
-      const orders = ['', 'a b c d e', 'x a b c d e', 'e d c b a', 'a c e', 'a e f c', 'f c a e', ''];
+      const orders = [
+        '',
+        'a b c d e',
+        'x a b c d e',
+        'e d c b a',
+        'a c e',
+        'a e f c',
+        'f c a e',
+        '',
+      ];
       const its = await live(test, {
         body: (version) =>
           ['id', 'data-id', 'class']

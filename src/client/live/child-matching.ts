@@ -38,7 +38,7 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   });
   // What is left stands between others that are matched.
   const rest = (from: number, to: number, ones: readonly Node[]): void => {
-    let left = next.slice(from, to);
+    let left = next.slice(from, to).filter((two) => !matches.has(two));
     const mine = ones.filter((one) => free.has(one));
     const isLikeness = mine.length !== left.length && mine.length * left.length < MAX_COMPARISONS;
     for (const one of mine) {
@@ -61,6 +61,8 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
       [start, position] = [end + 1, at + 1];
     }
   }
+  // Or has changed its place and its content at once.
+  rest(0, next.length, old);
   return matches;
 }
 

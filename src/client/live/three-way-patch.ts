@@ -120,10 +120,9 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
       if (place.moves.has(one)) move(one, sent, shown, last);
       last = one;
     } else {
-      // The form that its visitor works in may have another name by now; it is not shown twice.
-      const at = kept.findIndex(
-        (old) => old.nodeName === two.nodeName && hasFields(old) && hasFields(two),
-      );
+      // The form that its visitor works in may have another id by now; it is not shown twice.
+      const names = fieldsIn(two);
+      const at = names === '' ? -1 : kept.findIndex((old) => fieldsIn(old) === names);
       if (at !== -1) {
         kept.splice(at, 1);
         continue;
@@ -138,9 +137,14 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
   }
 }
 
-function hasFields(node: Node): boolean {
-  const fields = 'form,input:not([type=hidden]),textarea,select';
-  return isElement(node) && (node.matches(fields) || node.querySelector(fields) !== null);
+/** The names of the fields in a node. */
+function fieldsIn(node: Node): string {
+  if (!isElement(node)) return '';
+  const fields = [...node.querySelectorAll('input,textarea,select')];
+  return fields
+    .map((field) => field.getAttribute('name'))
+    .join(' ')
+    .trim();
 }
 
 /** Whether scripts have taken the place over: nothing of the server's is left in it, but something else is. */

@@ -72,17 +72,22 @@ function isFocused(element: Element): boolean {
 /** Whether a field holds something else than the server has put into it. */
 function isChanged(field: Element): boolean {
   if (field instanceof HTMLInputElement) {
-    const { type, value, defaultValue, checked, defaultChecked, files } = field;
+    const { value, defaultValue, checked, defaultChecked, files } = field;
     if (files !== null) return files.length > 0;
-    // The value of others is their attribute.
-    const isTyped = !/^(?:hidden|submit|button|reset|image|checkbox|radio)$/.test(type);
-    return checked !== defaultChecked || (isTyped && value !== defaultValue && !isCleaned(field));
+    return (
+      checked !== defaultChecked || (isTyped(field) && value !== defaultValue && !isCleaned(field))
+    );
   }
   if (field instanceof HTMLTextAreaElement) return field.value !== lines(field.defaultValue);
   if (field instanceof HTMLSelectElement) {
     return [...field.options].some((option) => option.selected !== isChosen(option, field));
   }
   return false;
+}
+
+/** The value of others is their attribute, or files. */
+function isTyped({ type }: HTMLInputElement): boolean {
+  return !/^(?:hidden|submit|button|reset|image|checkbox|radio|file)$/.test(type);
 }
 
 /** The browser has made another value of the attribute: `type=number value=x` is empty. */
@@ -110,7 +115,7 @@ function isChosen(option: HTMLOptionElement, select: HTMLSelectElement): boolean
 /** Shows in fields whose visitor has done nothing what the server has put into them. */
 export function showDefaults(field: Element): void {
   if (field instanceof HTMLInputElement) {
-    if (!/^(?:file|hidden)$/.test(field.type) && field.value !== field.defaultValue) {
+    if (isTyped(field) && field.value !== field.defaultValue) {
       field.value = field.defaultValue;
     }
     field.checked = field.defaultChecked;
