@@ -326,4 +326,67 @@ ${version === 1 ? '' : `<section><script nonce=n${version}>window.ran = 'new'</s
       assert.deepEqual(its.messages, []);
     },
   );
+
+  it(
+    'asks for nothing new where a script of many pages has changed another of them',
+    LIMIT,
+    async (test) => {
+      const executable = chromiumPath(test);
+      if (executable === null) return;
+      const asked: string[] = [];
+      const told = new Map<string, number>();
+      const site = await startSite(
+        test,
+        (request, response) => {
+          request.resume();
+          const { url = '' } = request;
+          if (request.method === 'POST') {
+            const title = /title=(\w)/.exec(url)?.[1];
+            told.set(title ?? 'all', (told.get(title ?? 'all') ?? 0) + 1);
+            const where = title === undefined ? {} : { Location: `/index.php?title=${title}` };
+            response.writeHead(title === undefined ? 204 : 303, where).end();
+            return;
+          }
+          asked.push(url);
+          const name = /title=(\w)/.exec(url)?.[1] ?? '';
+          const alias = url === '/alias' ? '<link rel=canonical href="/index.php?title=A">' : '';
+          response
+            .writeHead(200, { 'Content-Type': 'text/html' })
+            .end(
+              `<!doctype html><html><head><link rel=icon href="data:,">${alias}</head><body><p>${url} ${told.get(name) ?? 0} ${told.get('all') ?? 0} ${told.get('A') ?? 0}</p></body></html>`,
+            );
+        },
+        { hubfile: HUBFILE },
+      );
+      const browser = await launchChromium(test, executable, null);
+      const open = async (path: string): Promise<Page> => {
+        const page = await browser.newPage();
+        const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
+        await page.goto(site.origin + path);
+        await stream;
+        return page;
+      };
+      const change = (path: string) =>
+        fetch(site.origin + path, { method: 'POST', redirect: 'manual' });
+      const [a, b, alias, script] = [
+        await open('/index.php?title=A'),
+        await open('/index.php?title=B'),
+        await open('/alias'),
+        await open('/index.php'),
+      ];
+      asked.length = 0;
+      const shows = (page: Page, text: string) => page.getByText(text, { exact: true }).waitFor();
+      await change('/index.php?title=A&action=submit');
+      await Promise.all([
+        shows(a, '/index.php?title=A 1 0 1'),
+        shows(alias, '/alias 0 0 1'),
+        shows(script, '/index.php 0 0 1'),
+      ]);
+      // Where the request had no query, any of its pages may have changed.
+      await change('/index.php');
+      await shows(b, '/index.php?title=B 0 1 1');
+      await shows(a, '/index.php?title=A 1 1 1');
+      assert.equal(asked.filter((url) => url === '/index.php?title=B').length, 1);
+    },
+  );
 });

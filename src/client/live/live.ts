@@ -12,7 +12,7 @@ import { parsePage, recordBody, snapshot } from './sent-document.ts';
 import { showNotice } from './stale-notice.ts';
 import type { Withheld } from './three-way-patch.ts';
 import { mayLeave } from './visitor-state.ts';
-import { topicsOfPage } from './topics.ts';
+import { isOfOthers, type Topics, topicsOfPage } from './topics.ts';
 
 /** A burst is one refetch: so long after its first update, and never more often. */
 const PAUSE_MS = 50;
@@ -38,7 +38,7 @@ function start(
   let pending: string | null = null;
   let isBack = false;
   let cursor = hubOfPage(relation, document.URL)?.cursor ?? null;
-  let topics = '';
+  let topics: Topics = { named: [], followed: [] };
   let stream: AbortController | null = null;
   let timer = 0;
   let pause = PAUSE_MS;
@@ -55,7 +55,7 @@ function start(
     );
     void followHub({
       address,
-      topics: topics.split(' '),
+      topics: topics.followed,
       relation,
       cursor: () => cursor,
       signal: stream.signal,
@@ -79,15 +79,15 @@ function start(
   const check = (): void => {
     if (document.hidden) return;
     clearTimeout(hidden);
-    const named = topicsOfPage(origin).join(' ');
-    if (stream !== null && named === topics) return;
-    topics = named;
+    const [before, now] = [topics, topicsOfPage(origin)];
+    topics = now;
+    if (stream !== null && now.followed.join() === before.followed.join()) return;
     listen();
   };
 
   const update = (news: Update): void => {
     if (news.id !== '') cursor = news.id;
-    if (tell('update', news)) refetchSoon();
+    if (!isOfOthers(news, topics) && tell('update', news)) refetchSoon();
   };
 
   const refetchSoon = (): void => {

@@ -40,7 +40,7 @@ const NOW = 'public {\n\t\t\twindow 0s\n\t\t\tsync\n\t\t}';
 
 describe('changes (RFC 9111 §4.4)', () => {
   it('announces the target of an unsafe method that did not fail', async (test) => {
-    const { data } = await announced(test, NOW, answering(200), [
+    const { data, site } = await announced(test, NOW, answering(200), [
       ['POST', '/books/1?from=form'],
       ['PUT', '/books/2'],
       ['PATCH', '/books/3'],
@@ -49,7 +49,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(
       data.map((text) => JSON.parse(text)),
       [
-        { url: '/books/1', method: 'POST' },
+        { url: '/books/1', method: 'POST', queries: { [`${site.origin}/books/1`]: ['70'] } },
         { url: '/books/2', method: 'PUT' },
         { url: '/books/3', method: 'PATCH' },
         { url: '/books/4', method: 'DELETE' },
