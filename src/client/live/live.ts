@@ -8,7 +8,7 @@ import { hubOfPage } from '../discovery.ts';
 import type { Update } from '../events.ts';
 import { followHub } from './hub-stream.ts';
 import { morphPage } from './page-morph.ts';
-import { parsePage, recordBody, snapshot } from './sent-document.ts';
+import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
 import { showNotice } from './stale-notice.ts';
 import type { Withheld } from './three-way-patch.ts';
 import { mayLeave } from './visitor-state.ts';
@@ -25,6 +25,7 @@ const script = document.currentScript;
 if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
   Object.assign(window, { hubLive: true });
   const { dataset } = script;
+  if ('trusted' in dataset) trustServer();
   void recordBody().then((sent) => start(sent, dataset));
 }
 

@@ -53,10 +53,14 @@ export function snapshot(shown: Node): Node {
   return sent;
 }
 
-function copyTemplate(sent: Node, shown: Node): void {
-  if (sent instanceof HTMLTemplateElement && shown instanceof HTMLTemplateElement) {
-    sent.innerHTML = shown.innerHTML;
+/** The content of a template belongs to another document; no script in it comes along. */
+export function copyTemplate(to: Node, from: Node): void {
+  if (!(to instanceof HTMLTemplateElement) || !(from instanceof HTMLTemplateElement)) return;
+  const content = to.content.ownerDocument.importNode(from.content, true);
+  if (to.ownerDocument === document) {
+    for (const script of content.querySelectorAll('script')) if (isActive(script)) script.remove();
   }
+  to.content.replaceChildren(content);
 }
 
 /** Resolves to the body that the server has sent, once the browser has read all of it. */
@@ -116,13 +120,26 @@ export function recordBody(): Promise<Node> {
 const TAGS =
   /<!--[^]*?(?:--!?>|$)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b[^]*?(?:<\/\1|$)|<noscript\b[^]*?(?:<\/noscript[^>]*>|$)|<\/?[a-z](?:"[^"]*"|'[^']*'|[^>"'])*>/gi;
 
+interface Policies {
+  createPolicy(name: string, rules: object): { createHTML(text: string): string };
+}
+
+let trust = (text: string): string => text;
+
+/** What the page's own server says of its own page is what the page trusts. */
+export function trustServer(): void {
+  const policies = (window as { trustedTypes?: Policies }).trustedTypes;
+  const policy = policies?.createPolicy('hubgate', { createHTML: trust });
+  if (policy !== undefined) trust = (text) => policy.createHTML(text);
+}
+
 /**
  * Parses an answer of the server as the browser has parsed the page, that is, with scripting on: the
  * content of `noscript` is no element there, and must not become one by a morph.
  */
 export function parsePage(text: string): Document {
   const plain = text.replace(TAGS, (tag) => (/^<noscript/i.test(tag) ? '<!---->' : tag));
-  const page = new DOMParser().parseFromString(plain, 'text/html');
+  const page = new DOMParser().parseFromString(trust(plain), 'text/html');
   for (const element of page.querySelectorAll('[nonce]')) element.removeAttribute('nonce');
   // The browser has made a shadow root of it.
   for (const template of page.querySelectorAll('template[shadowrootmode]')) template.remove();
@@ -144,11 +161,7 @@ export function isActive(node: Node): boolean {
 export function show(sent: Node): Node | null {
   if (isActive(sent)) return null;
   const shown = document.importNode(sent);
-  if (shown instanceof HTMLTemplateElement) {
-    copyTemplate(shown, sent);
-    for (const script of shown.content.querySelectorAll('script'))
-      if (isActive(script)) script.remove();
-  }
+  copyTemplate(shown, sent);
   for (const child of sent.childNodes) {
     const copy = show(child);
     if (copy !== null) shown.appendChild(copy);

@@ -4,7 +4,15 @@
  * back at it (a form is reset, a script takes its changes away), the next patch applies it.
  */
 import { isBlank, matchChildren } from './child-matching.ts';
-import { isActive, isElement, pair, sentFor, show, shownFor } from './sent-document.ts';
+import {
+  copyTemplate,
+  isActive,
+  isElement,
+  pair,
+  sentFor,
+  show,
+  shownFor,
+} from './sent-document.ts';
 import { formOf, isAtWork, isBusy, showDefaults } from './visitor-state.ts';
 
 /** How often something that the server has changed is not shown: the visitor is at work, or a script was. */
@@ -94,9 +102,13 @@ function setAttribute(element: Element, name: string, value: string | null = nul
 }
 
 function patchTemplate(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
-  if (shown.innerHTML === sent.innerHTML) shown.innerHTML = next.innerHTML;
-  if (shown.innerHTML === next.innerHTML) sent.innerHTML = next.innerHTML;
-  else withheld.script += 1;
+  const isOther = shown.innerHTML !== next.innerHTML;
+  if (isOther && shown.innerHTML !== sent.innerHTML) {
+    withheld.script += 1;
+    return;
+  }
+  if (isOther) copyTemplate(shown, next);
+  copyTemplate(sent, next);
 }
 
 function replaceChildren(sent: Element, next: Element, shown: Element): void {
