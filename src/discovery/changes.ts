@@ -20,6 +20,11 @@ export interface ChangesOptions {
   readonly hub: AnnouncedHub;
   /** Whether the change that a request makes is to be announced. */
   readonly concerns: (exchange: Exchange) => boolean;
+  /** Further topics of some requests. */
+  readonly alsoFor: readonly {
+    readonly matches: (exchange: Exchange) => boolean;
+    readonly topics: readonly string[];
+  }[];
   readonly announce: Announce;
   readonly expand: Expand;
   readonly clock: Clock;
@@ -50,7 +55,7 @@ const MAX_TOPIC_LENGTH = 4096;
  * §4.4).
  */
 export function createChanges(options: ChangesOptions): Changes {
-  const { config, hub, concerns, announce, clock } = options;
+  const { config, hub, concerns, alsoFor, announce, clock } = options;
   const methods = new Set(config.methods);
   const bursts = new Bursts<Change>(config.windowMs, clock);
 
@@ -66,12 +71,13 @@ export function createChanges(options: ChangesOptions): Changes {
 
   const handle: Handler = (exchange, next) => {
     if (!methods.has(exchange.method) || !concerns(exchange)) return next();
+    const bound = alsoFor.flatMap(({ matches, topics }) => (matches(exchange) ? topics : []));
     // RFC 9110 §11.6.2, RFC 6265 §5.4. What handlers add later is not the client's.
     const hasCredentials = exchange.headers.has('cookie') || exchange.headers.has('authorization');
     exchange.onHead((head) => {
       const url = requestUrl(exchange);
       if (head.source !== 'upstream' || url === null || !saysChanged(head, url)) return undefined;
-      const { topics, queries } = changedTopics(exchange, url, head, options);
+      const { topics, queries } = changedTopics(exchange, url, head, options, bound);
       const data = config.data === 'none' ? '' : changeData(exchange);
       const update: AnnouncedUpdate = {
         topics,
@@ -107,6 +113,7 @@ function changedTopics(
   url: URL,
   { headers }: ResponseHead,
   { config, expand, hub }: ChangesOptions,
+  bound: readonly string[],
 ): { readonly topics: string[]; readonly queries: QueryMarks } {
   const base = requireUrl(url.href);
   base.search = '';
@@ -117,7 +124,7 @@ function changedTopics(
   ]);
   const topics = new Set<string>();
   const queries: Record<string, string[]> = {};
-  for (const template of [...config.topics, ...config.also]) {
+  for (const template of [...config.topics, ...config.also, ...bound]) {
     const named = template.replace(/\{([\w.]+)\}/g, (all, name: string) => fields.get(name) ?? all);
     const text = named === template ? expand(template, exchange, headers) : named;
     const topic = text === '' ? null : parseUrl(text, url.href);

@@ -312,4 +312,35 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.equal(line?.level, 'debug');
     assert.deepEqual(line?.fields['topics'], [`${site.origin}/a`]);
   });
+
+  it('can be narrowed, and names further topics for what belongs to them', async (test) => {
+    const changes = `@public public {
+			window 0s
+			sync
+			also /posts/* /
+			also @news /news /start
+			also /all
+		}
+	}
+	@public not path /private/*
+	@news path /news/*
+	vars {
+		y z`;
+    const site = await siteWith(test, changes, answering(200));
+    const streams = await Promise.all(
+      ['/', '/news', '/start', '/all', '/private/1'].map((path) =>
+        site.stream(`match=${encodeURIComponent(site.origin + path)}`),
+      ),
+    );
+    for (const path of ['/posts/7', '/news/1', '/private/1'])
+      await site.get(path, { method: 'POST' });
+    await site.publish({ topic: `${site.origin}/all`, data: 'last', id: 'urn:last' });
+    await streams[3]?.untilId('urn:last');
+    assert.deepEqual(
+      streams.map((stream) =>
+        dataOf(stream).map((text) => text.replace(/.*"url":"([^"]*).*/, '$1')),
+      ),
+      [['/posts/7'], ['/news/1'], ['/news/1'], ['/posts/7', '/news/1', 'last'], []],
+    );
+  });
 });

@@ -51,6 +51,14 @@ describe('live pages', () => {
     assert.match(script, new RegExp(`data-hub="/.well-known/hub" data-origin="${site.origin}"`));
   });
 
+  it('are those of a matcher, apart from what changes are announced of', async (test) => {
+    const site = await startSite(test, html(PAGE), {
+      site: '@wiki path /wiki/*\n\tdiscovery {\n\t\tlive @wiki {\n\t\t\twindow 2s\n\t\t}\n\t}',
+    });
+    assert.match((await site.get('/wiki/A')).body, SCRIPT);
+    assert.equal((await site.get('/other')).body, PAGE);
+  });
+
   it('load a script that the hub serves, cached for ever by its version', async (test) => {
     const site = await live(test, html(PAGE));
     const [, src = ''] = /src="([^"]*)"/.exec((await site.get('/')).body) ?? [];
