@@ -41,9 +41,9 @@ const BROWSER_ENTRY = 'client/subscribe';
 const LIVE_ENTRY = 'client/live/live';
 /** The page at HUB/debug/, with what it shares with the hub; that has no `Buffer` in a browser. */
 const DEBUGGER_ENTRY = 'debugger/debugger';
-/** Members that no browser knows, of idiomorph and of our own: they need no name. */
+/** Members that no browser knows: they need no name. */
 const INTERNAL_NAMES =
-  /^(?:(?:before|after)(?:Node|Attribute|Head)[A-Z]\w+|should[A-Z]\w+|ignoreActive\w*|restoreFocus|morphStyle|persistentIds|idMap|pantry|activeElementAndParents|callbacks|(?:input|textArea|template|head|option)Element|defaults|newContent|realParentNode|originalNode|__idiomorphRoot|normalize\w+|elt|ctx|outdated|renew|retry|update|address|topics|cursor|unlessAborted)$/;
+  /^(?:outdated|renew|retry|update|address|topics|cursor|unlessAborted)$/;
 
 export async function build() {
   if (existsSync(stamp) && statSync(stamp).mtimeMs > newestSource()) return;
@@ -97,6 +97,8 @@ async function bundle() {
   const live = await esbuild.build({
     ...browser,
     entryPoints: [`src/${LIVE_ENTRY}.ts`],
+    // It runs where it stands, before the body is there: a module would wait for its end.
+    format: 'iife',
     minify: true,
     sourcemap: false,
     legalComments: 'none',

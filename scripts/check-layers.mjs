@@ -72,7 +72,6 @@ const LIBRARY_PLACE = {
   pino: ['cli/', 'runtime/'],
   commander: ['cli/'],
   'hash-wasm': ['directives/basic-auth/handler/password-thread.ts', 'cli/password-hash.ts'],
-  idiomorph: ['client/live/page-morph.ts'],
   'mime-types': ['directives/file-server/handler/'],
   tldts: ['http/registrable-domain.ts'],
 };

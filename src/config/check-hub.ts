@@ -19,7 +19,7 @@ export function checkHub(hub: HubConfig, site: SiteConfig, report: Report): void
   checkIssuers(hub, report);
   checkLegacy(hub, report);
   checkLegacyForms(hub, report);
-  checkVerifiers(hub, report);
+  checkVerifiers(hub, site, report);
   checkOrigins(hub, report);
   checkUrls(hub, report);
   checkCookie(hub, site, report);
@@ -95,18 +95,26 @@ function checkLegacyForms(
   }
 }
 
-function checkVerifiers(hub: HubConfig, report: Report): void {
+function checkVerifiers(hub: HubConfig, site: SiteConfig, report: Report): void {
   const has = (role: 'publisher' | 'subscriber'): boolean =>
     hub.legacy[role] !== null || hub.issuers.some((issuer) => issuer[role] !== null);
   const missing = 'a JWT key or the URL of a JWK Set must be provided';
-  if (!has('publisher')) {
-    const hint = 'issuer <id> { publisher { jwt … } }';
+  if (!has('publisher') && !isToldByGateway(hub, site)) {
+    const hint =
+      'issuer <id> { publisher { jwt … } }, or discovery { changes public } where only the gateway publishes';
     report(hub, error('no-publisher-key', `publishers: ${missing}`, hint));
   }
   if (!has('subscriber') && !hub.anonymous) {
     const hint = 'issuer <id> { subscriber { jwt … } }, or anonymous if everything is public';
     report(hub, error('no-subscriber-key', `subscribers: ${missing}`, hint));
   }
+}
+
+/** Whether the gateway itself announces to this hub what changes; it needs no token for that. */
+function isToldByGateway(hub: HubConfig, { discovery, hub: first }: SiteConfig): boolean {
+  return (
+    hub === first && discovery !== null && discovery.hub === null && discovery.changes !== null
+  );
 }
 
 function checkKeySource(source: KeySource | null, report: Report): void {

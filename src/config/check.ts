@@ -1,3 +1,4 @@
+import { matchersOf } from './discovery-matchers.ts';
 import type { Config, GlobalOptions, HubConfig } from './config.ts';
 import { checkAddresses } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
@@ -37,7 +38,7 @@ export function checkConfig(config: Config, report: Report): void {
     }
     checkOwnUpstreams(site, config, report);
     const { discovery } = site;
-    if (discovery?.matcher?.some(asksFiles) === true) {
+    if (discovery !== null && matchersOf(discovery).some((one) => one.some(asksFiles))) {
       report(discovery, {
         severity: 'error',
         code: 'file-matcher',

@@ -374,11 +374,15 @@ export interface DiscoveryConfig {
 
 /** Which answers say that something has changed, and what is published then. */
 export interface ChangesConfig {
+  /** Of which requests; null: of all that discovery is for. */
+  readonly matcher: RequestMatcher | null;
   readonly methods: readonly string[];
   /** Texts with placeholders; each is resolved against the URL of the request. */
   readonly topics: readonly string[];
   /** Further topics, likewise: the collection that an item belongs to. */
   readonly also: readonly string[];
+  /** Further topics of some requests alone. */
+  readonly alsoFor: readonly AlsoConfig[];
   /** null: private where the request carries credentials, else public. */
   readonly visibility: 'public' | 'private' | null;
   /** What an update says: URL and method, nothing, or the body of the answer when it is JSON. */
@@ -389,7 +393,14 @@ export interface ChangesConfig {
   readonly mode: 'sync' | 'async';
 }
 
+export interface AlsoConfig {
+  readonly matcher: RequestMatcher | null;
+  readonly topics: readonly string[];
+}
+
 export interface LiveConfig {
+  /** Which pages; null: all that discovery is for. */
+  readonly matcher: RequestMatcher | null;
   /** For how long one answer serves those who fetch a public page because of the same update. */
   readonly windowMs: number;
 }

@@ -186,6 +186,7 @@ export const defaultDiscovery: DiscoveryConfig = {
 
 /** What an answer to an unsafe method invalidates (RFC 9111 §4.4). */
 export const defaultChanges: ChangesConfig = {
+  matcher: null,
   methods: ['POST', 'PUT', 'PATCH', 'DELETE'],
   topics: [
     '{request.uri.without_query}',
@@ -193,13 +194,14 @@ export const defaultChanges: ChangesConfig = {
     '{http.response.content_location}',
   ],
   also: [],
+  alsoFor: [],
   visibility: null,
   data: 'change',
   windowMs: 250,
   mode: 'async',
 };
 
-export const defaultLive: LiveConfig = { windowMs: SECOND };
+export const defaultLive: LiveConfig = { matcher: null, windowMs: SECOND };
 
 const noGrants: TokenGrantsConfig = {
   subscribe: [],

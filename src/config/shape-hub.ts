@@ -1,4 +1,5 @@
 import type {
+  AlsoConfig,
   ChangesConfig,
   DiscoveryConfig,
   HubConfig,
@@ -140,23 +141,24 @@ const tokenSource = byKind<NonNullable<DiscoveryConfig['tokenSource']>>({
 
 const topicTexts = list(name('a topic with placeholders'));
 
-const changes = object<ChangesConfig>(
-  {
-    methods: list(
-      text('an unsafe method', (method) => CHANGING_METHOD.test(method)),
-      { min: 1 },
-    ),
-    topics: topicTexts,
-    also: topicTexts,
-    visibility: nullable(oneOf('public', 'private')),
-    data: oneOf('change', 'none', 'body'),
-    windowMs: duration(),
-    mode: oneOf('sync', 'async'),
-  },
-  defaultChanges,
-);
-
-const live = object<LiveConfig>({ windowMs: duration() }, defaultLive);
+const changesShape = (matcher: Shape<RequestMatcher | null>): Shape<ChangesConfig> =>
+  object<ChangesConfig>(
+    {
+      matcher,
+      methods: list(
+        text('an unsafe method', (method) => CHANGING_METHOD.test(method)),
+        { min: 1 },
+      ),
+      topics: topicTexts,
+      also: topicTexts,
+      alsoFor: list(object<AlsoConfig>({ matcher, topics: topicTexts }, { matcher: null })),
+      visibility: nullable(oneOf('public', 'private')),
+      data: oneOf('change', 'none', 'body'),
+      windowMs: duration(),
+      mode: oneOf('sync', 'async'),
+    },
+    defaultChanges,
+  );
 
 /** What a site announces of its hub. */
 export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<DiscoveryConfig> {
@@ -187,8 +189,8 @@ export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<Dis
       ),
       tokenSource: nullable(tokenSource),
       publish: flag,
-      changes: nullable(changes),
-      live: nullable(live),
+      changes: nullable(changesShape(matcher)),
+      live: nullable(object<LiveConfig>({ matcher, windowMs: duration() }, defaultLive)),
     },
     defaultDiscovery,
   );

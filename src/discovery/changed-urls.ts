@@ -36,3 +36,22 @@ export function topicOfChange(url: URL, template: string): string {
 export function withoutQuery(target: string): string {
   return target.split('?', 1)[0] ?? '';
 }
+
+/** The queries under which each path has changed, as {@link queryMark} says; '' for none. */
+export type QueryMarks = Readonly<Record<string, readonly string[]>>;
+
+/**
+ * Eight bits of a query. By them a page of `/index.php?title=A` knows that a change of
+ * `/index.php?title=B` is not its own, and nobody learns more of a query than these eight bits. Of 256
+ * other pages one asks in vain. The script of live pages computes the same (`client/live/topics.ts`).
+ */
+export function queryMark(search: string): string {
+  if (search.length < 2) return '';
+  let hash = 0x811c9dc5;
+  for (let at = 1; at < search.length; at += 1) {
+    hash = Math.imul(hash ^ search.charCodeAt(at), 0x01000193);
+  }
+  return ((hash ^ (hash >>> 8) ^ (hash >>> 16) ^ (hash >>> 24)) & 0xff)
+    .toString(16)
+    .padStart(2, '0');
+}

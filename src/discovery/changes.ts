@@ -5,7 +5,13 @@ import type { AnnouncedHub, AnnouncedUpdate } from './announced-hub.ts';
 import type { Announce } from './announcements.ts';
 import { readAlong } from './answer-body.ts';
 import { Bursts } from './bursts.ts';
-import { saysChanged, topicOfChange, withoutQuery } from './changed-urls.ts';
+import {
+  queryMark,
+  type QueryMarks,
+  saysChanged,
+  topicOfChange,
+  withoutQuery,
+} from './changed-urls.ts';
 import { requestUrl } from './request-url.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
@@ -14,6 +20,11 @@ export interface ChangesOptions {
   readonly hub: AnnouncedHub;
   /** Whether the change that a request makes is to be announced. */
   readonly concerns: (exchange: Exchange) => boolean;
+  /** Further topics of some requests. */
+  readonly alsoFor: readonly {
+    readonly matches: (exchange: Exchange) => boolean;
+    readonly topics: readonly string[];
+  }[];
   readonly announce: Announce;
   readonly expand: Expand;
   readonly clock: Clock;
@@ -23,6 +34,12 @@ export interface Changes {
   readonly handle: Handler;
   /** Announces what waits for the end of its burst. */
   close(): Promise<void>;
+}
+
+interface Change {
+  readonly update: AnnouncedUpdate;
+  /** What it says where it is one with others: nobody may take it for a change of one query. */
+  readonly data: string;
 }
 
 /** SSE event name of what {@link createChanges} publishes. */
@@ -38,15 +55,15 @@ const MAX_TOPIC_LENGTH = 1024;
  * §4.4).
  */
 export function createChanges(options: ChangesOptions): Changes {
-  const { config, hub, concerns, announce, clock } = options;
+  const { config, hub, concerns, alsoFor, announce, clock } = options;
   const methods = new Set(config.methods);
-  const bursts = new Bursts<AnnouncedUpdate>(config.windowMs, clock);
+  const bursts = new Bursts<Change>(config.windowMs, clock);
 
-  const tell = (exchange: Exchange, update: AnnouncedUpdate): Promise<void> => {
+  const tell = (exchange: Exchange, change: Change): Promise<void> => {
     const { log } = exchange;
-    const announceAll = (all: AnnouncedUpdate): Promise<void> => announce(all, log, 'changes');
-    if (bursts.begins(burstOf(update), update, merged, announceAll)) {
-      return announce(update, log, 'changes');
+    const announceAll = ({ update }: Change): Promise<void> => announce(update, log, 'changes');
+    if (bursts.begins(burstOf(change.update), change, merged, announceAll)) {
+      return announceAll(change);
     }
     hub.announcements.merged += 1;
     return Promise.resolve();
@@ -54,24 +71,28 @@ export function createChanges(options: ChangesOptions): Changes {
 
   const handle: Handler = (exchange, next) => {
     if (!methods.has(exchange.method) || !concerns(exchange)) return next();
+    const bound = alsoFor.flatMap(({ matches, topics }) => (matches(exchange) ? topics : []));
     // RFC 9110 §11.6.2, RFC 6265 §5.4. What handlers add later is not the client's.
     const hasCredentials = exchange.headers.has('cookie') || exchange.headers.has('authorization');
     exchange.onHead((head) => {
       const url = requestUrl(exchange);
       if (head.source !== 'upstream' || url === null || !saysChanged(head, url)) return undefined;
+      const { topics, queries } = changedTopics(exchange, url, head, options, bound);
+      const data = config.data === 'none' ? '' : changeData(exchange);
       const update: AnnouncedUpdate = {
-        topics: changedTopics(exchange, url, head, options),
+        topics,
         private: (config.visibility ?? (hasCredentials ? 'private' : 'public')) === 'private',
-        data: config.data === 'none' ? '' : changeData(exchange),
+        data: config.data === 'none' ? '' : changeData(exchange, queries),
         type: TYPE,
       };
       if (update.topics.length === 0) return undefined;
       if (config.data === 'body' && hasJson(head)) {
         return readAlong(head, (text) => {
-          void tell(exchange, isJson(text) ? { ...update, data: text } : update);
+          if (isJson(text)) void tell(exchange, { update: { ...update, data: text }, data: text });
+          else void tell(exchange, { update, data });
         });
       }
-      const stored = tell(exchange, update);
+      const stored = tell(exchange, { update, data });
       return config.mode === 'sync' ? stored : undefined;
     });
     return next();
@@ -92,7 +113,8 @@ function changedTopics(
   url: URL,
   { headers }: ResponseHead,
   { config, expand, hub }: ChangesOptions,
-): string[] {
+  bound: readonly string[],
+): { readonly topics: string[]; readonly queries: QueryMarks } {
   const base = requireUrl(url.href);
   base.search = '';
   const fields = new Map([
@@ -101,7 +123,8 @@ function changedTopics(
     ['http.response.content_location', headers.get('content-location') ?? ''],
   ]);
   const topics = new Set<string>();
-  for (const template of [...config.topics, ...config.also]) {
+  const queries: Record<string, string[]> = {};
+  for (const template of [...config.topics, ...config.also, ...bound]) {
     const named = template.replace(/\{([\w.]+)\}/g, (all, name: string) => fields.get(name) ?? all);
     const text = named === template ? expand(template, exchange, headers) : named;
     const topic = text === '' ? null : parseUrl(text, url.href);
@@ -111,13 +134,18 @@ function changedTopics(
     const { pathname } = topic;
     const href = topicOfChange(topic, template);
     const isHub = pathname === hub.path || pathname.startsWith(`${hub.path}/`);
-    if (!isHub && href.length <= MAX_TOPIC_LENGTH && topics.size < MAX_TOPICS) topics.add(href);
+    if (isHub || href.length > MAX_TOPIC_LENGTH || topics.size >= MAX_TOPICS) continue;
+    topics.add(href);
+    const { search } = template === '{request.uri.without_query}' ? url : topic;
+    (queries[withoutQuery(href)] ??= []).push(queryMark(search));
   }
-  return [...topics];
+  return { topics: [...topics], queries };
 }
 
-function changeData({ method, originalTarget }: Exchange): string {
-  return JSON.stringify({ url: withoutQuery(originalTarget), method });
+function changeData({ method, originalTarget }: Exchange, queries: QueryMarks = {}): string {
+  const change = { url: withoutQuery(originalTarget), method };
+  const isMarked = Object.values(queries).some((marks) => marks.some((mark) => mark !== ''));
+  return JSON.stringify(isMarked ? { ...change, queries } : change);
 }
 
 /** Private changes are one only where their readers are the same. */
@@ -125,9 +153,9 @@ function burstOf({ topics, private: isPrivate }: AnnouncedUpdate): string {
   return isPrivate ? `private ${topics.join(' ')}` : `public ${topics[0] ?? ''}`;
 }
 
-function merged(one: AnnouncedUpdate, other: AnnouncedUpdate): AnnouncedUpdate {
-  const topics = [...new Set([...other.topics, ...one.topics])];
-  return { ...other, topics: topics.slice(0, MAX_TOPICS) };
+function merged(one: Change, { update, data }: Change): Change {
+  const topics = [...new Set([...update.topics, ...one.update.topics])];
+  return { update: { ...update, data, topics: topics.slice(0, MAX_TOPICS) }, data };
 }
 
 function hasJson({ status, headers }: ResponseHead): boolean {

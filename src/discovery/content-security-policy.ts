@@ -12,7 +12,12 @@ export interface PolicyQuestion {
 
 /** The nonce that the script needs, if any, or what the policies would have to allow. */
 export type PolicyAnswer =
-  | { readonly kind: 'allowed'; readonly nonce: string | null }
+  | {
+      readonly kind: 'allowed';
+      readonly nonce: string | null;
+      /** Whether the script has to say that it trusts what it parses (Trusted Types). */
+      readonly trusted: boolean;
+    }
   | { readonly kind: 'forbidden'; readonly allow: string };
 
 /** Policies of a page. An app may send as many as fit into its head. */
@@ -30,11 +35,12 @@ export function askPolicies(policies: readonly string[], question: PolicyQuestio
   }
   const parsed = written.map(parsePolicy);
   const nonce = parsed.map((policy) => nonceOf(scriptSources(policy) ?? [])).find(Boolean) ?? null;
+  const trusted = parsed.some((policy) => policy.has('require-trusted-types-for'));
   for (const policy of parsed) {
-    const allow = missing(policy, nonce, question);
+    const allow = missing(policy, nonce, question) ?? (trusted ? untrusted(policy) : null);
     if (allow !== null) return { kind: 'forbidden', allow };
   }
-  return { kind: 'allowed', nonce };
+  return { kind: 'allowed', nonce, trusted };
 }
 
 /** The policy of a `meta` element; null for any other. */
@@ -71,8 +77,6 @@ function missing(policy: Policy, nonce: string | null, question: PolicyQuestion)
       if (!sandbox.includes(flag)) return `sandbox ${flag}`;
     }
   }
-  // The page is fetched as text and parsed, which is what trusted types are there to prevent.
-  if (policy.has('require-trusted-types-for')) return 'no require-trusted-types-for';
   const scripts = scriptSources(policy);
   if (scripts !== undefined && !runs(scripts, nonce, question)) {
     return `script-src ${sourceOf(script, origin)}`;
@@ -83,6 +87,13 @@ function missing(policy: Policy, nonce: string | null, question: PolicyQuestion)
     if (!allows(connections, url, origin)) return `connect-src ${sourceOf(url, origin)}`;
   }
   return null;
+}
+
+/** The page is fetched as text and parsed; a policy of this name says that this is meant. */
+function untrusted(policy: Policy): string | null {
+  const names = policy.get('trusted-types');
+  const isAllowed = names === undefined || names.includes('*') || names.includes('hubgate');
+  return isAllowed ? null : 'trusted-types hubgate';
 }
 
 function runs(sources: readonly string[], nonce: string | null, question: PolicyQuestion): boolean {

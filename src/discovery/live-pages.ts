@@ -49,7 +49,7 @@ export function createLivePages({ hub, concerns, version }: LivePagesOptions): H
         ...metas.flatMap((meta) => metaPolicy(meta) ?? []),
       ];
       const answer = askPolicies(policies, question);
-      if (answer.kind === 'allowed') return scriptElement(hub, version, page, answer.nonce);
+      if (answer.kind === 'allowed') return scriptElement(hub, version, page, answer);
       const { allow } = answer;
       if (told.size < MAX_TOLD && !told.has(allow)) {
         told.add(allow);
@@ -113,7 +113,7 @@ function scriptElement(
   { target, relation }: AnnouncedHub,
   version: string,
   page: URL,
-  nonce: string | null,
+  { nonce, trusted }: { readonly nonce: string | null; readonly trusted: boolean },
 ): Buffer {
   const attributes = [
     ['src', `${target}/live.js?v=${version}`],
@@ -121,10 +121,11 @@ function scriptElement(
     // Behind another proxy a page may not know by which name the gateway was asked.
     ['data-origin', page.origin],
     ...(relation === 'hub' ? [] : [['data-relation', relation]]),
+    ...(trusted ? [['data-trusted', '']] : []),
     ...(nonce === null ? [] : [['nonce', nonce]]),
   ];
   const text = attributes.map(([name, value = '']) => ` ${name}="${escaped(value)}"`).join('');
-  return Buffer.from(`<script type="module"${text}></script>`, 'latin1');
+  return Buffer.from(`<script${text}></script>`, 'latin1');
 }
 
 function escaped(value: string): string {

@@ -1,3 +1,4 @@
+import { matchersOf } from '../config/discovery-matchers.ts';
 import type { ConditionData } from '../config/condition-data.ts';
 import type { MatchCondition, RequestMatcher, SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
@@ -9,7 +10,10 @@ import { HubgateError } from '../kernel/error.ts';
 /** Whether every regular expression of a site is one of RE2. */
 export function checkPatterns(site: SiteConfig, report: Report): void {
   const routes = everyRoute([...site.routes, ...site.errorRoutes]);
-  const matchers = [...routes.map(({ matcher }) => matcher), site.discovery?.matcher ?? null];
+  const matchers = [
+    ...routes.map(({ matcher }) => matcher),
+    ...(site.discovery === null ? [] : matchersOf(site.discovery)),
+  ];
   // A named matcher is one object wherever it is used.
   const parts = new Set<object>([
     ...matchers.flatMap(conditionsOf),

@@ -95,7 +95,9 @@ export function liveRefetches(
   if (announcement === null || discovery === null || discovery.live === null) return null;
   const hubRequest = hubRequestOf(hubs.get(site) ?? []);
   const matches = compileRequestMatcher(discovery.matcher);
-  const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
+  const isLive = compileRequestMatcher(discovery.live.matcher);
+  const concerns = (exchange: Exchange): boolean =>
+    !hubRequest(exchange) && matches(exchange) && isLive(exchange);
   const { windowMs } = discovery.live;
   const { hub } = announcement;
   const personalFields = personalFieldsOf(discovery);
@@ -124,7 +126,19 @@ function speakingForTheApp(
   if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
   if (changes !== null) {
     const expand = expandPlaceholders;
-    const options = { config: changes, hub, concerns, announce, expand, clock };
+    const matches = compileRequestMatcher(changes.matcher);
+    const options = {
+      config: changes,
+      hub,
+      concerns: (exchange: Exchange): boolean => concerns(exchange) && matches(exchange),
+      alsoFor: changes.alsoFor.map(({ matcher, topics }) => ({
+        matches: compileRequestMatcher(matcher),
+        topics,
+      })),
+      announce,
+      expand,
+      clock,
+    };
     handlers.push(scope.use(createChanges(options)).handle);
   }
   return handlers;
@@ -164,8 +178,10 @@ export function livePagesHandler(
     throw new HubgateError('no-live-script', message);
   }
   const matches = compileRequestMatcher(discovery.matcher);
+  const isLive = compileRequestMatcher(discovery.live.matcher);
+  const concerns = (exchange: Exchange): boolean => matches(exchange) && isLive(exchange);
   const { version } = hub.liveScript;
-  return createLivePages({ hub: announcement.hub, concerns: matches, version });
+  return createLivePages({ hub: announcement.hub, concerns, version });
 }
 
 async function tokenSource(

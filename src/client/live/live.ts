@@ -1,13 +1,18 @@
 /*
  * What `discovery { live }` puts into pages: it follows the page's URL, and whatever else the page
- * names, and on an update fetches the page again and morphs what is shown into what was fetched.
- * It keeps one stream, one timer and the id of the last update; nothing grows with time.
+ * names, and on an update fetches the page again and shows what the server has changed.
+ * It keeps one stream, one timer, the id of the last update and the last answer of the server;
+ * nothing grows with time.
  */
 import { hubOfPage } from '../discovery.ts';
 import type { Update } from '../events.ts';
 import { followHub } from './hub-stream.ts';
-import { mayLeave, morphPage } from './page-morph.ts';
-import { topicsOfPage } from './topics.ts';
+import { morphPage } from './page-morph.ts';
+import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
+import { showNotice } from './stale-notice.ts';
+import type { Withheld } from './three-way-patch.ts';
+import { mayLeave } from './visitor-state.ts';
+import { isOfOthers, type Topics, topicsOfPage } from './topics.ts';
 
 /** A burst is one refetch: so long after its first update, and never more often. */
 const PAUSE_MS = 50;
@@ -15,15 +20,26 @@ const LONGEST_PAUSE_MS = 30_000;
 /** How long a hidden page keeps its stream: coming back soon costs nothing. */
 const HIDDEN_MS = 10_000;
 
-const script = [...document.scripts].find(({ src }) => src === import.meta.url);
+const script = document.currentScript;
 // Another version of this script may have come with another page.
-if (script !== undefined && !('hubLive' in window)) start(script.dataset);
-
-function start({ hub = '', relation = 'hub', origin = location.origin }: DOMStringMap): void {
+if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
   Object.assign(window, { hubLive: true });
+  const { dataset } = script;
+  if ('trusted' in dataset) trustServer();
+  void recordBody().then((sent) => start(sent, dataset));
+}
+
+function start(
+  sent: Node,
+  { hub = '', relation = 'hub', origin = location.origin }: DOMStringMap,
+): void {
+  /** The URL of what was sent; scripts may have given the page another one since. */
+  let page = document.URL.split('#', 1)[0] ?? '';
+  /** What the server sent last, while some of it is withheld. */
+  let pending: string | null = null;
+  let isBack = false;
   let cursor = hubOfPage(relation, document.URL)?.cursor ?? null;
-  let topics = '';
-  let url = '';
+  let topics: Topics = { named: [], followed: [] };
   let stream: AbortController | null = null;
   let timer = 0;
   let pause = PAUSE_MS;
@@ -40,7 +56,7 @@ function start({ hub = '', relation = 'hub', origin = location.origin }: DOMStri
     );
     void followHub({
       address,
-      topics: topics.split(' '),
+      topics: topics.followed,
       relation,
       cursor: () => cursor,
       signal: stream.signal,
@@ -64,17 +80,15 @@ function start({ hub = '', relation = 'hub', origin = location.origin }: DOMStri
   const check = (): void => {
     if (document.hidden) return;
     clearTimeout(hidden);
-    const named = topicsOfPage(origin).join(' ');
-    if (stream !== null && named === topics) return;
-    topics = named;
-    if (url !== location.href) tag = null;
-    url = location.href;
+    const [before, now] = [topics, topicsOfPage(origin)];
+    topics = now;
+    if (stream !== null && now.followed.join() === before.followed.join()) return;
     listen();
   };
 
   const update = (news: Update): void => {
     if (news.id !== '') cursor = news.id;
-    if (tell('update', news)) refetchSoon();
+    if (!isOfOthers(news, topics) && tell('update', news)) refetchSoon();
   };
 
   const refetchSoon = (): void => {
@@ -98,27 +112,66 @@ function start({ hub = '', relation = 'hub', origin = location.origin }: DOMStri
 
   /** Fetches the page and shows it; true when the app could not give it now. */
   const show = async (): Promise<boolean> => {
-    const asked = location.href;
+    const asked = page;
     const response = await fetch(asked, {
       headers: { Accept: 'text/html', 'Hub-Live': encodeURIComponent(cursor ?? '') },
       cache: 'no-cache',
     });
     if (response.status > 499) return true;
     const text = await response.text();
-    // Meanwhile the visitor may have gone to another page, without leaving this document.
-    if (asked !== location.href) return false;
+    // Meanwhile a library may have gone to another page without leaving this document.
+    if (asked !== page) return false;
     if (!response.ok || response.redirected) {
-      // Gone, or not for this visitor any more: what the browser makes of it, unless text would be lost.
+      // Gone, or not for this visitor any more: what the browser makes of it, unless something would be lost.
       if (mayLeave()) location.reload();
+      else stale({ visitor: 1, script: 1 });
       return false;
     }
     const etag = response.headers.get('ETag');
     const isSame = etag !== null && etag === tag;
     tag = etag;
     if (isSame || !/^text\/html/i.test(response.headers.get('Content-Type') ?? '')) return false;
-    const fetched = new DOMParser().parseFromString(text, 'text/html');
-    if (tell('morphed', { document: fetched })) await morphPage(fetched);
+    const fetched = parsePage(text);
+    if (tell('morphed', { document: fetched })) {
+      const withheld = await apply(text, fetched);
+      if (withheld.visitor + withheld.script > 0) stale(withheld);
+    }
     return false;
+  };
+
+  const apply = async (text: string, fetched: Document): Promise<Withheld> => {
+    const withheld = await morphPage(sent, fetched);
+    const isAll = withheld.visitor + withheld.script === 0;
+    pending = isAll ? null : text;
+    return withheld;
+  };
+
+  /** Nobody may be at work any more where something was withheld. */
+  const applyAgain = (): void => {
+    // The form is reset, and the focus elsewhere, once the event is over.
+    setTimeout(() => {
+      if (pending !== null && !isFetching) void apply(pending, parsePage(pending));
+    });
+  };
+
+  const stale = (withheld: Withheld): void => {
+    if (tell('stale', { ...withheld }) && withheld.script > 0 && isHere()) showNotice();
+  };
+
+  /** Where scripts have gone elsewhere, nobody reads what was sent. */
+  const isHere = (): boolean => new URL(page).pathname === location.pathname;
+
+  /** A library may have replaced the page by what the server sent for another URL. */
+  const checkPage = (): void => {
+    const url = location.href.split('#', 1)[0] ?? '';
+    if (url !== page) {
+      page = url;
+      sent = snapshot(document.body);
+      tag = pending = null;
+      if (isBack) refetchSoon();
+      isBack = false;
+    }
+    check();
   };
 
   let hidden = 0;
@@ -135,9 +188,15 @@ function start({ hub = '', relation = 'hub', origin = location.origin }: DOMStri
     check();
   });
   // What was kept of an earlier visit is as old as that visit.
-  addEventListener('popstate', refetchSoon);
+  addEventListener('popstate', () => {
+    isBack = true;
+    refetchSoon();
+  });
   for (const name of ['turbo:load', 'htmx:afterSettle', 'htmx:historyRestore']) {
-    document.addEventListener(name, check);
+    document.addEventListener(name, checkPage);
+  }
+  for (const name of ['reset', 'submit', 'focusout', 'pause']) {
+    document.addEventListener(name, applyAgain, true);
   }
   check();
 }

@@ -2,7 +2,7 @@ import type { DiscoveryConfig } from '../../config/config.ts';
 import { defaultDiscovery, defaultLive } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
-import { type Directive, takeMatcher } from '../../hubfile/scope.ts';
+import { type Directive, type Scope, takeMatcher } from '../../hubfile/scope.ts';
 import {
   badValue,
   duration,
@@ -55,10 +55,10 @@ discovery [<matcher>] {
         keep_fields
     }
     publish [on|off]
-    changes [public|private] {
+    changes [<matcher>] [public|private] {
         on <method…>
         topic <topic…>
-        also <topic…>
+        also [<matcher>] <topic…>
         public
         private
         data change|none|body
@@ -66,7 +66,7 @@ discovery [<matcher>] {
         sync
         async
     }
-    live [{ window <duration> }]
+    live [<matcher>] [{ window <duration> }]
 }
 `;
 
@@ -83,13 +83,13 @@ export const discovery: Directive = {
       return [];
     }
     const matcher = takeMatcher(cursor, scope);
-    scope.site.discovery = cursor.options({ ...defaultDiscovery, matcher }, OPTIONS);
+    scope.site.discovery = cursor.options({ ...defaultDiscovery, matcher }, optionsOf(scope));
     cursor.end();
     return [];
   },
 };
 
-const OPTIONS: OptionTable<DiscoveryConfig> = {
+const optionsOf = (scope: Scope): OptionTable<DiscoveryConfig> => ({
   hub: (cursor) => ({ hub: name(cursor, 'the address of a site, or the URL or path of a hub') }),
   link: (cursor) => ({ link: cursor.left === 0 || oneOf(cursor, ['on', 'off']) === 'on' }),
   self: () => ({ self: flag() }),
@@ -117,11 +117,13 @@ const OPTIONS: OptionTable<DiscoveryConfig> = {
   }),
   token: (cursor) => ({ tokenSource: tokenSource(cursor) }),
   publish: (cursor) => ({ publish: cursor.left === 0 || oneOf(cursor, ['on', 'off']) === 'on' }),
-  changes: (cursor) => ({ changes: changes(cursor) }),
-  live: (cursor) => ({
-    live: cursor.options(defaultLive, { window: (option) => ({ windowMs: duration(option) }) }),
-  }),
-};
+  changes: (cursor) => ({ changes: changes(cursor, scope) }),
+  live: (cursor) => {
+    const matcher = takeMatcher(cursor, scope);
+    const window = (option: Cursor) => ({ windowMs: duration(option) });
+    return { live: cursor.options({ ...defaultLive, matcher }, { window }) };
+  },
+});
 
 function path(cursor: Cursor, word: Word): string {
   return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /logout');

@@ -40,7 +40,7 @@ const NOW = 'public {\n\t\t\twindow 0s\n\t\t\tsync\n\t\t}';
 
 describe('changes (RFC 9111 §4.4)', () => {
   it('announces the target of an unsafe method that did not fail', async (test) => {
-    const { data } = await announced(test, NOW, answering(200), [
+    const { data, site } = await announced(test, NOW, answering(200), [
       ['POST', '/books/1?from=form'],
       ['PUT', '/books/2'],
       ['PATCH', '/books/3'],
@@ -49,7 +49,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(
       data.map((text) => JSON.parse(text)),
       [
-        { url: '/books/1', method: 'POST' },
+        { url: '/books/1', method: 'POST', queries: { [`${site.origin}/books/1`]: ['70'] } },
         { url: '/books/2', method: 'PUT' },
         { url: '/books/3', method: 'PATCH' },
         { url: '/books/4', method: 'DELETE' },
@@ -322,5 +322,36 @@ describe('changes (RFC 9111 §4.4)', () => {
     const line = site.log.find(({ message }) => message === 'Announced');
     assert.equal(line?.level, 'debug');
     assert.deepEqual(line?.fields['topics'], [`${site.origin}/a`]);
+  });
+
+  it('can be narrowed, and names further topics for what belongs to them', async (test) => {
+    const changes = `@public public {
+			window 0s
+			sync
+			also /posts/* /
+			also @news /news /start
+			also /all
+		}
+	}
+	@public not path /private/*
+	@news path /news/*
+	vars {
+		y z`;
+    const site = await siteWith(test, changes, answering(200));
+    const streams = await Promise.all(
+      ['/', '/news', '/start', '/all', '/private/1'].map((path) =>
+        site.stream(`match=${encodeURIComponent(site.origin + path)}`),
+      ),
+    );
+    for (const path of ['/posts/7', '/news/1', '/private/1'])
+      await site.get(path, { method: 'POST' });
+    await site.publish({ topic: `${site.origin}/all`, data: 'last', id: 'urn:last' });
+    await streams[3]?.untilId('urn:last');
+    assert.deepEqual(
+      streams.map((stream) =>
+        dataOf(stream).map((text) => text.replace(/.*"url":"([^"]*).*/, '$1')),
+      ),
+      [['/posts/7'], ['/news/1'], ['/news/1'], ['/posts/7', '/news/1', 'last'], []],
+    );
   });
 });

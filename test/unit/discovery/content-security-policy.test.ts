@@ -35,7 +35,8 @@ const FORBIDDEN = [
   [['script-src *.example.com'], "script-src 'self'"],
   [['sandbox'], 'sandbox allow-scripts'],
   [['sandbox allow-scripts'], 'sandbox allow-same-origin'],
-  [["require-trusted-types-for 'script'"], 'no require-trusted-types-for'],
+  [["require-trusted-types-for 'script'; trusted-types app"], 'trusted-types hubgate'],
+  [["require-trusted-types-for 'script'", "trusted-types 'none'"], 'trusted-types hubgate'],
 ] as const;
 
 describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', () => {
@@ -55,7 +56,11 @@ describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', 
 
   for (const policies of ALLOWED) {
     it(`does: ${JSON.stringify(policies)}`, () => {
-      assert.deepEqual(askPolicies(policies, question), { kind: 'allowed', nonce: null });
+      assert.deepEqual(askPolicies(policies, question), {
+        kind: 'allowed',
+        nonce: null,
+        trusted: false,
+      });
     });
   }
   for (const [policies, allow] of FORBIDDEN) {
@@ -64,9 +69,20 @@ describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', 
     });
   }
 
+  for (const names of ['', "; trusted-types app hubgate 'allow-duplicates'", '; trusted-types *']) {
+    it(`lets the script trust its server: require-trusted-types-for${names}`, () => {
+      const answer = askPolicies([`require-trusted-types-for 'script'${names}`], question);
+      assert.deepEqual(answer, { kind: 'allowed', nonce: null, trusted: true });
+    });
+  }
+
   it('takes the nonce of the page, if all policies know it', () => {
     const strict = "script-src 'nonce-abc' 'strict-dynamic'";
-    assert.deepEqual(askPolicies([strict], question), { kind: 'allowed', nonce: 'abc' });
+    assert.deepEqual(askPolicies([strict], question), {
+      kind: 'allowed',
+      nonce: 'abc',
+      trusted: false,
+    });
     assert.equal(askPolicies([strict, "script-src 'nonce-xyz'"], question).kind, 'forbidden');
   });
 

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { send } from '../../support/http.ts';
 import { listen, type Site, startSite } from './site.ts';
 
-const SCRIPT = /<script type="module" src="[^"]*\/live\.js[^>]*><\/script>/;
+const SCRIPT = /<script src="[^"]*\/live\.js[^>]*><\/script>/;
 
 const live = (test: TestContext, app: RequestListener, site = '') =>
   startSite(test, app, { site: `${site}\n\tdiscovery {\n\t\tlive\n\t}` });
@@ -51,6 +51,14 @@ describe('live pages', () => {
     assert.match(script, new RegExp(`data-hub="/.well-known/hub" data-origin="${site.origin}"`));
   });
 
+  it('are those of a matcher, apart from what changes are announced of', async (test) => {
+    const site = await startSite(test, html(PAGE), {
+      site: '@wiki path /wiki/*\n\tdiscovery {\n\t\tlive @wiki {\n\t\t\twindow 2s\n\t\t}\n\t}',
+    });
+    assert.match((await site.get('/wiki/A')).body, SCRIPT);
+    assert.equal((await site.get('/other')).body, PAGE);
+  });
+
   it('load a script that the hub serves, cached for ever by its version', async (test) => {
     const site = await live(test, html(PAGE));
     const [, src = ''] = /src="([^"]*)"/.exec((await site.get('/')).body) ?? [];
@@ -59,7 +67,7 @@ describe('live pages', () => {
     assert.match(String(script.headers['cache-control']), /immutable/);
     const zipped = await bytesOf(site.origin + src, { 'Accept-Encoding': 'gzip, br' });
     assert.equal(zlib.gunzipSync(zipped.body).toString(), script.body);
-    assert.ok(zipped.body.length < 6 * 1024, `${zipped.body.length} bytes`);
+    assert.ok(zipped.body.length < 7 * 1024, `${zipped.body.length} bytes`);
     const other = await site.get(src.replace(/v=.*/, 'v=old'));
     assert.equal(other.headers['cache-control'], 'no-cache');
     const again = await site.get(src, {

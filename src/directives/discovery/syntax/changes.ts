@@ -1,6 +1,7 @@
 import type { ChangesConfig } from '../../../config/config.ts';
 import { defaultChanges } from '../../../config/defaults.ts';
 import type { Cursor } from '../../../hubfile/cursor.ts';
+import { type Scope, takeMatcher } from '../../../hubfile/scope.ts';
 import { badValue, duration, list, oneOf } from '../../../hubfile/values.ts';
 
 const METHOD = /^[A-Z][A-Z-]{0,31}$/;
@@ -8,17 +9,18 @@ const METHOD = /^[A-Z][A-Z-]{0,31}$/;
 const SAFE = ['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'CONNECT'];
 
 /**
- *     changes [public|private] {
+ *     changes [<matcher>] [public|private] {
  *         on <method…>
  *         topic <topic…>
- *         also <topic…>
+ *         also [<matcher>] <topic…>
  *         public|private
  *         data change|none|body
  *         window <duration>
  *         sync|async
  *     }
  */
-export function changes(cursor: Cursor): ChangesConfig {
+export function changes(cursor: Cursor, scope: Scope): ChangesConfig {
+  const matcher = takeMatcher(cursor, scope);
   let mode: ChangesConfig['mode'] | null = null;
   const modeOf = (option: Cursor, chosen: ChangesConfig['mode']): Pick<ChangesConfig, 'mode'> => {
     if (mode !== null && mode !== chosen)
@@ -28,11 +30,11 @@ export function changes(cursor: Cursor): ChangesConfig {
   };
   const visibility = cursor.left === 0 ? null : oneOf(cursor, ['public', 'private']);
   const settings = cursor.options<ChangesConfig>(
-    { ...defaultChanges, visibility },
+    { ...defaultChanges, matcher, visibility },
     {
       on: (option) => ({ methods: methods(option) }),
       topic: (option) => ({ topics: list(option, 'a topic') }),
-      also: (option) => ({ also: list(option, 'a topic') }),
+      also: (option, sofar) => also(option, sofar, scope),
       public: (option, { visibility: said }) => chosen(option, said, 'public'),
       private: (option, { visibility: said }) => chosen(option, said, 'private'),
       data: (option) => ({ data: oneOf(option, ['change', 'none', 'body']) }),
@@ -40,8 +42,24 @@ export function changes(cursor: Cursor): ChangesConfig {
       sync: (option) => modeOf(option, 'sync'),
       async: (option) => modeOf(option, 'async'),
     },
+    { repeatable: ['also'] },
   );
   return settings;
+}
+
+/** A path with `*` is no topic: what comes after it is announced for requests of such paths. */
+function also(
+  cursor: Cursor,
+  sofar: ChangesConfig,
+  scope: Scope,
+): Pick<ChangesConfig, 'also'> | Pick<ChangesConfig, 'alsoFor'> {
+  const first = cursor.peek()?.text ?? '';
+  if (!first.startsWith('@') && !/^\/.*\*/.test(first)) {
+    return { also: [...sofar.also, ...list(cursor, 'a topic')] };
+  }
+  const matcher = takeMatcher(cursor, scope);
+  const bound = { matcher, topics: list(cursor, 'a topic') };
+  return { alsoFor: [...sofar.alsoFor, bound] };
 }
 
 function chosen(

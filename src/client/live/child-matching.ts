@@ -1,0 +1,91 @@
+/*
+ * Which child of the last answer is which of the next: by `id`, then by what is equal, then by
+ * attributes that work as keys, then by name and position.
+ */
+const IDS = ['id', 'data-id', 'data-key', 'key'];
+const KEYS = ['name', 'action', 'for', 'value', 'href', 'src'];
+/** Comparisons of words between two places that are matched; beyond it position decides. */
+const MAX_COMPARISONS = 2500;
+
+/** The old node of each new one that has one. */
+export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<Node, Node> {
+  const matches = new Map<Node, Node>();
+  const free = new Set(old);
+  const match = (two: Node, one: Node): void => {
+    matches.set(two, one);
+    free.delete(one);
+  };
+  /** Those with one key are taken in their order, so a key may be there twice. */
+  const by = (keyOf: (node: Node) => string): void => {
+    const queues = new Map<string, Node[]>();
+    for (const one of free) {
+      const key = keyOf(one);
+      if (key !== '') queues.set(key, [...(queues.get(key) ?? []), one]);
+    }
+    for (const two of next) {
+      if (matches.has(two)) continue;
+      const one = queues.get(keyOf(two))?.shift();
+      if (one !== undefined) match(two, one);
+    }
+  };
+  by((node) => (idOf(node) === '' ? '' : `${node.nodeName} ${idOf(node)}`));
+  by((node) => (isBlank(node) ? '' : textOf(node)));
+  by((node) => {
+    const key = node instanceof Element ? KEYS.find((name) => node.hasAttribute(name)) : undefined;
+    return key === undefined
+      ? ''
+      : `${node.nodeName} ${key} ${(node as Element).getAttribute(key)}`;
+  });
+  // What is left stands between others that are matched.
+  const rest = (from: number, to: number, ones: readonly Node[]): void => {
+    let left = next.slice(from, to).filter((two) => !matches.has(two));
+    const mine = ones.filter((one) => free.has(one));
+    const isLikeness = mine.length !== left.length && mine.length * left.length < MAX_COMPARISONS;
+    for (const one of mine) {
+      const fits = left.filter((two) => two.nodeName === one.nodeName && idOf(two) === idOf(one));
+      const likest = isLikeness ? Math.max(...fits.map((two) => likeness(one, two))) : 0;
+      const two = fits.find((fit) => !isLikeness || likeness(one, fit) === likest);
+      if (two === undefined) continue;
+      match(two, one);
+      left = left.slice(left.indexOf(two) + 1);
+    }
+  };
+  let [start, position] = [0, 0];
+  for (let end = 0; end <= next.length; end += 1) {
+    const two = next[end];
+    const one = two === undefined ? undefined : matches.get(two);
+    if (two !== undefined && one === undefined) continue;
+    const at = one === undefined ? old.length : old.indexOf(one);
+    if (at >= position) {
+      rest(start, end, old.slice(position, at));
+      [start, position] = [end + 1, at + 1];
+    }
+  }
+  // Or has changed its place and its content at once.
+  rest(0, next.length, old);
+  return matches;
+}
+
+/** What an element is known by; another one must not take its place. */
+function idOf(node: Node): string {
+  if (!(node instanceof Element)) return '';
+  return IDS.map((name) => node.getAttribute(name)).find(Boolean) ?? '';
+}
+
+/** How many words two nodes have in common. */
+function likeness(one: Node, two: Node): number {
+  const words = new Set(textOf(one).split(/\W+/));
+  return textOf(two)
+    .split(/\W+/)
+    .filter((word) => words.has(word)).length;
+}
+
+/** White space between elements. */
+export function isBlank(node: Node): boolean {
+  const isText = node.nodeType === Node.TEXT_NODE && !node.textContent?.trim();
+  return isText || node.nodeType === Node.COMMENT_NODE;
+}
+
+function textOf(node: Node): string {
+  return node instanceof Element ? node.outerHTML : `${node.nodeName} ${node.textContent}`;
+}

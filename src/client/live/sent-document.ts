@@ -1,0 +1,171 @@
+/*
+ * What the server has sent for this page view, as a tree of its own.
+ *
+ * A morph that knows only the page and the new answer takes whatever scripts have built for something
+ * that the server has removed. So the script keeps the last answer of the server, and applies what
+ * differs between that one and the next.
+ *
+ * Where does the first answer come from? A second request would double the load, and its answer is of
+ * another moment; the HTTP cache does not keep `no-store`, which editors say. The page itself is read
+ * instead, while the browser builds it. This script is a blocking one at the end of the head, so it runs
+ * before the body exists. HTML performs a microtask checkpoint before a script of the page runs, and
+ * another one when it has run. So the records of a MutationObserver come in pieces that are either the
+ * parser's or a script's: `document.currentScript` tells which. What timers and promises insert while
+ * the page is still being parsed comes without a script. It counts as the parser's only where the parser
+ * stands, at the end of what it has read. Recording ends when the document is `interactive`, before
+ * deferred scripts and modules run.
+ */
+
+/** The node of the page for a node that the server has sent. */
+export const shownFor = new WeakMap<Node, Node>();
+/** The node that the server has sent for a node of the page. */
+export const sentFor = new WeakMap<Node, Node>();
+
+/** Where nothing is loaded and nothing runs. */
+const inert = document.implementation.createHTMLDocument('');
+
+export function pair(sent: Node, shown: Node): void {
+  shownFor.set(sent, shown);
+  sentFor.set(shown, sent);
+}
+
+export function isElement(node: Node | null | undefined): node is Element {
+  return node?.nodeType === Node.ELEMENT_NODE;
+}
+
+/** A copy of a node of the page without its children. */
+function record(shown: Node): Node {
+  // Its content is text here and elements in a document that is parsed without scripting.
+  const isSkipped = shown.nodeName === 'NOSCRIPT';
+  const sent = isSkipped ? inert.createComment('') : inert.importNode(shown);
+  if (isElement(sent)) sent.removeAttribute('nonce');
+  pair(sent, shown);
+  return sent;
+}
+
+/** Takes the page as it is for what the server has sent. */
+export function snapshot(shown: Node): Node {
+  const sent = record(shown);
+  if (isElement(sent)) {
+    for (const child of shown.childNodes) sent.appendChild(snapshot(child));
+    copyTemplate(sent, shown);
+  }
+  return sent;
+}
+
+/** The content of a template belongs to another document; no script in it comes along. */
+export function copyTemplate(to: Node, from: Node): void {
+  if (!(to instanceof HTMLTemplateElement) || !(from instanceof HTMLTemplateElement)) return;
+  const content = to.content.ownerDocument.importNode(from.content, true);
+  if (to.ownerDocument === document) {
+    for (const script of content.querySelectorAll('script')) if (isActive(script)) script.remove();
+  }
+  to.content.replaceChildren(content);
+}
+
+/** Resolves to the body that the server has sent, once the browser has read all of it. */
+export function recordBody(): Promise<Node> {
+  if (document.readyState !== 'loading') return Promise.resolve(snapshot(document.body));
+  let body: Node | null = document.body && snapshot(document.body);
+  /** The parser has inserted it last. */
+  let last: Node | null = body;
+
+  const isParsers = (sent: Node | undefined): sent is Node =>
+    isElement(sent) && last !== null && sent.contains(last);
+
+  const read = ({ type, target, addedNodes, nextSibling }: MutationRecord): void => {
+    const parent = sentFor.get(target);
+    if (type === 'characterData') {
+      if (parent !== undefined && target.textContent?.startsWith(parent.textContent ?? '') === true)
+        parent.textContent = target.textContent;
+      return;
+    }
+    for (const shown of addedNodes) {
+      if (body === null && shown.nodeName === 'BODY') last = body = record(shown);
+      // Behind the end of a table what does not belong into it goes before it.
+      if (!isParsers(parent) || (nextSibling !== null && nextSibling.nodeName !== 'TABLE'))
+        continue;
+      let next = nextSibling;
+      while (next !== null && sentFor.get(next)?.parentNode !== parent) next = next.nextSibling;
+      // What is nested wrongly it moves later.
+      last = sentFor.get(shown) ?? record(shown);
+      parent.insertBefore(last, next === null ? null : (sentFor.get(next) ?? null));
+    }
+  };
+  const readAll = (records: readonly MutationRecord[]): void => {
+    if (document.currentScript === null) records.forEach(read);
+  };
+  const observer = new MutationObserver(readAll);
+  observer.observe(document, { childList: true, characterData: true, subtree: true });
+
+  return new Promise((resolve) => {
+    document.addEventListener(
+      'readystatechange',
+      () => {
+        readAll(observer.takeRecords());
+        observer.disconnect();
+        const sent = body ?? snapshot(document.body);
+        for (const template of (sent as Element).querySelectorAll('template')) {
+          const shown = shownFor.get(template);
+          if (shown !== undefined) copyTemplate(template, shown);
+        }
+        resolve(sent);
+      },
+      { once: true },
+    );
+  });
+}
+
+/** What would keep the text of an element from being read as tags, and `noscript`, which is to. */
+const TAGS =
+  /<!--[^]*?(?:--!?>|$)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b[^]*?(?:<\/\1|$)|<noscript\b[^]*?(?:<\/noscript[^>]*>|$)|<\/?[a-z](?:"[^"]*"|'[^']*'|[^>"'])*>/gi;
+
+interface Policies {
+  createPolicy(name: string, rules: object): { createHTML(text: string): string };
+}
+
+let trust = (text: string): string => text;
+
+/** What the page's own server says of its own page is what the page trusts. */
+export function trustServer(): void {
+  const policies = (window as { trustedTypes?: Policies }).trustedTypes;
+  const policy = policies?.createPolicy('hubgate', { createHTML: trust });
+  if (policy !== undefined) trust = (text) => policy.createHTML(text);
+}
+
+/**
+ * Parses an answer of the server as the browser has parsed the page, that is, with scripting on: the
+ * content of `noscript` is no element there, and must not become one by a morph.
+ */
+export function parsePage(text: string): Document {
+  const plain = text.replace(TAGS, (tag) => (/^<noscript/i.test(tag) ? '<!---->' : tag));
+  const page = new DOMParser().parseFromString(trust(plain), 'text/html');
+  for (const element of page.querySelectorAll('[nonce]')) element.removeAttribute('nonce');
+  // The browser has made a shadow root of it.
+  for (const template of page.querySelectorAll('template[shadowrootmode]')) template.remove();
+  return page;
+}
+
+/** A script that the browser would run, and what acts like one as soon as it stands in the page. */
+export function isActive(node: Node): boolean {
+  if (!isElement(node)) return false;
+  if (node.localName === 'meta') return node.hasAttribute('http-equiv');
+  if (node.localName !== 'script') return false;
+  const type = node.getAttribute('type') ?? node.getAttribute('language') ?? '';
+  return !/^\s*(?:text\/(?!.*(?:java|ecma|live|j)script)|application\/(?!.*(?:java|ecma)script))/i.test(
+    type,
+  );
+}
+
+/** A copy of what the server sends new, to be shown; null for what must not come alive by it. */
+export function show(sent: Node): Node | null {
+  if (isActive(sent)) return null;
+  const shown = document.importNode(sent);
+  copyTemplate(shown, sent);
+  for (const child of sent.childNodes) {
+    const copy = show(child);
+    if (copy !== null) shown.appendChild(copy);
+  }
+  pair(sent, shown);
+  return shown;
+}

@@ -1,0 +1,310 @@
+/*
+ * Applies to the page what differs between two answers of the server, and only where the page still
+ * is what the server had sent. What is withheld stays in the old answer as it was: once the page is
+ * back at it (a form is reset, a script takes its changes away), the next patch applies it.
+ */
+import { isBlank, matchChildren } from './child-matching.ts';
+import {
+  copyTemplate,
+  isActive,
+  isElement,
+  pair,
+  sentFor,
+  show,
+  shownFor,
+} from './sent-document.ts';
+import { formOf, isAtWork, isBusy, showDefaults } from './visitor-state.ts';
+
+/** How often something that the server has changed is not shown: the visitor is at work, or a script was. */
+export interface Withheld {
+  visitor: number;
+  script: number;
+}
+
+/**
+ * Turns the last answer of the server into the next one, and the page with it.
+ *
+ * @param sent is changed with the page, and keeps what is withheld as it was
+ * @param next is used up
+ */
+export function patch(sent: Node, next: Node): Withheld {
+  const withheld = { visitor: 0, script: 0 };
+  patchNode(sent, next, withheld);
+  return withheld;
+}
+
+function patchNode(sent: Node, next: Node, withheld: Withheld): void {
+  if (isEqual(sent, next)) return;
+  const shown = shownFor.get(sent);
+  // Whatever a script says is said once, when it runs.
+  if (isActive(sent) || isActive(next) || shown?.nodeName === 'NOSCRIPT') return;
+  if (shown?.isConnected !== true) withheld.script += 1;
+  else if (isElement(sent) && isElement(next) && isElement(shown)) {
+    patchElement(sent, next, shown, withheld);
+  } else if (shown.nodeValue === sent.nodeValue || shown.nodeValue === next.nodeValue) {
+    if (shown.nodeValue !== next.nodeValue) shown.nodeValue = next.nodeValue;
+    sent.nodeValue = next.nodeValue;
+  } else withheld.script += 1;
+}
+
+function patchElement(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
+  if (isOff(shown)) return;
+  if (isHeld(shown) || isBusy(shown)) {
+    withheld.visitor += 1;
+    return;
+  }
+  const mode = shown.getAttribute('data-hub-live');
+  if (mode !== 'children') patchAttributes(sent, next, shown, withheld);
+  if (mode === 'replace') {
+    if (isVisitorAt(shown)) withheld.visitor += 1;
+    else replaceChildren(sent, next, shown);
+  } else if (sent instanceof HTMLTemplateElement) patchTemplate(sent, next, shown, withheld);
+  else patchChildren(sent, next, shown, withheld);
+  showDefaults(shown);
+}
+
+/** A field outside of its form is a part of it all the same. */
+function isHeld(shown: Element): boolean {
+  const form = formOf(shown);
+  if (form === null || (form !== shown && form.contains(shown))) return false;
+  return isAtWork(form, () => {
+    const sent = sentFor.get(form);
+    return sent !== undefined && isSame(sent, form);
+  });
+}
+
+function isOff(shown: Element): boolean {
+  return (
+    shown.getAttribute('data-hub-live') === 'off' || shown.hasAttribute('data-turbo-permanent')
+  );
+}
+
+function patchAttributes(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
+  for (const name of new Set([...sent.getAttributeNames(), ...next.getAttributeNames()])) {
+    const [was, is, seen] = [sent, next, shown].map((one) => one.getAttribute(name));
+    if (was === is) continue;
+    if (seen === was) setAttribute(shown, name, is);
+    else if (name === 'class') {
+      // Scripts show by classes what is open, chosen, loaded: each class is a thing of its own.
+      shown.classList.remove(...[...sent.classList].filter((one) => !next.classList.contains(one)));
+      shown.classList.add(...[...next.classList].filter((one) => !sent.classList.contains(one)));
+    } else if (seen !== is) {
+      if (name !== 'open') withheld.script += 1;
+      continue;
+    }
+    setAttribute(sent, name, is);
+  }
+}
+
+function setAttribute(element: Element, name: string, value: string | null = null): void {
+  if (value === null) element.removeAttribute(name);
+  else element.setAttribute(name, value);
+}
+
+function patchTemplate(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
+  const isOther = shown.innerHTML !== next.innerHTML;
+  if (isOther && shown.innerHTML !== sent.innerHTML) {
+    withheld.script += 1;
+    return;
+  }
+  if (isOther) copyTemplate(shown, next);
+  copyTemplate(sent, next);
+}
+
+function replaceChildren(sent: Element, next: Element, shown: Element): void {
+  sent.replaceChildren(...next.childNodes);
+  shown.replaceChildren(...[...sent.childNodes].flatMap((child) => show(child) ?? []));
+}
+
+function patchChildren(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
+  const [before, after] = [[...sent.childNodes], [...next.childNodes]];
+  const matches = matchChildren(before, after);
+  const isOwned = isScripts(before, shown);
+  for (const [two, one] of matches) patchNode(one, two, withheld);
+  const matched = new Set(matches.values());
+  const kept = before.filter((one) => !matched.has(one) && !remove(one, shown, withheld));
+
+  const place = orderOf(before, after, matches, shown, withheld);
+  let last: Node | null = null;
+  for (const two of after) {
+    const one = matches.get(two);
+    if (one !== undefined) {
+      if (place.moves.has(one)) move(one, sent, shown, last);
+      last = one;
+    } else {
+      // The form that its visitor works in may have another id by now; it is not shown twice.
+      const names = fieldsIn(two);
+      const at = names === '' ? -1 : kept.findIndex((old) => fieldsIn(old) === names);
+      if (at !== -1) {
+        kept.splice(at, 1);
+        continue;
+      }
+      if (isOwned && !isBlank(two)) {
+        withheld.script += 1;
+        continue;
+      }
+      insert(two, sent, shown, last);
+      last = two;
+    }
+  }
+}
+
+/** The names of the fields in a node. */
+function fieldsIn(node: Node): string {
+  if (!isElement(node)) return '';
+  const fields = [...node.querySelectorAll('input,textarea,select')];
+  return fields
+    .map((field) => field.getAttribute('name'))
+    .join(' ')
+    .trim();
+}
+
+/** Whether scripts have taken the place over: nothing of the server's is left in it, but something else is. */
+function isScripts(children: readonly Node[], shown: Element): boolean {
+  const mine = children.filter((one) => !isBlank(one) && !isActive(one));
+  if (mine.some((one) => shownFor.get(one)?.parentNode === shown)) return false;
+  return mine.length > 0 || [...shown.childNodes].some((one) => !isBlank(one) && !sentFor.has(one));
+}
+
+/** Takes a node away as the server did; says whether the last answer is without it now. */
+function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
+  const shown = shownFor.get(sent);
+  if (shown?.isConnected === true) {
+    if (isElement(shown) && isOff(shown)) return false;
+    if (shown.parentNode !== parent || !isAsSent(sent, shown)) {
+      const isVisitors = isElement(shown) && isVisitorAt(shown);
+      withheld[isVisitors ? 'visitor' : 'script'] += 1;
+      return false;
+    }
+    shown.parentNode.removeChild(shown);
+  }
+  sent.parentNode?.removeChild(sent);
+  return true;
+}
+
+/** Where the next sibling of a node goes: behind it, or before all others of the server. */
+function nextOf(last: Node | null, parent: Element, ofPage: boolean): Node | null {
+  if (last !== null) {
+    for (let one: Node | null = last; one !== null; one = one.previousSibling) {
+      const node = ofPage ? shownFor.get(one) : one;
+      if (node?.parentNode === parent) return node.nextSibling;
+    }
+  }
+  const children = [...parent.childNodes];
+  return (ofPage ? children.find((one) => sentFor.has(one)) : children[0]) ?? null;
+}
+
+function insert(next: Node, sent: Element, shown: Element, last: Node | null): void {
+  const place = nextOf(last, shown, true);
+  sent.insertBefore(next, nextOf(last, sent, false));
+  // A script may have shown already what the server says now.
+  if (place !== null && !sentFor.has(place) && place.isEqualNode(next)) adopt(next, place);
+  else {
+    const copy = show(next);
+    if (copy !== null) shown.insertBefore(copy, place);
+  }
+}
+
+function adopt(sent: Node, shown: Node): void {
+  pair(sent, shown);
+  sent.childNodes.forEach((child, index) => {
+    const other = shown.childNodes[index];
+    if (other !== undefined) adopt(child, other);
+  });
+}
+
+function move(one: Node, sent: Element, shown: Element, last: Node | null): void {
+  const node = shownFor.get(one);
+  if (node?.parentNode === shown) {
+    const place = nextOf(last, shown, true);
+    // What moves by it keeps focus, frames and whatever plays.
+    const mover = shown as { moveBefore?(node: Node, next: Node | null): void };
+    if (mover.moveBefore === undefined) shown.insertBefore(node, place);
+    else mover.moveBefore(node, place);
+  }
+  sent.insertBefore(one, nextOf(last, sent, false));
+}
+
+/** The fewest nodes that have to move for the order of the server; none where a script has sorted. */
+function orderOf(
+  before: readonly Node[],
+  after: readonly Node[],
+  matches: ReadonlyMap<Node, Node>,
+  shown: Element,
+  withheld: Withheld,
+): { readonly moves: ReadonlySet<Node> } {
+  const places = new Map(before.map((one, index) => [one, index]));
+  const wanted = after.flatMap((two) => matches.get(two) ?? []);
+  const stay = new Set(longestIncreasing(wanted, (one) => places.get(one) ?? 0));
+  const moves = new Set(wanted.filter((one) => !stay.has(one)));
+  if (moves.size === 0) return { moves };
+  const page = new Map([...shown.childNodes].map((one, index) => [one as Node, index]));
+  const seen = before.flatMap((one) => page.get(shownFor.get(one) ?? one) ?? []);
+  if (seen.every((place, index) => index === 0 || place > (seen[index - 1] ?? 0))) return { moves };
+  withheld.script += 1;
+  return { moves: new Set() };
+}
+
+function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number): T[] {
+  /** By length: the smallest end of all sequences of that length. */
+  const ends: number[] = [];
+  const before: number[] = [];
+  items.forEach((item, index) => {
+    let [low, high] = [0, ends.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const end = items[ends[middle] ?? 0];
+      if (end !== undefined && valueOf(end) < valueOf(item)) low = middle + 1;
+      else high = middle;
+    }
+    before[index] = ends[low - 1] ?? -1;
+    ends[low] = index;
+  });
+  const found: T[] = [];
+  for (let at = ends.at(-1) ?? -1; at >= 0; at = before[at] ?? -1) {
+    const item = items[at];
+    if (item !== undefined) found.push(item);
+  }
+  return found;
+}
+
+/** Whether the page shows just what the server has sent, and the visitor has done nothing there. */
+export function isAsSent(sent: Node, shown: Node): boolean {
+  if (shownFor.get(sent) !== shown) return false;
+  if (!isElement(sent) || !isElement(shown)) {
+    return shown.nodeName === 'NOSCRIPT' || sent.nodeValue === shown.nodeValue;
+  }
+  if (isActive(sent)) return true;
+  return !isOff(shown) && !isBusy(shown) && !isHeld(shown) && isSame(sent, shown);
+}
+
+function isSame(sent: Node, shown: Element): boolean {
+  if (!isElement(sent)) return false;
+  const names = new Set([...sent.getAttributeNames(), ...shown.getAttributeNames()]);
+  // Nonces are hidden from scripts; a visitor opens and closes.
+  for (const name of ['nonce', 'open']) names.delete(name);
+  for (const name of names) if (sent.getAttribute(name) !== shown.getAttribute(name)) return false;
+  if (sent instanceof HTMLTemplateElement) return sent.innerHTML === shown.innerHTML;
+  const children = [...sent.childNodes].filter((child) => shownFor.has(child));
+  return (
+    children.length === shown.childNodes.length &&
+    children.every((child, index) => {
+      const other = shown.childNodes[index];
+      return other !== undefined && isAsSent(child, other);
+    })
+  );
+}
+
+function isVisitorAt(shown: Element): boolean {
+  return [shown, ...shown.querySelectorAll('*')].some((one) => isBusy(one) || isHeld(one));
+}
+
+/** As far as the server is concerned; the content of templates does not count for `isEqualNode`. */
+function isEqual(sent: Node, next: Node): boolean {
+  if (!sent.isEqualNode(next)) return false;
+  const mayDiffer =
+    isElement(sent) &&
+    isElement(next) &&
+    (sent.localName === 'template' || sent.querySelector('template') !== null);
+  return !mayDiffer || sent.outerHTML === next.outerHTML;
+}

@@ -1,0 +1,392 @@
+import assert from 'node:assert/strict';
+import { describe, it, type TestContext } from 'node:test';
+import type { Page } from 'playwright-core';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import { HUB, startSite } from '../unit/discovery/site.ts';
+
+const HUBFILE = `http://localhost:{port} {${HUB}
+		anonymous
+		cookie_name hub_token
+	}
+	discovery {
+		changes public
+		live
+	}
+	reverse_proxy localhost:{app}
+}
+`;
+
+interface Live {
+  readonly page: Page;
+  /** Changes what the server sends, and waits until the page has been asked for what is new. */
+  change(to?: () => void): Promise<void>;
+  readonly messages: readonly string[];
+}
+
+interface LiveOptions {
+  /** The body; its number goes up with each change. */
+  readonly body: (version: number) => string;
+  readonly head?: string;
+  /** Fields of the answer. */
+  readonly headers?: (version: number) => Record<string, string>;
+}
+
+async function live(
+  test: TestContext,
+  { body, head = '', headers = () => ({}) }: LiveOptions,
+): Promise<Live | null> {
+  const executable = chromiumPath(test);
+  if (executable === null) return null;
+  let version = 1;
+  const site = await startSite(
+    test,
+    (request, response) => {
+      request.resume();
+      if (request.method === 'POST') {
+        version += 1;
+        response.writeHead(204).end();
+      } else if (request.url === '/slow.js') {
+        response.setHeader('Content-Type', 'text/javascript');
+        response.end('document.body.append(document.createElement("aside"))');
+      } else if (request.url === '/framed') {
+        response.setHeader('Content-Type', 'text/html').end('framed');
+      } else {
+        response
+          .writeHead(200, { 'Content-Type': 'text/html; charset=utf-8', ...headers(version) })
+          .end(
+            `<!doctype html><html><head><title>t</title><link rel=icon href="data:,">${head}</head><body>${body(version)}<i id=version>${version}</i></body></html>`,
+          );
+      }
+    },
+    { hubfile: HUBFILE },
+  );
+  const browser = await launchChromium(test, executable, null);
+  const page = await browser.newPage();
+  const messages: string[] = [];
+  page.on('console', (message) => messages.push(message.text()));
+  page.on('pageerror', (error) => messages.push(String(error)));
+  const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
+  await page.goto(`${site.origin}/`);
+  await stream;
+  return {
+    page,
+    messages,
+    async change() {
+      await fetch(site.origin, { method: 'POST' });
+      await page.locator(`#version:text-is("${version}")`).waitFor();
+    },
+  };
+}
+
+const LIMIT = { timeout: 60_000 };
+
+describe('a live page, of which the server, scripts and its visitor change parts', () => {
+  it(
+    'keeps all of a form that its user has touched, so that an edit conflict is still found',
+    LIMIT,
+    async (test) => {
+      const its = await live(test, {
+        body: (version) => `<h1>Page ${version}</h1>
+<form id=edit><input type=hidden name=editRevId value=${version}><input type=hidden name=csrf value=t${version}>
+<textarea name=text>text ${version}</textarea><input name=summary value=s${version}><button>Save ${version}</button></form>
+<input type=hidden form=edit name=outside value=${version}>
+<form id=other><input type=hidden name=rev value=${version}></form>`,
+      });
+      if (its === null) return;
+      const { page } = its;
+      const sent = (id: string): Promise<unknown> =>
+        page.evaluate(`Object.fromEntries(new FormData(document.getElementById('${id}')))`);
+      await its.change();
+      assert.deepEqual(await sent('edit'), {
+        editRevId: '2',
+        csrf: 't2',
+        text: 'text 2',
+        summary: 's2',
+        outside: '2',
+      });
+      await page.locator('textarea').pressSequentially('mine ');
+      await page.locator('h1').click();
+      const touched = await sent('edit');
+      await its.change();
+      assert.equal(await page.locator('h1').textContent(), 'Page 3');
+      assert.deepEqual(await sent('edit'), touched);
+      assert.deepEqual(await sent('other'), { rev: '3' });
+      // Typed and taken back: who has read the old text has decided by it.
+      await page.fill('textarea', 'text 2');
+      await its.change();
+      assert.equal(((await sent('edit')) as Record<string, string>)['editRevId'], '2');
+      await page.evaluate(`document.getElementById('edit').reset()`);
+      // It has the focus until it is left.
+      assert.equal(((await sent('edit')) as Record<string, string>)['editRevId'], '2');
+      await page.locator('h1').click();
+      await page.locator('button:text-is("Save 4")').waitFor();
+      assert.deepEqual(await sent('edit'), {
+        editRevId: '4',
+        csrf: 't4',
+        text: 'text 4',
+        summary: 's4',
+        outside: '4',
+      });
+    },
+  );
+
+  it(
+    'keeps a form whose editor a script has made, of which no event tells',
+    LIMIT,
+    async (test) => {
+      const its = await live(test, {
+        body: (version) =>
+          `<form><input type=hidden name=rev value=${version}><textarea>a</textarea></form>`,
+      });
+      if (its === null) return;
+      await its.page.evaluate(`(() => {
+      const area = document.querySelector('textarea');
+      area.hidden = true;
+      area.before(document.createElement('iframe'));
+    })()`);
+      await its.change();
+      assert.equal(await its.page.locator('[name=rev]').inputValue(), '1');
+    },
+  );
+
+  it(
+    'keeps a form that a script has sent until it is again as the server sent it',
+    LIMIT,
+    async (test) => {
+      const its = await live(test, {
+        body: (version) =>
+          `<form><input type=hidden name=rev value=${version}><input name=text><button>Say</button></form>`,
+        head: `<script>addEventListener('submit', (event) => event.preventDefault())</script>`,
+      });
+      if (its === null) return;
+      const { page } = its;
+      await page.locator('[name=text]').pressSequentially('mine');
+      await page.click('button');
+      await its.change();
+      assert.equal(await page.locator('[name=rev]').inputValue(), '1');
+      await page.evaluate(`document.querySelector('[name=text]').value = ''`);
+      await its.change();
+      assert.equal(await page.locator('[name=rev]').inputValue(), '3');
+    },
+  );
+
+  it('keeps what scripts have built in it, whenever they ran', LIMIT, async (test) => {
+    const its = await live(test, {
+      body: (version) => `<p>News ${version}</p>
+<div id=early></div><script>document.getElementById('early').innerHTML = '<b>early</b>'</script>
+<div id=filled>Loading …</div>
+<script>document.getElementById('filled').textContent = 'filled'; document.body.className = 'js';
+document.querySelector('p').insertAdjacentHTML('afterend', '<em>inline</em>');
+Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('afterend', '<em>promised</em>'));</script>
+<script src=/slow.js></script>
+<div id=editor></div>
+<div id=panel class=closed style="display:none" aria-expanded=false>Options ${version}</div>
+<ul id=list class="v${version}"><li class=mw>one</li><li>two</li></ul><div id=text>text <b>bold</b> more</div>`,
+      head: `<script>document.addEventListener('DOMContentLoaded', () => {
+  document.getElementById('editor').innerHTML = '<div class=wrap><div contenteditable>half a sentence</div><canvas></canvas></div>';
+})</script><script defer src="data:text/javascript,document.body.insertAdjacentHTML('beforeend','<nav>deferred</nav>')"></script>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate(`(() => {
+      const panel = document.getElementById('panel');
+      panel.classList.replace('closed', 'open');
+      panel.style.display = 'block';
+      panel.setAttribute('aria-expanded', 'true');
+      const list = document.getElementById('list');
+      list.classList.add('filtered');
+      list.insertAdjacentHTML('beforebegin', '<div class=filters><select><option>all</select></div>');
+      list.firstElementChild.insertAdjacentHTML('beforeend', ' <button>thank</button>');
+    })()`);
+    const before = await page.locator('body').innerHTML();
+    await its.change();
+    const after = await page.locator('body').innerHTML();
+    const expected = before
+      .replace('News 1', 'News 2')
+      .replace('Options 1', 'Options 2')
+      .replace('class="v1 filtered"', 'class="filtered v2"')
+      .replace('>1</i>', '>2</i>');
+    assert.equal(after, expected);
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+    assert.deepEqual(its.messages, []);
+  });
+
+  it(
+    'offers to load the page where the server has changed what a script has',
+    LIMIT,
+    async (test) => {
+      const its = await live(test, {
+        head: '<meta name=hub-stale content="Es gibt Neues.">',
+        body: (version) => `<div id=app>Loading ${version}</div>`,
+      });
+      if (its === null) return;
+      const { page } = its;
+      await page.evaluate(`(() => {
+      document.getElementById('app').textContent = 'a script has filled it';
+      window.told = [];
+      document.addEventListener('hub:stale', (event) => {
+        window.told.push(event.detail);
+        if (window.told.length === 1) event.preventDefault();
+      });
+    })()`);
+      await its.change();
+      assert.equal(await page.locator('#hub-stale').count(), 0);
+      await its.change();
+      assert.equal(await page.locator('#app').textContent(), 'a script has filled it');
+      assert.deepEqual(await page.evaluate('window.told'), [
+        { visitor: 0, script: 1 },
+        { visitor: 0, script: 1 },
+      ]);
+      await page.click('#hub-stale:text-is("Es gibt Neues.")');
+      await page.locator('#app:text-is("Loading 3")').waitFor();
+    },
+  );
+
+  it(
+    'follows lists whose items the server inserts, removes and moves, with the nodes that were there',
+    LIMIT,
+    async (test) => {
+      const orders = [
+        '',
+        'a b c d e',
+        'x a b c d e',
+        'e d c b a',
+        'a c e',
+        'a e f c',
+        'f c a e',
+        '',
+      ];
+      const its = await live(test, {
+        body: (version) =>
+          ['id', 'data-id', 'class']
+            .map(
+              (name) =>
+                `<ul>${(orders[version]?.match(/\w/g) ?? []).map((item) => `<li ${name}=${name}${item}>item ${item}</li>`).join('\n')}</ul>`,
+            )
+            .join(''),
+      });
+      if (its === null) return;
+      const { page } = its;
+      for (let version = 1; version < orders.length; version += 1) {
+        const lists = await page.evaluate(
+          `[...document.querySelectorAll('ul')].map((list) => [...list.children].map((item) => item.textContent.at(-1)).join(' '))`,
+        );
+        assert.deepEqual(lists, [orders[version], orders[version], orders[version]]);
+        const kept = await page.evaluate(
+          `[...document.querySelectorAll('li')].filter((item) => item.known !== undefined && item.known !== item.textContent).length`,
+        );
+        assert.equal(kept, 0);
+        await page.evaluate(
+          `for (const item of document.querySelectorAll('li')) item.known = item.textContent`,
+        );
+        if (version < orders.length - 1) await its.change();
+      }
+    },
+  );
+
+  it('is not confused by ids that are there twice', LIMIT, async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        `<p id=same>a${version}</p><p id=same>b${version}</p><div><p id=same>c${version}</p></div>`,
+    });
+    if (its === null) return;
+    await its.change();
+    assert.deepEqual(await its.page.locator('#same').allTextContents(), ['a2', 'b2', 'c2']);
+    assert.deepEqual(its.messages, []);
+  });
+
+  it(
+    'brings nothing alive: no script, nothing of noscript, under a policy with strict-dynamic',
+    LIMIT,
+    async (test) => {
+      const its = await live(test, {
+        headers: (version) => ({
+          'Content-Security-Policy': `script-src 'nonce-n${version}' 'strict-dynamic'; object-src 'none'`,
+        }),
+        head: '<noscript><link rel=stylesheet href=/none><img src=/pixel></noscript>',
+        body: (version) => `
+<script nonce=n${version}>window.ran = (window.ran ?? 0) + 1</script>
+<script type=${version === 1 ? 'text/plain' : 'module'} id=inert>window.ran = 'inert'</script>
+<noscript><iframe src=/framed></iframe><meta http-equiv=refresh content="0;url=/gone"></noscript>
+<script type=application/json id=data>{"version":${version}}</script>
+${version === 1 ? '' : `<section><script nonce=n${version}>window.ran = 'new'</script><script nonce=n1>window.ran = 'old nonce'</script><noscript><iframe src=/framed></iframe></noscript><meta http-equiv=refresh content="0;url=/gone"><template><script nonce=n1>window.ran = 'template'</script></template><svg><script>window.ran = 'svg'</script></svg>new</section>`}`,
+      });
+      if (its === null) return;
+      const { page } = its;
+      await its.change();
+      assert.equal(await page.locator('section').innerText(), 'new');
+      assert.equal(await page.evaluate('window.ran'), 1);
+      assert.equal(await page.locator('iframe').count(), 0);
+      assert.equal(page.frames().length, 1);
+      assert.equal(await page.locator('meta[http-equiv]').count(), 0);
+      assert.equal(await page.locator('#inert').getAttribute('type'), 'text/plain');
+      assert.equal(await page.locator('section script').count(), 0);
+      await its.change();
+      assert.equal(await page.evaluate('window.ran'), 1);
+      assert.deepEqual(its.messages, []);
+    },
+  );
+
+  it(
+    'asks for nothing new where a script of many pages has changed another of them',
+    LIMIT,
+    async (test) => {
+      const executable = chromiumPath(test);
+      if (executable === null) return;
+      const asked: string[] = [];
+      const told = new Map<string, number>();
+      const site = await startSite(
+        test,
+        (request, response) => {
+          request.resume();
+          const { url = '' } = request;
+          if (request.method === 'POST') {
+            const title = /title=(\w)/.exec(url)?.[1];
+            told.set(title ?? 'all', (told.get(title ?? 'all') ?? 0) + 1);
+            const where = title === undefined ? {} : { Location: `/index.php?title=${title}` };
+            response.writeHead(title === undefined ? 204 : 303, where).end();
+            return;
+          }
+          asked.push(url);
+          const name = /title=(\w)/.exec(url)?.[1] ?? '';
+          const alias = url === '/alias' ? '<link rel=canonical href="/index.php?title=A">' : '';
+          response
+            .writeHead(200, { 'Content-Type': 'text/html' })
+            .end(
+              `<!doctype html><html><head><link rel=icon href="data:,">${alias}</head><body><p>${url} ${told.get(name) ?? 0} ${told.get('all') ?? 0} ${told.get('A') ?? 0}</p></body></html>`,
+            );
+        },
+        { hubfile: HUBFILE },
+      );
+      const browser = await launchChromium(test, executable, null);
+      const open = async (path: string): Promise<Page> => {
+        const page = await browser.newPage();
+        const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
+        await page.goto(site.origin + path);
+        await stream;
+        return page;
+      };
+      const change = (path: string) =>
+        fetch(site.origin + path, { method: 'POST', redirect: 'manual' });
+      const [a, b, alias, script] = [
+        await open('/index.php?title=A'),
+        await open('/index.php?title=B'),
+        await open('/alias'),
+        await open('/index.php'),
+      ];
+      asked.length = 0;
+      const shows = (page: Page, text: string) => page.getByText(text, { exact: true }).waitFor();
+      await change('/index.php?title=A&action=submit');
+      await Promise.all([
+        shows(a, '/index.php?title=A 1 0 1'),
+        shows(alias, '/alias 0 0 1'),
+        shows(script, '/index.php 0 0 1'),
+      ]);
+      // Where the request had no query, any of its pages may have changed.
+      await change('/index.php');
+      await shows(b, '/index.php?title=B 0 1 1');
+      await shows(a, '/index.php?title=A 1 1 1');
+      assert.equal(asked.filter((url) => url === '/index.php?title=B').length, 1);
+    },
+  );
+});
