@@ -10,8 +10,8 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 describe('a start, and what lies in the storage', () => {
   it('a damaged local authority stops nobody who has certificate files', async (test) => {
     const directory = await temporaryDirectory(test);
-    const pki = join(directory, 'storage', 'pki', 'local');
-    await mkdir(pki, { recursive: true });
+    const lock = join(directory, 'storage', 'pki', 'local', 'lock.d');
+    await mkdir(lock, { recursive: true });
     for (const name of ['root.crt', 'root.key']) await writeFile(join(pki, name), 'damaged');
     createClientAuthority(directory, 'root').issue('site');
     const file = join(directory, 'Hubfile');
@@ -32,15 +32,16 @@ describe('a start, and what lies in the storage', () => {
 
   it('that waits for the lock of another says so, and is stopped by SIGTERM', async (test) => {
     const directory = await temporaryDirectory(test);
-    const pki = join(directory, 'storage', 'pki', 'local');
-    await mkdir(pki, { recursive: true });
+    const lock = join(directory, 'storage', 'pki', 'local', 'lock.d');
+    await mkdir(lock, { recursive: true });
     const holder = {
       host: 'elsewhere',
       pid: 42,
       owner: 'another',
+      since: Date.now(),
       expires: Date.now() + 3_600_000,
     };
-    await writeFile(join(pki, 'lock'), JSON.stringify(holder));
+    await writeFile(join(lock, '1'), JSON.stringify(holder));
     const file = join(directory, 'Hubfile');
     await writeFile(
       file,
@@ -48,7 +49,7 @@ describe('a start, and what lies in the storage', () => {
     );
     const running = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
     await running.says('Waiting for a lock');
-    assert.match(running.output, /"file":"[^"]*pki\/local\/lock","host":"elsewhere","pid":42/);
+    assert.match(running.output, /"file":"[^"]*pki\/local\/lock\.d","host":"elsewhere","pid":42/);
     assert.equal(await running.end('SIGTERM'), 0);
     assert.match(running.output, /"during":"the start"/);
   });
