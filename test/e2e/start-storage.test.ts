@@ -10,8 +10,8 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 describe('a start, and what lies in the storage', () => {
   it('a damaged local authority stops nobody who has certificate files', async (test) => {
     const directory = await temporaryDirectory(test);
-    const lock = join(directory, 'storage', 'pki', 'local', 'lock.d');
-    await mkdir(lock, { recursive: true });
+    const pki = join(directory, 'storage', 'pki', 'local');
+    await mkdir(pki, { recursive: true });
     for (const name of ['root.crt', 'root.key']) await writeFile(join(pki, name), 'damaged');
     createClientAuthority(directory, 'root').issue('site');
     const file = join(directory, 'Hubfile');
