@@ -327,6 +327,52 @@ ${version === 1 ? '' : `<section><script nonce=n${version}>window.ran = 'new'</s
     },
   );
 
+  it('follows under a policy that requires trusted types', LIMIT, async (test) => {
+    const its = await live(test, {
+      headers: () => ({
+        'Content-Security-Policy': "require-trusted-types-for 'script'; trusted-types hubgate",
+      }),
+      body: (version) =>
+        `<template id=part><b>part ${version}</b><script>window.ran = 1</script></template><p>${version}</p>`,
+    });
+    if (its === null) return;
+    await its.change();
+    const part = await its.page.locator('#part').innerHTML();
+    assert.equal(part, '<b>part 2</b>');
+    assert.deepEqual(its.messages, []);
+  });
+
+  it(
+    'reads what the server has sent as the browser does, however it is written',
+    LIMIT,
+    async (test) => {
+      const odd = `<p>one<b>bold<p>two</b>three<table>foster<tr><td>cell<b>x</table>after</i>
+<noscript><img src=/none><p>without</noscript>text<noscript>more</noscript>text
+<template><p>in<template><b>inner</b></template></template><svg><title>t</title><path d="M0 0"/></svg>
+<div><template shadowrootmode=open><slot></slot>shadow</template>light</div>
+<textarea>
+first &lt;noscript></textarea><a title="<noscript>">link<a>other</a><!-- <noscript> --><select><option>a<option>b</select>
+<script>{ const text = '<noscript>'; }</script><form><div><form></div>inner</form><ul><li>1<li>2</ul><details open><summary>s</details>
+<pre>
+line</pre><math><mi>x</mi></math><button><p>in a button</button><dl><dt>a<dd>b</dl><custom-thing is=x>c</custom-thing>`;
+      const its = await live(test, {
+        head: '<noscript><img src=/none></noscript><meta name=after content=1>',
+        body: (version) => `${odd}<p id=last>${version}</p>${odd.repeat(40)}`,
+      });
+      if (its === null) return;
+      const { page } = its;
+      await page.evaluate(`document.addEventListener('hub:stale', () => (window.isStale = true))`);
+      const before = await page.locator('body').innerHTML();
+      await its.change();
+      const after = await page.locator('body').innerHTML();
+      assert.equal(
+        after,
+        before.replace('<p id="last">1</p>', '<p id="last">2</p>').replace('>1</i>', '>2</i>'),
+      );
+      assert.equal(await page.evaluate('window.isStale'), undefined);
+    },
+  );
+
   it(
     'asks for nothing new where a script of many pages has changed another of them',
     LIMIT,

@@ -69,9 +69,11 @@ export function recordBody(): Promise<Node> {
   let body: Node | null = document.body && snapshot(document.body);
   /** The parser has inserted it last. */
   let last: Node | null = body;
+  /** What it had inserted last into the table before which it puts what does not belong there. */
+  let inTable: Node | null = null;
 
   const isParsers = (sent: Node | undefined): sent is Node =>
-    isElement(sent) && last !== null && sent.contains(last);
+    isElement(sent) && [last, inTable].some((one) => one !== null && sent.contains(one));
 
   const read = ({ type, target, addedNodes, nextSibling }: MutationRecord): void => {
     const parent = sentFor.get(target);
@@ -82,9 +84,10 @@ export function recordBody(): Promise<Node> {
     }
     for (const shown of addedNodes) {
       if (body === null && shown.nodeName === 'BODY') last = body = record(shown);
-      // Behind the end of a table what does not belong into it goes before it.
       if (!isParsers(parent) || (nextSibling !== null && nextSibling.nodeName !== 'TABLE'))
         continue;
+      const table = nextSibling === null ? null : sentFor.get(nextSibling);
+      if (table?.contains(last) === true) inTable = last;
       let next = nextSibling;
       while (next !== null && sentFor.get(next)?.parentNode !== parent) next = next.nextSibling;
       // What is nested wrongly it moves later.
