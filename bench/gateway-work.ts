@@ -134,7 +134,8 @@ function get(path: string, { port }: BenchGateway): string {
   return `GET ${path} HTTP/1.1\r\nHost: localhost:${port}\r\nAccept: text/html\r\n\r\n`;
 }
 
-async function eachGateway(
+/** Measures each gateway in turn, in front of one app. */
+export async function eachGateway(
   context: BenchContext,
   front: Omit<Front, 'appPort'>,
   measure: (gateway: BenchGateway) => Promise<void>,

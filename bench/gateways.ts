@@ -134,6 +134,8 @@ error_log stderr error;
 events { worker_connections 4096; }
 http {
 	access_log off;
+	client_max_body_size 0;
+	proxy_request_buffering off;
 	${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${directory};`).join('\n\t')}
 	keepalive_requests 1000000000;
 	upstream app { server 127.0.0.1:${appPort}; keepalive 128; keepalive_requests 1000000000; }

@@ -9,6 +9,7 @@ import { burst, fanout, memory, publish, replay, subscribe } from './hub-work.ts
 import { match } from './match.ts';
 import { nodes } from './nodes.ts';
 import { reload, start } from './start-work.ts';
+import { transfer } from './transfer-work.ts';
 
 const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> = {
   fanout,
@@ -18,6 +19,7 @@ const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> 
   match,
   proxy,
   download,
+  transfer,
   throughput,
   replay,
   memory,

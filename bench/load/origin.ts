@@ -7,6 +7,10 @@ const piece = Buffer.alloc(64 * 1024, 'y');
 const LARGE_PIECES = 3200;
 
 const server = createServer((request, response) => {
+  if (request.url === '/upload') {
+    request.resume().once('end', () => response.end('taken'));
+    return;
+  }
   if (request.url !== '/large') {
     response.writeHead(200, { 'Content-Type': 'text/plain', 'Content-Length': small.length });
     response.end(small);
