@@ -43,7 +43,7 @@ export async function startGateway(
   const running = new TestProcess([cli, 'run', '--no-watch', '--config', file]);
   test.after(async () => {
     await running.end();
-    await rm(storage, { recursive: true, force: true });
+    await rm(storage, { recursive: true, force: true, maxRetries: 10 });
   });
   await running.says('Listening on');
   return {
@@ -83,7 +83,7 @@ export async function startLibraryGateway(
   const gateway = createGateway(parse(sites), { log, clock });
   test.after(async () => {
     await gateway.stop();
-    await rm(storage, { recursive: true, force: true });
+    await rm(storage, { recursive: true, force: true, maxRetries: 10 });
   });
   await gateway.start();
   return {
