@@ -41,7 +41,7 @@ export function withoutQuery(target: string): string {
 export type QueryMarks = Readonly<Record<string, readonly string[]>>;
 
 /**
- * Eight bits of a query. By them a page of `/index.php?title=A` knows that a change of
+ * Eight bits of the query of a page that an answer names. By them a page of `/index.php?title=A` knows that a change of
  * `/index.php?title=B` is not its own, and nobody learns more of a query than these eight bits. Of 256
  * other pages one asks in vain. The script of live pages computes the same (`client/live/topics.ts`).
  */

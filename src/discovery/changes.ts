@@ -136,8 +136,8 @@ function changedTopics(
     const isHub = pathname === hub.path || pathname.startsWith(`${hub.path}/`);
     if (isHub || href.length > MAX_TOPIC_LENGTH || topics.size >= MAX_TOPICS) continue;
     topics.add(href);
-    const { search } = template === '{request.uri.without_query}' ? url : topic;
-    (queries[withoutQuery(href)] ??= []).push(queryMark(search));
+    // Of the request's own query nothing is said: it may hold a secret, and a short one could be guessed.
+    (queries[withoutQuery(href)] ??= []).push(queryMark(topic.search));
   }
   return { topics: [...topics], queries };
 }

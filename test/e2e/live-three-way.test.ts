@@ -422,7 +422,7 @@ line</pre><math><mi>x</mi></math><button><p>in a button</button><dl><dt>a<dd>b</
       ];
       asked.length = 0;
       const shows = (page: Page, text: string) => page.getByText(text, { exact: true }).waitFor();
-      await change('/index.php?title=A&action=submit');
+      await change('/save?title=A');
       await Promise.all([
         shows(a, '/index.php?title=A 1 0 1'),
         shows(alias, '/alias 0 0 1'),

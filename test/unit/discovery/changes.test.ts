@@ -40,7 +40,7 @@ const NOW = 'public {\n\t\t\twindow 0s\n\t\t\tsync\n\t\t}';
 
 describe('changes (RFC 9111 §4.4)', () => {
   it('announces the target of an unsafe method that did not fail', async (test) => {
-    const { data, site } = await announced(test, NOW, answering(200), [
+    const { data } = await announced(test, NOW, answering(200), [
       ['POST', '/books/1?from=form'],
       ['PUT', '/books/2'],
       ['PATCH', '/books/3'],
@@ -49,12 +49,25 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(
       data.map((text) => JSON.parse(text)),
       [
-        { url: '/books/1', method: 'POST', queries: { [`${site.origin}/books/1`]: ['70'] } },
+        { url: '/books/1', method: 'POST' },
         { url: '/books/2', method: 'PUT' },
         { url: '/books/3', method: 'PATCH' },
         { url: '/books/4', method: 'DELETE' },
       ],
     );
+  });
+
+  it('marks the query of a page that the answer names, and says nothing of that of the request', async (test) => {
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      response.writeHead(303, { Location: '/page?title=A' }).end();
+    };
+    const { data, site } = await announced(test, NOW, app, [['POST', '/save?pin=1234']]);
+    const { url, queries } = JSON.parse(data[0] ?? '');
+    assert.equal(url, '/save');
+    assert.deepEqual(Object.keys(queries), [`${site.origin}/save`, `${site.origin}/page`]);
+    assert.deepEqual(queries[`${site.origin}/save`], ['']);
+    assert.match(queries[`${site.origin}/page`][0], /^[0-9a-f]{2}$/);
   });
 
   it('announces no URL of more than 1,024 characters, which every pattern would have to look at', async (test) => {

@@ -6,7 +6,7 @@ import { givesBack } from '../../../http/writable-stream.ts';
 
 /**
  * Bytes that one read of a file brings at most, and that a client who takes it slowly holds here. Each
- * read is a visit to a thread: with 64 KiB a download costs half as much again.
+ * read is a visit to a thread: with 64 KiB a download costs about a third more.
  */
 export const FILE_READ_BYTES = 256 * 1024;
 
