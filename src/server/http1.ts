@@ -216,8 +216,10 @@ export class Http1 {
     const status = statusOf(error);
     const latest = this.#unanswered(socket);
     const mended = mendedQuery(error);
-    if (latest === undefined && socket instanceof Socket && mended instanceof Buffer) {
-      this.#parseAgain(socket, mended);
+    // A client that has its answer may send the next request before the answer counts as sent here.
+    const isGiven = latest?.req.complete === true && latest.writableEnded;
+    if ((latest === undefined || isGiven) && socket instanceof Socket && mended instanceof Buffer) {
+      this.#parseAgain(socket, mended, latest);
       return;
     }
     if (latest === undefined || latest.req.complete) {
@@ -229,19 +231,25 @@ export class Http1 {
     else this.#refuse(socket, status);
   }
 
-  /** Gives a connection on which nothing is under way another parser, which begins with these bytes. */
-  #parseAgain(socket: Socket, bytes: Buffer): void {
+  /**
+   * Gives a connection another parser, which begins with these bytes.
+   *
+   * @param latest the answer that is still being sent; undefined where nothing is under way
+   */
+  #parseAgain(socket: Socket, bytes: Buffer, latest: ServerResponse | undefined): void {
     this.#stopped.begin(socket, bytes);
     socket.pause();
-    // The parser is still running here.
-    setImmediate(() => {
+    const again = (): void => {
       const all = this.#stopped.take(socket);
       if (all === null || !releaseParser(socket)) return;
       this.#pipelined.forget(socket);
       socket.unshift(all);
       giveConnection(this.#server, socket);
       socket.resume();
-    });
+    };
+    // The parser is still running here.
+    if (latest === undefined) setImmediate(again);
+    else latest.once('close', () => setImmediate(again));
   }
 
   #unanswered(socket: Duplex): ServerResponse | undefined {
