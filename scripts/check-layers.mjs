@@ -7,18 +7,11 @@ import { root } from './install.mjs';
 
 const source = join(root, 'src');
 
-/**
- * Folder → folders it may import. Files directly in src/ are the doors. A directive has faces, each
- * a layer of its own: `directives/abort/syntax.ts`, what lies in `directives/abort/syntax/`, and
- * the registry `directives/syntaxes.ts` are of the face `syntax`. Matchers have the same layers.
- */
+/** Folder → folders it may import. Files directly in src/ are the doors. */
 const MAY_IMPORT = {
   kernel: [],
-  config: ['kernel', 'directives/data'],
-  'directives/data': ['kernel', 'config'],
-  'directives/syntax': ['kernel', 'config', 'directives/data', 'hubfile'],
-  'directives/handler': ['kernel', 'config', 'directives/data', 'http', 'proxy', 'site'],
-  hubfile: ['kernel', 'config', 'directives/syntax'],
+  config: ['kernel'],
+  hubfile: ['kernel', 'config'],
   hub: ['kernel'],
   transports: ['kernel', 'config', 'hub'],
   auth: ['kernel', 'config', 'hub'],
@@ -26,31 +19,22 @@ const MAY_IMPORT = {
   debugger: ['kernel', 'hub', 'auth', 'client'],
   'hub-http': ['kernel', 'http', 'hub', 'auth', 'debugger'],
   discovery: ['kernel', 'config', 'http', 'auth'],
-  proxy: ['kernel', 'config', 'directives/data', 'http'],
-  site: ['kernel', 'config', 'http', 'directives/data', 'directives/handler'],
+  proxy: ['kernel', 'config', 'http'],
+  site: ['kernel', 'config', 'http', 'proxy'],
+  matchers: ['kernel', 'config', 'hubfile', 'http', 'proxy', 'site'],
+  directives: ['kernel', 'config', 'hubfile', 'http', 'proxy', 'site', 'matchers'],
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
   runtime:
-    'kernel config directives/data directives/handler hub transports auth http hub-http discovery proxy site tls server'.split(
+    'kernel config directives matchers hub transports auth http hub-http discovery proxy site tls server'.split(
       ' ',
     ),
   client: [],
-  cli: 'doors runtime hubfile auth config kernel tls hub'.split(' '),
+  cli: 'doors directives runtime hubfile auth config kernel tls hub'.split(' '),
   doors:
-    'runtime hubfile auth config directives/data kernel hub hub-http transports http server'.split(
+    'directives runtime hubfile auth config proxy kernel hub hub-http transports http server'.split(
       ' ',
     ),
-};
-
-/** Files beside the faces of directives and matchers → their face. */
-const FACE = {
-  'data.ts': 'data',
-  'syntaxes.ts': 'syntax',
-  'unsupported.ts': 'syntax',
-  'predicates.ts': 'handler',
-  'predicate.ts': 'handler',
-  'handlers.ts': 'handler',
-  'handler-context.ts': 'handler',
 };
 
 /** Library → the only files or folders that import it. */
@@ -75,12 +59,6 @@ const LIBRARY_PLACE = {
   'mime-types': ['directives/file-server/handler/'],
   tldts: ['http/registrable-domain.ts'],
 };
-
-/**
- * Handlers hold routes, and routes handlers and matchers: the one recursion of the configuration, which is of
- * types only and no import when the program runs.
- */
-const RECURSION = { from: 'config/config.ts', to: ['directives/data.ts', 'matchers/data.ts'] };
 
 const files = readdirSync(source, { recursive: true })
   .filter((name) => name.endsWith('.ts'))
@@ -141,21 +119,7 @@ function importsOf(file) {
   ];
 }
 
-function isRecursion(file, target) {
-  if (file !== RECURSION.from || !RECURSION.to.includes(target)) return false;
-  const { module } = parseSync(file, readFileSync(join(source, file), 'utf8'));
-  const own = [
-    ...module.staticImports.filter(({ moduleRequest }) => moduleRequest.value.endsWith(target)),
-    ...module.staticExports,
-  ].flatMap(({ entries }) => entries);
-  return own.every(({ isType, moduleRequest }) => isType || moduleRequest === null);
-}
-
 function folderOf(file) {
-  const [folder, name, face = name] = file.split('/');
-  if (folder === 'directives' || folder === 'matchers') {
-    return `directives/${FACE[face] ?? face.replace(/\.ts$/, '')}`;
-  }
   return file.includes('/') ? file.slice(0, file.indexOf('/')) : 'doors';
 }
 
@@ -170,7 +134,7 @@ function cycles() {
     path.push(file);
     for (const to of graph.get(file) ?? []) {
       const target = relative(source, resolve(source, dirname(file), to));
-      if (to.startsWith('.') && !isRecursion(file, target)) visit(target);
+      if (to.startsWith('.')) visit(target);
     }
     path.pop();
     done.add(file);

@@ -4,14 +4,16 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { configSchema } from '../src/config/json-schema.ts';
-import { directives } from '../src/directives/syntaxes.ts';
-import { conditions } from '../src/matchers/syntaxes.ts';
+import { directives as registered, directiveTable, registry } from '../src/directives/registry.ts';
 import { globalUsage } from '../src/hubfile/global-usage.ts';
-import { directiveOrder } from '../src/hubfile/running-order.ts';
 import { editorTables } from './editor-tables.mjs';
 import { fromCaddy } from './from-caddy.mjs';
 import { root } from './install.mjs';
 
+const syntaxesOf = (entries) =>
+  Object.fromEntries(Object.entries(entries).map(([name, { syntax }]) => [name, syntax]));
+const directives = syntaxesOf(registered);
+const conditions = syntaxesOf(registry.matchers);
 const names = Object.keys(directives).sort();
 const written = {
   'docs/hubfile.md': page,
@@ -56,7 +58,7 @@ function page(text) {
 }
 
 function order() {
-  const steps = directiveOrder(directives).map((place) =>
+  const steps = directiveTable.places.map((place) =>
     place.map((name) => `\`${name}\``).join(' or '),
   );
   return wrapped(`${steps.join(', ')}.`);
@@ -91,10 +93,11 @@ function sections() {
   });
 }
 
-/** A directive's section is in its folder, unless a part of the page is about it. */
+/** A directive's section is beside it, or in its folder, unless a part of the page is about it. */
 function docsOf(name) {
-  const path = join(root, 'src/directives', name.replaceAll('_', '-'), 'docs.md');
-  return existsSync(path) ? readFileSync(path, 'utf8') : null;
+  const place = join(root, 'src/directives', name.replaceAll('_', '-'));
+  const path = [`${place}.md`, join(place, 'docs.md')].find((one) => existsSync(one));
+  return path === undefined ? null : readFileSync(path, 'utf8');
 }
 
 function grammar(text) {
@@ -110,13 +113,13 @@ function grammar(text) {
 function tables() {
   const data = editorTables(readFileSync(join(root, 'docs/hubfile.md'), 'utf8'), {
     ...{ globalUsage, directives, conditions },
-    order: directiveOrder(directives).flat(),
+    order: directiveTable.places.flat(),
   });
   return `${JSON.stringify(data, null, 1)}\n`;
 }
 
 function schema() {
-  return `${JSON.stringify(configSchema(), null, 2)}\n`;
+  return `${JSON.stringify(configSchema(registry), null, 2)}\n`;
 }
 
 function snippets() {

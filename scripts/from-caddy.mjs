@@ -1,6 +1,7 @@
 // The tables of docs/from-caddy.md: each word of a Caddyfile, and whether hubgate has it. What is
 // refused is told with the hint that the reader gives; a word without one fails, and so does a note
 // of what there is not. Used by directive-tables.mjs.
+import { directiveTable } from '../src/directives/registry.ts';
 import { read } from '../src/hubfile/load.ts';
 import { CADDY_NAMES } from '../test/unit/directives/caddy-names.ts';
 import { notes } from './caddy-notes.mjs';
@@ -64,7 +65,7 @@ function cell(text) {
 /** The hint for a word that hubgate has not; null for one that it has. */
 function refusalOf(template, name) {
   const io = { read: () => Buffer.from(template.replace('$', name)), glob: () => [], env: {} };
-  const { problems } = read('Hubfile', io, 'hubfile');
+  const { problems } = read('Hubfile', io, directiveTable, 'hubfile');
   const found = problems.find(
     ({ code, message }) =>
       REFUSED.test(code) && code !== 'unknown-matcher' && message.includes(name),

@@ -3,14 +3,13 @@ export type {
   BindAddress,
   Config,
   GlobalOptions,
-  HandlerConfig,
   HubConfig,
   IssuerConfig,
   KeySource,
-  RouteConfig,
   SiteAddress,
   SiteConfig,
 } from './config/config.ts';
+export type { HandlerConfig, RouteConfig } from './config/routes.ts';
 export { ConfigError, type Place, type Problem } from './config/problem.ts';
 export { HubgateError } from './kernel/error.ts';
 export { type Logger, silentLogger } from './kernel/log.ts';
@@ -35,4 +34,4 @@ export type { GatewayOptions } from './runtime/resources.ts';
 export type { RunningHub } from './runtime/running-hub.ts';
 export type { Siblings, Signal } from './runtime/siblings.ts';
 export { parseHubfile, type ParseOptions } from './parse-hubfile.ts';
-export type { ReverseProxyConfig } from './directives/reverse-proxy/data.ts';
+export type { ReverseProxyConfig } from './proxy/proxy-config.ts';

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { checkConfig, checkServed } from './config/check.ts';
 import { filesRead } from './config/routes.ts';
+import { directiveTable, registry } from './directives/registry.ts';
 import type { Config } from './config/config.ts';
 import { encodeConfig } from './config/encode.ts';
 import { ConfigError, hasError, type Problem, type Report, warningsOf } from './config/problem.ts';
@@ -43,7 +44,7 @@ export function loadConfig(
   io: HubfileIo,
   language: Language = languageOf(file),
 ): ReadyConfig {
-  const loaded = read(file, io, language);
+  const loaded = read(file, io, directiveTable, language);
   const problems: Problem[] = [...loaded.problems];
   const complete = !hasError(problems);
   const resolved = resolveAt(file, loaded.readable, io, (...found) =>
@@ -58,7 +59,7 @@ export function loadConfig(
   checkNamed(resolved.config, (path) => io.read(path), resolved.report);
   // What a mistake does not touch is checked all the same: one look at the file, all its mistakes.
   const sound = soundPart(loaded, resolved);
-  checkConfig(sound, resolved.report);
+  checkConfig(sound, registry, resolved.report);
   if (complete) checkServed(sound, resolved.report);
   checkParts(sound, complete, resolved.report);
   if (complete) checkHistories(sound, resolve(file), resolved.report);
@@ -92,7 +93,7 @@ function soundPart({ sound, readable }: ReadConfig, resolved: ResolvedConfig): C
  * @throws ConfigError where the text itself is wrong
  */
 export function loadUnchecked(file: string, io: HubfileIo, language = languageOf(file)): Config {
-  return resolveAt(file, load(file, io, language).config, io, () => {}).config;
+  return resolveAt(file, load(file, io, directiveTable, language).config, io, () => {}).config;
 }
 
 function resolveAt(file: string, config: Config, io: HubfileIo, report: Report) {
@@ -110,7 +111,7 @@ function resolveAt(file: string, config: Config, io: HubfileIo, report: Report) 
  */
 export function fingerprint(config: Config): string {
   const hash = createHash('sha256');
-  hash.update(JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false })));
+  hash.update(JSON.stringify(encodeConfig(config, registry, { showSecrets: true, brief: false })));
   for (const name of filesNamedIn(config)) hash.update(contentDigest(name));
   return hash.digest('hex');
 }
@@ -132,7 +133,7 @@ function filesNamedIn({ options, sites }: Config): string[] {
       ? tls.source.issuers.map((each) => (each.kind === 'acme' ? each.rootFile : null))
       : []),
     tls.clientAuth?.trustPoolFile ?? null,
-    ...filesRead([...routes, ...errorRoutes]).map(({ path }) => path),
+    ...filesRead([...routes, ...errorRoutes], registry).map(({ path }) => path),
   ]);
   return [options.acme.rootFile, ...named].filter((name) => name !== null);
 }

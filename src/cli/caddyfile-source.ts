@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { directiveTable } from '../directives/registry.ts';
 import { type AdaptedCaddyfile, adaptCaddyfile } from '../hubfile/caddyfile.ts';
 import { hubfileText } from '../hubfile/format.ts';
 import { diskIo } from '../hubfile/disk.ts';
@@ -14,7 +15,7 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 export function adaptedCaddyfile(config: string, environment: Environment): AdaptedCaddyfile {
   const file = config === '-' ? '(standard input)' : config;
   const text = hubfileText(read(config), file);
-  return adaptCaddyfile(text, file, diskIo(environment), (changed) =>
+  return adaptCaddyfile(text, file, diskIo(environment), directiveTable, (changed) =>
     problemsIn(changed, file, environment),
   );
 }

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
 import { ConfigError, type Problem } from '../config/problem.ts';
+import { directiveTable } from '../directives/registry.ts';
 import { servingIo, findFiles } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
@@ -64,7 +65,7 @@ export function readUnchecked(source: ConfigSource, environment: Environment): C
 
 /** The same without looking beyond the text: placeholders stay, keys need not be there. */
 export function readWritten(source: ConfigSource, environment: Environment): LoadedConfig {
-  return load(nameOf(source), ioOf(source, environment), adapterOf(source));
+  return load(nameOf(source), ioOf(source, environment), directiveTable, adapterOf(source));
 }
 
 /**
@@ -107,7 +108,7 @@ export function readOptions(
 ): GlobalOptions {
   const file = nameOf(source);
   const io = withText(servingIo(environment), file, () => text);
-  return read(file, io, adapterOf(source)).readable.options;
+  return read(file, io, directiveTable, adapterOf(source)).readable.options;
 }
 
 /** What the configuration of a command is written in. */

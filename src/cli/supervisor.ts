@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { systemClock } from '../kernel/clock.ts';
 import type { Config, ListenAddress } from '../config/config.ts';
+import { registry } from '../directives/registry.ts';
 import { encodeConfig } from '../config/encode.ts';
 import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
@@ -257,7 +258,7 @@ export class Supervisor {
   readonly #controls: AdminControls = {
     // As it was written: what a placeholder stands for may be a secret wherever it stands.
     config: () =>
-      encodeConfig(this.#current.written, {
+      encodeConfig(this.#current.written, registry, {
         showSecrets: false,
         brief: false,
         fromEnvironment: this.#current.fromEnvironment,

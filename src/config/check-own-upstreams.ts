@@ -2,12 +2,17 @@ import { parseUrl } from '../kernel/parse-url.ts';
 import { ANY, LOOPBACK, portOf } from './check-ports.ts';
 import type { Config, SiteAddress, SiteConfig } from './config.ts';
 import type { Report } from './problem.ts';
-import { dataOf, everyRoute } from './routes.ts';
+import { type ConfigRegistry, dataOf, everyRoute } from './routes.ts';
 
 /** Requests that are sent to the gateway itself come back for ever, or to another site by a detour. */
-export function checkOwnUpstreams(site: SiteConfig, config: Config, report: Report): void {
-  for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes])) {
-    for (const { about, upstream } of dataOf(handler).upstreams?.(handler) ?? []) {
+export function checkOwnUpstreams(
+  site: SiteConfig,
+  config: Config,
+  registry: ConfigRegistry,
+  report: Report,
+): void {
+  for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes], registry)) {
+    for (const { about, upstream } of dataOf(handler, registry).upstreams?.(handler) ?? []) {
       const other = addressOf(upstream, config);
       if (other === undefined) continue;
       const message = `the upstream ${upstream.slice(0, 80)} is a port of this gateway itself`;

@@ -8,7 +8,7 @@ import { checkPorts } from './check-ports.ts';
 import { checkTransport } from './check-transport.ts';
 import { allHubs, hubsOf } from './hubs.ts';
 import type { Report } from './problem.ts';
-import { asksFiles, dataOf, everyRoute } from './routes.ts';
+import { asksFiles, type ConfigRegistry, dataOf, everyRoute } from './routes.ts';
 import { isShared, storeOf, type TransportConfig } from './transports.ts';
 
 /** What a machine has of what a configuration asks for. */
@@ -24,7 +24,7 @@ export interface Machine {
  * clash, settings that cannot do what they say. The configuration has its placeholders resolved.
  * Keys themselves are checked where they are used, by `auth`.
  */
-export function checkConfig(config: Config, report: Report): void {
+export function checkConfig(config: Config, registry: ConfigRegistry, report: Report): void {
   checkAddresses(config, report);
   checkPorts(config, report);
   for (const site of config.sites) {
@@ -33,12 +33,12 @@ export function checkConfig(config: Config, report: Report): void {
       checkWorkers(hub, config.options, report);
       checkTransport(hub.transport, report);
     }
-    for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes])) {
-      dataOf(handler).check?.(handler, report);
+    for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes], registry)) {
+      dataOf(handler, registry).check?.(handler, report);
     }
-    checkOwnUpstreams(site, config, report);
+    checkOwnUpstreams(site, config, registry, report);
     const { discovery } = site;
-    if (discovery !== null && matchersOf(discovery).some((one) => one.some(asksFiles))) {
+    if (discovery !== null && matchersOf(discovery).some((one) => asksFiles(one, registry))) {
       report(discovery, {
         severity: 'error',
         code: 'file-matcher',
@@ -55,7 +55,7 @@ export function checkConfig(config: Config, report: Report): void {
       });
     }
   }
-  checkLogs(config, report);
+  checkLogs(config, registry, report);
   checkStores(config, report);
   checkHubNames(config, report);
 }

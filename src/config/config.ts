@@ -1,9 +1,6 @@
-import type { HandlerConfig } from '../directives/data.ts';
-export type { HandlerConfig } from '../directives/data.ts';
-import type { MatchCondition } from '../matchers/data.ts';
-export type { MatchCondition } from '../matchers/data.ts';
 import type { Secret } from '../kernel/secret.ts';
 import type { DnsChallengeConfig } from './dns-challenge.ts';
+import type { RequestMatcher, RouteConfig } from './routes.ts';
 import type { TransportConfig } from './transports.ts';
 
 /**
@@ -434,26 +431,3 @@ export interface TokenExchangeConfig extends TokenGrantsConfig {
   /** Placeholder text; null uses client credentials with authorization details (RFC 9396). */
   readonly subjectToken: string | null;
 }
-
-/** One step of a site: who it concerns and what it does. */
-export interface RouteConfig {
-  /** null: every request. */
-  readonly matcher: RequestMatcher | null;
-  readonly handler: HandlerConfig;
-}
-
-/** All conditions of a set must hold; within one condition any of its values. */
-export type RequestMatcher = readonly MatchCondition[];
-
-/** One line of `header`, `request_header`, `header_up` or `header_down`. */
-export type HeaderOperation =
-  | { readonly kind: 'set' | 'add' | 'default'; readonly name: string; readonly value: string }
-  /** `name` may end or begin with `*`. */
-  | { readonly kind: 'delete'; readonly name: string }
-  | {
-      readonly kind: 'replace';
-      readonly name: string;
-      /** RE2 syntax. */
-      readonly pattern: string;
-      readonly replacement: string;
-    };

@@ -1,4 +1,5 @@
 import type { Config } from './config.ts';
+import type { ConfigRegistry } from './routes.ts';
 import { configShape } from './shape-config.ts';
 import { attempt, type DataNode, type DataValue, type Reading } from './shape.ts';
 
@@ -6,8 +7,12 @@ import { attempt, type DataNode, type DataValue, type Reading } from './shape.ts
  * Makes a configuration of data, filling in the defaults of what is left out. Everything that does
  * not fit is reported; null when nothing of it could be read.
  */
-export function decodeConfig(data: DataNode, reading: Reading): Config | null {
-  return attempt(reading, () => configShape.read(data, reading)) ?? null;
+export function decodeConfig(
+  data: DataNode,
+  registry: ConfigRegistry,
+  reading: Reading,
+): Config | null {
+  return attempt(reading, () => configShape(registry).read(data, reading)) ?? null;
 }
 
 /**
@@ -15,11 +20,11 @@ export function decodeConfig(data: DataNode, reading: Reading): Config | null {
  *
  * @throws TypeError for anything else
  */
-export function decodeEncoded(data: unknown): Config {
+export function decodeEncoded(data: unknown, registry: ConfigRegistry): Config {
   const refuse = (message: string): never => {
     throw new TypeError(`The configuration was not encoded by this version: ${message}`);
   };
-  const config = decodeConfig(nodeOf(data), {
+  const config = decodeConfig(nodeOf(data), registry, {
     report: (_, { message }) => refuse(message),
     mark: () => {},
     site: () => {},

@@ -1,4 +1,5 @@
-import type { DiscoveryConfig, RequestMatcher } from './config.ts';
+import type { DiscoveryConfig } from './config.ts';
+import type { RequestMatcher } from './routes.ts';
 
 /** All conditions of requests that a site's discovery asks. */
 export function matchersOf({ matcher, changes, live }: DiscoveryConfig): RequestMatcher[] {

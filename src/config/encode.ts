@@ -1,6 +1,7 @@
 import type { Secret } from '../kernel/secret.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
 import type { Config } from './config.ts';
+import type { ConfigRegistry } from './routes.ts';
 import { configShape } from './shape-config.ts';
 import { REDACTED } from './shape-values.ts';
 
@@ -20,14 +21,16 @@ const VALUES = new Set(['value', 'values', 'replacement', 'pattern']);
 /** A configuration as plain data: what `adapt` prints, and what {@link decodeConfig} reads. */
 export function encodeConfig(
   config: Config,
+  registry: ConfigRegistry,
   { showSecrets, brief, fromEnvironment = [] }: EncodeOptions,
 ): unknown {
+  const shape = configShape(registry);
   if (showSecrets) {
-    return configShape.write(config, { secret: inClear, text: (value) => value, brief });
+    return shape.write(config, { secret: inClear, text: (value) => value, brief });
   }
   const text = (value: string): string =>
     fromEnvironment.reduce((shown, each) => shown.replaceAll(each, REDACTED), value);
-  return withoutCredentials(configShape.write(config, { secret: String, text, brief }));
+  return withoutCredentials(shape.write(config, { secret: String, text, brief }));
 }
 
 /** Bytes that are no text travel as what no text can be mistaken for. */

@@ -1,4 +1,4 @@
-import type { HeaderOperation } from './config.ts';
+import type { HeaderOperation } from './routes.ts';
 
 /** What `basic_auth` has established, and what another service has answered, under all their names. */
 const IDENTITY =

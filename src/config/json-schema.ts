@@ -1,10 +1,11 @@
 import type { JsonSchema } from './shape.ts';
+import type { ConfigRegistry } from './routes.ts';
 import { configShape } from './shape-config.ts';
 
 /** Configurations in YAML and JSON, as JSON Schema (draft 2020-12): generated, and shipped as a file. */
-export function configSchema(): JsonSchema {
+export function configSchema(registry: ConfigRegistry): JsonSchema {
   const definitions = new Map<string, JsonSchema>();
-  const { properties, ...schema } = configShape.schema(definitions);
+  const { properties, ...schema } = configShape(registry).schema(definitions);
   return {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     title: 'hubgate',

@@ -1,31 +1,153 @@
-import { handlerData } from '../directives/data.ts';
-import { conditionData } from '../matchers/data.ts';
-import type { ConditionData } from './condition-data.ts';
-import type { HandlerConfig, MatchCondition, RouteConfig } from './config.ts';
-import type { HandlerData, ReadFile } from './handler-data.ts';
+import type { Report } from './problem.ts';
+import type { Shape } from './shape.ts';
 
-/** What the directive of a handler says of it. */
-export function dataOf(handler: HandlerConfig): HandlerData<HandlerConfig> {
-  return handlerData[handler.kind];
+/** One step of a site: which requests it is for, and what it does with them. */
+export interface RouteConfig {
+  /** null: every request. */
+  readonly matcher: RequestMatcher | null;
+  readonly handler: HandlerConfig;
 }
 
-/** Whether a condition, or one inside of it, waits for files to be looked for. */
-export function asksFiles(condition: MatchCondition): boolean {
-  const data: ConditionData<MatchCondition> = conditionData[condition.kind];
-  return data.asksFiles === true || (data.nested?.(condition).flat().some(asksFiles) ?? false);
+/** All conditions of a matcher must hold; within one condition any of its values. */
+export type RequestMatcher = readonly MatchCondition[];
+
+/**
+ * The configuration of each handler, by its `kind`. It is empty here: every directive declares its
+ * own member, next to the type of its configuration.
+ */
+// oxlint-disable-next-line typescript/no-empty-interface typescript/no-empty-object-type
+export interface HandlerKinds {}
+
+/** The configuration of each condition of a matcher, by its `kind`. Every matcher declares its own. */
+// oxlint-disable-next-line typescript/no-empty-interface typescript/no-empty-object-type
+export interface ConditionKinds {}
+
+/** What a route does. */
+export type HandlerConfig = HandlerKinds[keyof HandlerKinds];
+
+/** One condition of a matcher. */
+export type MatchCondition = ConditionKinds[keyof ConditionKinds];
+
+/** One line of `header`, `request_header`, `header_up` or `header_down`. */
+export type HeaderOperation =
+  | { readonly kind: 'set' | 'add' | 'default'; readonly name: string; readonly value: string }
+  /** `name` may end or begin with `*`. */
+  | { readonly kind: 'delete'; readonly name: string }
+  | {
+      readonly kind: 'replace';
+      readonly name: string;
+      /** RE2 syntax. */
+      readonly pattern: string;
+      readonly replacement: string;
+    };
+
+/**
+ * What the rest of the program asks about the configuration of a handler instead of knowing its kind.
+ * A method that is left out stands for "none".
+ */
+export interface HandlerData<Handler extends { readonly kind: string }> {
+  /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of routes in it. */
+  shape(inner: Shape<readonly RouteConfig[]>): Shape<Omit<Handler, 'kind'>>;
+  /** Routes that a request goes through where the handler stands. */
+  nested?(handler: Handler): readonly RouteConfig[];
+  /** Routes that take over from a response that the handler was given. */
+  answering?(handler: Handler): readonly RouteConfig[];
+  /** Of the handlers side by side with one group, only the first that matches runs. */
+  group?(handler: Handler): number;
+  /** Parts with a `pattern` in RE2 syntax, whose place in the file is known by the part. */
+  patterns?(handler: Handler): readonly object[];
+  /** Changes of the response's fields, made before discovery sees them. */
+  responseFields?(handler: Handler): readonly HeaderOperation[];
+  /** Files that are read while the gateway is built; a change of one is a change of the configuration. */
+  files?(handler: Handler): readonly ReadFile[];
+  /** The upstreams that it forwards requests to, each with the part that names it. */
+  upstreams?(handler: Handler): readonly { readonly about: object; readonly upstream: string }[];
+  /** The facts of an exchange's identity that it establishes: request fields, and the user. */
+  establishes?(handler: Handler): { readonly fields: readonly string[]; readonly user: boolean };
+  /** Further request fields by which it tells the app what has been established. */
+  writesIdentity?(handler: Handler): readonly string[];
+  /** Requests that pass it carry credentials. */
+  readonly identifies?: true;
+  /** Checks what no single field shows. Placeholders are resolved; nothing is opened. */
+  check?(handler: Handler, report: Report): void;
 }
 
-/** Some routes and all that lie in them, however deep, each before those inside it. */
-export function everyRoute(routes: readonly RouteConfig[]): RouteConfig[] {
-  return routes.flatMap((route) => [route, ...everyRoute(routesInside(route.handler))]);
+/** A file, named by a field of a part of the configuration. */
+export interface ReadFile {
+  readonly about: object;
+  readonly field: string;
+  readonly path: string;
+  /** What must be in it: certificates of authorities, as PEM. */
+  readonly holds: 'roots';
+}
+
+/**
+ * What the rest of the program asks about the configuration of a condition. A member of it called
+ * `pattern` is an expression of RE2, and is checked as one.
+ */
+export interface ConditionData<Condition extends { readonly kind: string }> {
+  /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of matchers in it. */
+  shape(inner: Shape<RequestMatcher>): Shape<Omit<Condition, 'kind'>>;
+  /** It looks at files, so that its result comes later. */
+  readonly asksFiles?: true;
+  /** Matchers inside it. */
+  nested?(condition: Condition): readonly RequestMatcher[];
+}
+
+/** What the configuration needs of the registry of directives and matchers, by their names. */
+export interface ConfigRegistry {
+  readonly directives: Readonly<Record<string, { readonly data?: HandlerData<HandlerConfig> }>>;
+  readonly matchers: Readonly<Record<string, { readonly data: ConditionData<MatchCondition> }>>;
+}
+
+/** The data of the directive that a handler belongs to. */
+export function dataOf(
+  { kind }: HandlerConfig,
+  { directives }: ConfigRegistry,
+): HandlerData<HandlerConfig> {
+  const data = directives[kind]?.data;
+  if (data === undefined) throw new TypeError(`no directive is registered for "${kind}"`);
+  return data;
+}
+
+/** A condition and all conditions inside it. */
+export function everyCondition(
+  matcher: RequestMatcher | null,
+  registry: ConfigRegistry,
+): MatchCondition[] {
+  return (matcher ?? []).flatMap((condition) => [
+    condition,
+    ...(registry.matchers[condition.kind]?.data.nested?.(condition) ?? []).flatMap((inner) =>
+      everyCondition(inner, registry),
+    ),
+  ]);
+}
+
+/** Whether a matcher has to wait for files to be looked up. */
+export function asksFiles(matcher: RequestMatcher, registry: ConfigRegistry): boolean {
+  return everyCondition(matcher, registry).some(
+    ({ kind }) => registry.matchers[kind]?.data.asksFiles === true,
+  );
+}
+
+/** Some routes and all routes inside them, each before those inside it. */
+export function everyRoute(
+  routes: readonly RouteConfig[],
+  registry: ConfigRegistry,
+): RouteConfig[] {
+  return routes.flatMap((route) => {
+    const data = dataOf(route.handler, registry);
+    const inside = [
+      ...(data.nested?.(route.handler) ?? []),
+      ...(data.answering?.(route.handler) ?? []),
+    ];
+    return [route, ...everyRoute(inside, registry)];
+  });
 }
 
 /** The files that the handlers of some routes read while the gateway is built. */
-export function filesRead(routes: readonly RouteConfig[]): ReadFile[] {
-  return everyRoute(routes).flatMap(({ handler }) => dataOf(handler).files?.(handler) ?? []);
-}
-
-function routesInside(handler: HandlerConfig): readonly RouteConfig[] {
-  const data = dataOf(handler);
-  return [...(data.nested?.(handler) ?? []), ...(data.answering?.(handler) ?? [])];
+export function filesRead(routes: readonly RouteConfig[], registry: ConfigRegistry): ReadFile[] {
+  return everyRoute(routes, registry).flatMap(
+    ({ handler }) => dataOf(handler, registry).files?.(handler) ?? [],
+  );
 }

@@ -27,7 +27,8 @@ import {
   optionsShape,
   rollShape,
 } from './shape-options.ts';
-import { matcherShape, routesShape } from './shape-routes.ts';
+import type { ConfigRegistry } from './routes.ts';
+import { routeShapes } from './shape-routes.ts';
 import {
   byKind,
   later,
@@ -121,63 +122,66 @@ const oneHub = later('hub', () => hubShape);
 
 const { addresses: _, ...siteDefaults } = defaultSite;
 
-const site = object<SiteConfig>(
+const accessLog = object<AccessLogConfig>(
   {
-    addresses: list(address, { min: 1 }),
-    bind: list(bindAddress),
-    tls,
-    hub: nullable(oneHub),
-    moreHubs: list(oneHub),
-    discovery: nullable(discoveryShape(matcherShape)),
-    routes: routesShape,
-    errorRoutes: routesShape,
-    accessLogs: list(
-      object<AccessLogConfig>(
-        {
-          name: nullable(text('the name of a log', isLogName)),
-          hosts: list(host),
-          onlyNamed: flag,
-          level: oneOf('debug', 'info', 'warn', 'error'),
-          output: nullable(name('stderr, stdout or the path of a file')),
-          format: oneOf('auto', 'console', 'json'),
-          roll: nullable(rollShape),
-          mode: logMode,
-        },
-        defaultAccessLog,
-      ),
-    ),
+    name: nullable(text('the name of a log', isLogName)),
+    hosts: list(host),
+    onlyNamed: flag,
+    level: oneOf('debug', 'info', 'warn', 'error'),
+    output: nullable(name('stderr, stdout or the path of a file')),
+    format: oneOf('auto', 'console', 'json'),
+    roll: nullable(rollShape),
+    mode: logMode,
   },
-  // As in a Hubfile: a site that has a hub announces it, unless `discovery` is null.
-  (has) => (has('hub') ? { ...siteDefaults, discovery: defaultDiscovery } : siteDefaults),
+  defaultAccessLog,
 );
 
-/** A mistake in one site does not make the others unsound, so each is counted on its own. */
-const countedSite: Shape<SiteConfig> = {
-  read(node, reading) {
-    let findings = 0;
-    const report: Reading['report'] = (at, finding) => {
-      findings += 1;
-      reading.report(at, finding);
-    };
-    const result = site.read(node, { ...reading, report });
-    reading.site(result, findings);
-    return result;
-  },
-  write: (value, writing) => site.write(value, writing),
-  schema: (definitions) => site.schema(definitions),
-};
-
-const config: Shape<Config> = object(
-  { options: optionsShape, sites: list(countedSite) },
-  { options: defaultOptions, sites: [] },
-);
+function siteShape(registry: ConfigRegistry): Shape<SiteConfig> {
+  const { matcher, routes } = routeShapes(registry);
+  const site = object<SiteConfig>(
+    {
+      addresses: list(address, { min: 1 }),
+      bind: list(bindAddress),
+      tls,
+      hub: nullable(oneHub),
+      moreHubs: list(oneHub),
+      discovery: nullable(discoveryShape(matcher)),
+      routes,
+      errorRoutes: routes,
+      accessLogs: list(accessLog),
+    },
+    // As in a Hubfile: a site that has a hub announces it, unless `discovery` is null.
+    (has) => (has('hub') ? { ...siteDefaults, discovery: defaultDiscovery } : siteDefaults),
+  );
+  return {
+    /** A mistake in one site does not make the others unsound, so each is counted on its own. */
+    read(node, reading) {
+      let findings = 0;
+      const report: Reading['report'] = (at, finding) => {
+        findings += 1;
+        reading.report(at, finding);
+      };
+      const result = site.read(node, { ...reading, report });
+      reading.site(result, findings);
+      return result;
+    },
+    write: (value, writing) => site.write(value, writing),
+    schema: (definitions) => site.schema(definitions),
+  };
+}
 
 /** A whole configuration; `$schema` is for the editor that it is written with. */
-export const configShape: Shape<Config> = {
-  ...config,
-  read(node, reading) {
-    if (!(node.value instanceof Map)) return config.read(node, reading);
-    const { $schema: _, ...members } = Object.fromEntries(node.value);
-    return config.read({ ...node, value: new Map(Object.entries(members)) }, reading);
-  },
-};
+export function configShape(registry: ConfigRegistry): Shape<Config> {
+  const config: Shape<Config> = object(
+    { options: optionsShape, sites: list(siteShape(registry)) },
+    { options: defaultOptions, sites: [] },
+  );
+  return {
+    ...config,
+    read(node, reading) {
+      if (!(node.value instanceof Map)) return config.read(node, reading);
+      const { $schema: _, ...members } = Object.fromEntries(node.value);
+      return config.read({ ...node, value: new Map(Object.entries(members)) }, reading);
+    },
+  };
+}

@@ -1,4 +1,4 @@
-import type { HeaderOperation } from './config.ts';
+import type { HeaderOperation } from './routes.ts';
 import { byKind, list, object, type Shape } from './shape.ts';
 import { headerName } from './shape-options.ts';
 import { text } from './shape-values.ts';

@@ -6,8 +6,8 @@ import type {
   IssuerConfig,
   KeySource,
   LiveConfig,
-  RequestMatcher,
 } from './config.ts';
+import type { RequestMatcher } from './routes.ts';
 import {
   defaultChanges,
   defaultDiscovery,

@@ -1,4 +1,4 @@
-import type { HeaderOperation } from '../config/config.ts';
+import type { HeaderOperation } from '../config/routes.ts';
 import { compileWildcard } from './wildcard.ts';
 import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
 import { compilePattern } from './linear-regexp.ts';

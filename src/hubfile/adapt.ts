@@ -3,7 +3,7 @@ import { defaultOptions } from '../config/defaults.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
 import { namedRoute } from './named-routes.ts';
-import { documentedPlaces } from './order.ts';
+import type { DirectiveTable } from './directive-table.ts';
 import type { Origins } from './origins.ts';
 import type { Line } from './parser.ts';
 import type { Problems } from './problems.ts';
@@ -17,6 +17,7 @@ export function adapt(
   { lines, whole, unsound }: Expanded,
   problems: Problems,
   origins: Origins,
+  table: DirectiveTable,
 ): { readonly config: Config; readonly sound: Config } {
   const [first, ...others] = lines;
   const optionsLine = first?.words.length === 0 ? first : null;
@@ -26,11 +27,15 @@ export function adapt(
   const before = problems.errors;
   const { options, places } =
     optionsLine === null
-      ? { options: defaultOptions, places: documentedPlaces }
-      : readGlobalOptions(optionsLine, problems, origins);
+      ? { options: defaultOptions, places: table.places }
+      : readGlobalOptions(optionsLine, problems, origins, table);
   const goodOptions =
     whole && problems.errors === before && (optionsLine === null || !unsound.has(optionsLine));
-  const named = readNamedRoutes(routeLines, { mayLack: !whole, places }, problems, origins);
+  const named = readNamedRoutes(
+    routeLines,
+    { mayLack: !whole, places },
+    { table, problems, origins },
+  );
   const sitesRead = sitesOf(siteLines, problems);
   const allGood =
     goodOptions && problems.errors === before && !routeLines.some((line) => unsound.has(line));
@@ -38,7 +43,7 @@ export function adapt(
     const errors = problems.errors;
     const isThere = ![head, ...body].some((line) => unsound.has(line));
     const place = { ports: options, places };
-    const site = readSite({ head, body, isThere }, place, { problems, origins, named });
+    const site = readSite({ head, body, isThere }, place, { table, problems, origins, named });
     return { site, sound: allGood && isThere && problems.errors === errors };
   });
   return {

@@ -1,4 +1,4 @@
-import { directives } from '../directives/syntaxes.ts';
+import type { DirectiveTable } from './directive-table.ts';
 import type { Problem } from '../config/problem.ts';
 import type { TextEdit } from './text-edit.ts';
 import { nameOf, optionsOf, type WrittenLine } from './written-lines.ts';
@@ -28,6 +28,7 @@ export function commentsOf(
   lines: readonly WrittenLine[],
   leftOut: ReadonlyMap<WrittenLine, readonly Problem[]>,
   text: string,
+  table: DirectiveTable,
 ): readonly TextEdit[] {
   const all = [...leftOut.keys()];
   const options = optionsOf(lines);
@@ -38,7 +39,7 @@ export function commentsOf(
     const reasons = within.flatMap(([, problems]) => problems);
     return commented(line, reasons, text);
   });
-  const closed = closings(all);
+  const closed = closings(all, table);
   const own = [
     ...(closed.length > 0 ? [CLOSED_FIRST] : []),
     // Its default is an address: who kept the API from there must go on keeping it.
@@ -67,10 +68,10 @@ function commented(line: WrittenLine, reasons: readonly Problem[], text: string)
   return { start, end, text: [...new Set(said), ...written].map((each) => `# ${each}`).join('\n') };
 }
 
-function closings(leftOut: readonly WrittenLine[]): TextEdit[] {
+function closings(leftOut: readonly WrittenLine[], table: DirectiveTable): TextEdit[] {
   const lost = new Set(leftOut.map(nameOf).filter((name) => name.startsWith('@')));
   return leftOut.filter(guards).flatMap((line): TextEdit[] => {
-    const directive = directiveOf(line);
+    const directive = directiveOf(line, table);
     if (directive === undefined) return [];
     const matcher = line.words[1]?.text ?? '';
     const isKept = directive === line && /^[/@]/.test(matcher) && !lost.has(matcher);
@@ -87,13 +88,13 @@ function guards(line: WrittenLine): boolean {
 }
 
 /** The directive among others that a line is, or is in; none where nobody is to be kept out any more. */
-function directiveOf(line: WrittenLine): WrittenLine | undefined {
+function directiveOf(line: WrittenLine, table: DirectiveTable): WrittenLine | undefined {
   let found: WrittenLine | undefined;
   let inside = line;
   for (let { outer } = line; outer !== null; { outer } = outer) {
     const name = nameOf(outer);
     if (outer.words.length === 0 || name === 'handle_errors') return undefined;
-    if (outer.outer === null || directives[name]?.holdsDirectives === true) found ??= inside;
+    if (outer.outer === null || table.find(name)?.holdsDirectives === true) found ??= inside;
     inside = outer;
   }
   return found;

@@ -6,6 +6,7 @@ import { hubfileText } from './format.ts';
 import { importTarget, MAX_IMPORT_DEPTH, MAX_IMPORTS, shownPath } from './import-target.ts';
 import { placeOf } from './place.ts';
 import { makeSource, MAX_SOURCE_BYTES, type Source, SourceFault } from './source.ts';
+import type { DirectiveTable } from './directive-table.ts';
 import { nameOf, optionsOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
 /** A Caddyfile with the text of what it imports in its place. */
@@ -53,16 +54,23 @@ export function withImports(
   file: string,
   path: string,
   io: ImportIo,
+  table: DirectiveTable,
 ): WholeCaddyfile {
-  return new Inliner(io).whole(textOf(text, { file, path }, null));
+  return new Inliner(io, table).whole(textOf(text, { file, path }, null, table));
 }
 
-function textOf(raw: string, where: { file: string; path: string }, from: Imported | null): Text {
-  return { source: makeSource(where, raw, {}), lines: writtenLines(raw), from };
+function textOf(
+  raw: string,
+  where: { file: string; path: string },
+  from: Imported | null,
+  table: DirectiveTable,
+): Text {
+  return { source: makeSource(where, raw, {}), lines: writtenLines(raw, table), from };
 }
 
 class Inliner {
   readonly #io: ImportIo;
+  readonly #table: DirectiveTable;
   #pieces: Piece[] = [];
   readonly #snippets = new Set<string>();
   /** The files that have become snippets, by their path, each with its name. */
@@ -71,8 +79,9 @@ class Inliner {
   #text = '';
   #imports = 0;
 
-  constructor(io: ImportIo) {
+  constructor(io: ImportIo, table: DirectiveTable) {
     this.#io = io;
+    this.#table = table;
   }
 
   whole(text: Text): WholeCaddyfile {
@@ -87,7 +96,7 @@ class Inliner {
     const snippets = this.#taken();
     if (snippets.text === '') return wholeOf([body]);
     // Behind the global options, and before a site that has no braces.
-    const cut = optionsOf(writtenLines(body.text))?.end ?? 0;
+    const cut = optionsOf(writtenLines(body.text, this.#table))?.end ?? 0;
     return wholeOf([cutOut(body, 0, cut), snippets, cutOut(body, cut, body.text.length)]);
   }
 
@@ -216,7 +225,7 @@ class Inliner {
       return null;
     }
     try {
-      return textOf(hubfileText(bytes, where.file), where, from);
+      return textOf(hubfileText(bytes, where.file), where, from, this.#table);
     } catch (thrown) {
       if (thrown instanceof SourceFault) return null;
       throw thrown;

@@ -1,5 +1,5 @@
-import { unsupportedDirectives } from '../directives/unsupported.ts';
-import { currentName } from './order.ts';
+import { unsupportedDirectives } from './unsupported.ts';
+import type { DirectiveTable } from './directive-table.ts';
 import type { TextEdit } from './text-edit.ts';
 import { nameOf, optionsOf, type WrittenLine } from './written-lines.ts';
 
@@ -9,25 +9,28 @@ export interface Translation extends TextEdit {
 }
 
 /** What a Hubfile says in other words. */
-export function translations(lines: readonly WrittenLine[]): readonly Translation[] {
-  return [...lines.flatMap(translated), ...boundEverywhere(lines)];
+export function translations(
+  lines: readonly WrittenLine[],
+  table: DirectiveTable,
+): readonly Translation[] {
+  return [...lines.flatMap((line) => translated(line, table)), ...boundEverywhere(lines)];
 }
 
-function translated(line: WrittenLine): Translation[] {
+function translated(line: WrittenLine, table: DirectiveTable): Translation[] {
   const name = nameOf(line);
   if (line.outer !== null && name === 'mercure') return asHub(line);
-  const inner = line.inner.flatMap(translated);
-  return [...(line.outer === null ? [] : ofLine(line, name)), ...inner];
+  const inner = line.inner.flatMap((inner) => translated(inner, table));
+  return [...(line.outer === null ? [] : ofLine(line, name, table)), ...inner];
 }
 
-function ofLine(line: WrittenLine, name: string): Translation[] {
+function ofLine(line: WrittenLine, name: string, table: DirectiveTable): Translation[] {
   const outer = line.outer === null ? '' : nameOf(line.outer);
   if (name === 'order') return replaced(line, 1, { mercure: 'hub', basicauth: 'basic_auth' });
   if (name === 'gzip' && outer === 'encode') return plainGzip(line);
   if (name === 'protocols' && outer === 'servers') return withoutHttp3(line);
   if (name === 'format' && line.words[1]?.text === 'filter') return wrappedFormat(line);
   if (name.startsWith('@') && isWithin(line, 'handle_errors')) return statusCondition(line);
-  const current = currentName(name);
+  const current = table.currentName(name);
   if (current === name || Object.hasOwn(unsupportedDirectives, current)) return [];
   return replaced(line, 0, { [name]: current });
 }

@@ -8,6 +8,7 @@ import {
 } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { type ImportIo, type WholeCaddyfile, withImports } from './caddyfile-imports.ts';
+import type { DirectiveTable } from './directive-table.ts';
 import { commentsOf } from './caddyfile-comments.ts';
 import { type Translation, translations } from './caddyfile-words.ts';
 import { formatHubfile } from './format.ts';
@@ -91,14 +92,15 @@ export function adaptCaddyfile(
   text: string,
   file: string,
   io: ImportIo,
+  table: DirectiveTable,
   problemsOf: ProblemsOf,
 ): AdaptedCaddyfile {
   const written = problemsOf(text);
   if (written.some(({ code }) => BROKEN.has(code))) throw new ConfigError(written);
-  const whole = withImports(text, file, resolve(file), io);
+  const whole = withImports(text, file, resolve(file), io, table);
   const placed = (problem: Problem): Problem => placedInFile(problem, file, whole);
   try {
-    const { leftOut, notes, ...adapted } = adaptWhole(whole.text, file, problemsOf);
+    const { leftOut, notes, ...adapted } = adaptWhole(whole.text, file, table, problemsOf);
     return { ...adapted, leftOut: leftOut.map(placed), notes: notes.map(placed) };
   } catch (thrown) {
     if (!(thrown instanceof ConfigError)) throw thrown;
@@ -125,15 +127,20 @@ function placedInFile(problem: Problem, file: string, whole: WholeCaddyfile): Pr
   return { ...problem, message, place: outer.length > 0 ? { ...spot, importedFrom: outer } : spot };
 }
 
-function adaptWhole(text: string, file: string, problemsOf: ProblemsOf): AdaptedCaddyfile {
+function adaptWhole(
+  text: string,
+  file: string,
+  table: DirectiveTable,
+  problemsOf: ProblemsOf,
+): AdaptedCaddyfile {
   const source = makeSource({ file, path: file }, text, {});
   const asWritten = problemsOf(text);
   if (asWritten.some(({ code }) => BROKEN.has(code))) throw new ConfigError(asWritten);
-  const lines = writtenLines(text);
-  const translated = translations(lines);
+  const lines = writtenLines(text, table);
+  const translated = translations(lines, table);
   const leftOut = new Map<WrittenLine, Problem[]>();
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    const edited = editText(text, [...translated, ...commentsOf(lines, leftOut, text)]);
+    const edited = editText(text, [...translated, ...commentsOf(lines, leftOut, text, table)]);
     const problems = problemsOf(edited.text).map((each) => placedIn(source, each, edited));
     const errors = toLeaveOut(problems);
     if (errors.length === 0) {

@@ -1,4 +1,4 @@
-import { insteadOfOption } from './caddy-options.ts';
+import { insteadOfOption } from './unsupported.ts';
 import { placeText } from '../config/problem.ts';
 import { nearestName } from '../config/nearest.ts';
 import type { Origins } from './origins.ts';

@@ -15,9 +15,10 @@ import {
 import { isAdminOrigin, isCollectorUrl, isLogScope } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
-import { logLevel, logName, logOutput } from '../directives/log/syntax.ts';
-import { dnsChallenge } from '../directives/tls/syntax/dns.ts';
-import { type DirectivePlaces, documentedPlaces, reordered } from './order.ts';
+import { logLevel, logName, logOutput } from './log-options.ts';
+import { dnsChallenge } from './dns-challenge.ts';
+import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
+import { reordered } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import type { Span } from './place.ts';
@@ -41,6 +42,7 @@ export function readGlobalOptions(
   line: Line,
   problems: Problems,
   origins: Origins,
+  table: DirectiveTable,
 ): { readonly options: GlobalOptions; readonly places: DirectivePlaces } {
   const words = [{ text: 'the global options', plain: true, replaced: false, span: line.span }];
   const block = line.block?.filter(({ unfinished }) => !unfinished) ?? null;
@@ -49,9 +51,9 @@ export function readGlobalOptions(
   if (first !== undefined && second !== undefined) {
     problems.attempt(() => new Cursor(second, problems, origins).failTwice(first.span));
   }
-  let places = documentedPlaces;
+  let { places } = table;
   const order = (option: Cursor): Record<string, never> => {
-    places = reordered(option, places);
+    places = reordered(option, places, table);
     return {};
   };
   const rules = { repeatable: ['log', 'order', 'servers'], unsupported: UNSUPPORTED };

@@ -1,4 +1,4 @@
-import type { HeaderOperation } from '../config/config.ts';
+import type { HeaderOperation } from '../config/routes.ts';
 import type { Cursor } from './cursor.ts';
 import type { Word } from './parser.ts';
 import { badValue, headerName, headerValue } from './values.ts';

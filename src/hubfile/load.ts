@@ -1,5 +1,6 @@
 import { ConfigError, hasError } from '../config/problem.ts';
 import { adapt } from './adapt.ts';
+import type { DirectiveTable } from './directive-table.ts';
 import { type HubfileIo, expand } from './expand.ts';
 import { readData } from './read-data.ts';
 import { loaded, type LoadedConfig, type ReadConfig } from './loaded.ts';
@@ -21,26 +22,38 @@ export function languageOf(file: string): Language {
  * Reads what can be read of a configuration; `{env.X}` and `{file.X}` are still in it, and checks
  * across fields are not made (`resolvePlaceholders`, `checkConfig`).
  */
-export function read(file: string, io: HubfileIo, language = languageOf(file)): ReadConfig {
-  return language === 'hubfile' ? readHubfile(file, io) : readData(file, io, language);
+export function read(
+  file: string,
+  io: HubfileIo,
+  table: DirectiveTable,
+  language = languageOf(file),
+): ReadConfig {
+  return language === 'hubfile'
+    ? readHubfile(file, io, table)
+    : readData(file, io, language, table.registry);
 }
 
 /**
  * {@link read} for those who want all or nothing.
  * @throws {ConfigError} `invalid-config`, with every problem of the file, if it has an error.
  */
-export function load(file: string, io: HubfileIo, language = languageOf(file)): LoadedConfig {
-  const result = read(file, io, language);
+export function load(
+  file: string,
+  io: HubfileIo,
+  table: DirectiveTable,
+  language = languageOf(file),
+): LoadedConfig {
+  const result = read(file, io, table, language);
   if (hasError(result.problems)) throw new ConfigError(result.problems);
   return result;
 }
 
-function readHubfile(file: string, io: HubfileIo): ReadConfig {
+function readHubfile(file: string, io: HubfileIo, table: DirectiveTable): ReadConfig {
   const problems = new Problems();
   const origins = new Origins();
   const expanded = expand(file, io, problems);
   const { files, globs, fromEnvironment } = expanded;
-  const { config, sound } = adapt(expanded, problems, origins);
+  const { config, sound } = adapt(expanded, problems, origins, table);
   return loaded(config, problems, origins, {
     files,
     globs,

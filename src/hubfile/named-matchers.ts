@@ -1,9 +1,9 @@
 import { placeText } from '../config/problem.ts';
-import type { MatchCondition, RequestMatcher } from '../config/config.ts';
+import type { MatchCondition, RequestMatcher } from '../config/routes.ts';
 import { nearestName } from '../config/nearest.ts';
-import { unsupportedConditions } from '../matchers/unsupported.ts';
+import { unsupportedConditions } from './unsupported.ts';
 import { Cursor } from './cursor.ts';
-import { conditionOf, mergeConditions } from './matchers.ts';
+import type { DirectiveTable } from './directive-table.ts';
 import type { Line, Word } from './parser.ts';
 import { placeOf } from './place.ts';
 
@@ -11,10 +11,16 @@ import { placeOf } from './place.ts';
 export class NamedMatchers {
   readonly outer: NamedMatchers | null;
   readonly mayLack: boolean;
+  readonly #table: DirectiveTable;
   readonly #own = new Map<string, { matcher: RequestMatcher | null; line: Line }>();
 
   /** @param mayLack the block could not be read wholly: an unknown matcher may be defined there */
-  constructor(outer: NamedMatchers | null, mayLack = outer?.mayLack ?? false) {
+  constructor(
+    table: DirectiveTable,
+    outer: NamedMatchers | null,
+    mayLack = outer?.mayLack ?? false,
+  ) {
+    this.#table = table;
     this.outer = outer;
     this.mayLack = mayLack;
   }
@@ -37,7 +43,7 @@ export class NamedMatchers {
     }
     // A faulty definition counts as one, so that its uses are not reported as well.
     this.#own.set(cursor.name, { matcher: null, line: cursor.line });
-    const matcher = matcherOf(cursor);
+    const matcher = matcherOf(cursor, this.#table);
     this.#own.set(cursor.name, { matcher, line: cursor.line });
   }
 
@@ -68,7 +74,7 @@ export class NamedMatchers {
 }
 
 /** What follows `@name` or `not`: one condition on the line, or a block of them. */
-export function matcherOf(cursor: Cursor): RequestMatcher {
+function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
   if (cursor.left === 0) {
     if (!cursor.hasBlock || cursor.line.block?.length === 0) {
       const hint = `for example ${cursor.name} path /example/*`;
@@ -77,11 +83,11 @@ export function matcherOf(cursor: Cursor): RequestMatcher {
     const conditions: MatchCondition[] = [];
     for (const line of cursor.lines()) {
       cursor.problems.attempt(() => {
-        conditions.push(...conditionOf(line, matcherOf));
+        conditions.push(...conditionOf(line, table));
         line.end();
       });
     }
-    return cursor.origins.of(cursor.span, mergeConditions(conditions));
+    return cursor.origins.of(cursor.span, mergeConditions(conditions, table));
   }
   if (cursor.peek()?.plain === false) return refuseExpression(cursor);
   const inner = new Cursor(
@@ -89,9 +95,9 @@ export function matcherOf(cursor: Cursor): RequestMatcher {
     cursor.problems,
     cursor.origins,
   );
-  const conditions = conditionOf(inner, matcherOf);
+  const conditions = conditionOf(inner, table);
   inner.end();
-  return cursor.origins.of(cursor.span, mergeConditions(conditions));
+  return cursor.origins.of(cursor.span, mergeConditions(conditions, table));
 }
 
 function refuseExpression(cursor: Cursor): never {
@@ -103,4 +109,46 @@ function refuseExpression(cursor: Cursor): never {
     'expressions are not supported by hubgate',
     hint,
   );
+}
+
+/** One condition of a matcher; what it says twice in one line counts as "any of". */
+function conditionOf(cursor: Cursor, table: DirectiveTable): MatchCondition[] {
+  const { matchers } = table.registry;
+  const known = Object.hasOwn(matchers, cursor.name) ? matchers[cursor.name] : undefined;
+  if (known !== undefined) return known.syntax.read(cursor, (inner) => matcherOf(inner, table));
+  if (Object.hasOwn(unsupportedConditions, cursor.name)) {
+    const message = `the condition ${cursor.name} is not supported by hubgate`;
+    const hint = unsupportedConditions[cursor.name];
+    return cursor.fail(cursor.span, 'unsupported-matcher', message, hint);
+  }
+  const near = nearestName(cursor.name, Object.keys(matchers));
+  const hint =
+    near === undefined
+      ? `known are ${Object.keys(matchers).join(', ')}`
+      : `did you mean \`${near}\`?`;
+  return cursor.fail(cursor.span, 'unknown-condition', `unknown condition "${cursor.name}"`, hint);
+}
+
+/** Conditions of one kind (and field) that are given several times are one: any of their values. */
+function mergeConditions(
+  conditions: readonly MatchCondition[],
+  table: DirectiveTable,
+): MatchCondition[] {
+  const merged: MatchCondition[] = [];
+  for (const condition of conditions) {
+    const index = merged.findIndex((known) => mergeTwo(known, condition, table) !== null);
+    const known = merged[index];
+    const both = known === undefined ? null : mergeTwo(known, condition, table);
+    if (both === null) merged.push(condition);
+    else merged[index] = both;
+  }
+  return merged;
+}
+
+function mergeTwo(
+  a: MatchCondition,
+  b: MatchCondition,
+  { registry }: DirectiveTable,
+): MatchCondition | null {
+  return a.kind === b.kind ? (registry.matchers[a.kind]?.syntax.merge?.(a, b) ?? null) : null;
 }

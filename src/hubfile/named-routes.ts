@@ -1,7 +1,6 @@
-import type { RouteConfig } from '../config/config.ts';
+import { type ConfigRegistry, everyRoute, type RouteConfig } from '../config/routes.ts';
 import { nearestName } from '../config/nearest.ts';
 import { placeText } from '../config/problem.ts';
-import { everyRoute } from '../config/routes.ts';
 import type { Cursor } from './cursor.ts';
 import type { Line, Word } from './parser.ts';
 import { placeOf } from './place.ts';
@@ -31,9 +30,23 @@ export class NamedRoutes {
   readonly #open: NamedRoute[] = [];
   readonly #read: ReadRoutes;
   readonly #mayLack: boolean;
+  readonly #registry: ConfigRegistry;
 
-  /** @param mayLack the file could not be read wholly: an unknown route may be defined there */
-  constructor(lines: readonly Line[], mayLack: boolean, problems: Problems, read: ReadRoutes) {
+  constructor(
+    lines: readonly Line[],
+    {
+      mayLack,
+      problems,
+      registry,
+    }: {
+      /** The file could not be read wholly: an unknown route may be defined there. */
+      readonly mayLack: boolean;
+      readonly problems: Problems;
+      readonly registry: ConfigRegistry;
+    },
+    read: ReadRoutes,
+  ) {
+    this.#registry = registry;
     this.#read = read;
     this.#mayLack = mayLack;
     for (const line of lines) this.#define(line, problems);
@@ -67,7 +80,7 @@ export class NamedRoutes {
     const routes = this.#read(route.line.block ?? [], this);
     this.#open.pop();
     route.routes = routes;
-    route.steps = everyRoute(routes).length;
+    route.steps = everyRoute(routes, this.#registry).length;
     return routes;
   }
 

@@ -1,9 +1,7 @@
-import type { RequestMatcher, RouteConfig } from '../config/config.ts';
-import { directives } from '../directives/syntaxes.ts';
-import { nearestName } from '../config/nearest.ts';
+import type { RequestMatcher, RouteConfig } from '../config/routes.ts';
 import type { Cursor } from './cursor.ts';
 import { oneOf } from './values.ts';
-import { directiveOrder } from './running-order.ts';
+import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
 
 /** What one directive of a block gave. */
 export interface OrderedStep {
@@ -11,26 +9,13 @@ export interface OrderedStep {
   readonly routes: readonly RouteConfig[];
 }
 
-/** Names that share a place stand together. */
-export type DirectivePlaces = readonly (readonly string[])[];
-
-/** Where directives run unless the global option `order` says otherwise. */
-export const documentedPlaces: DirectivePlaces = directiveOrder(directives);
-
-const OLD_NAMES = new Map(
-  Object.entries(directives).flatMap(([name, { oldNames = [] }]) =>
-    oldNames.map((old) => [old, name] as const),
-  ),
-);
-
-/** The name that a directive has now. */
-export function currentName(name: string): string {
-  return OLD_NAMES.get(name) ?? name;
-}
-
 /** `order <directive> first|last|before|after [<directive>]`, of the global options. */
-export function reordered(cursor: Cursor, places: DirectivePlaces): DirectivePlaces {
-  const moved = directiveName(cursor, 'a directive');
+export function reordered(
+  cursor: Cursor,
+  places: DirectivePlaces,
+  table: DirectiveTable,
+): DirectivePlaces {
+  const moved = directiveName(cursor, table, 'a directive');
   const position = oneOf(cursor, ['first', 'last', 'before', 'after']);
   const others = places
     .map((place) => place.filter((name) => name !== moved))
@@ -38,7 +23,7 @@ export function reordered(cursor: Cursor, places: DirectivePlaces): DirectivePla
   if (position === 'first') return [[moved], ...others];
   if (position === 'last') return [...others, [moved]];
   const word = cursor.peek();
-  const anchor = directiveName(cursor, 'the directive that it is moved to');
+  const anchor = directiveName(cursor, table, 'the directive that it is moved to');
   const at = others.findIndex((place) => place.includes(anchor));
   if (at === -1) {
     const span = word?.span ?? cursor.span;
@@ -47,11 +32,11 @@ export function reordered(cursor: Cursor, places: DirectivePlaces): DirectivePla
   return others.toSpliced(position === 'before' ? at : at + 1, 0, [moved]);
 }
 
-function directiveName(cursor: Cursor, expected: string): string {
+function directiveName(cursor: Cursor, table: DirectiveTable, expected: string): string {
   const word = cursor.argument(expected);
-  const name = currentName(word.text);
-  if (Object.hasOwn(directives, name)) return name;
-  const near = nearestName(word.text, Object.keys(directives));
+  const name = table.currentName(word.text);
+  if (table.find(name) !== undefined) return name;
+  const near = table.nearest(word.text);
   const hint =
     near === undefined
       ? 'what hubgate has not needs no place: take the line out'
@@ -68,6 +53,7 @@ function directiveName(cursor: Cursor, expected: string): string {
 export function inDocumentedOrder(
   steps: readonly OrderedStep[],
   places: DirectivePlaces,
+  table: DirectiveTable,
 ): RouteConfig[] {
   const positions = new Map(
     places.flatMap((names, index) => names.map((name) => [name, index] as const)),
@@ -81,12 +67,12 @@ export function inDocumentedOrder(
   }
   return [...groups.keys()]
     .sort((a, b) => a - b)
-    .flatMap((position) => sorted(groups.get(position) ?? []))
+    .flatMap((position) => sorted(groups.get(position) ?? [], table))
     .flatMap((step) => step.routes);
 }
 
-function sorted(steps: readonly OrderedStep[]): OrderedStep[] {
-  const last = directives[steps[0]?.directive ?? '']?.specificLast;
+function sorted(steps: readonly OrderedStep[], table: DirectiveTable): OrderedStep[] {
+  const last = table.find(steps[0]?.directive ?? '')?.specificLast;
   if (last === undefined) return bySpecificity(steps);
   return bySpecificity(last === 'first-written' ? steps : [...steps].reverse()).reverse();
 }

@@ -1,6 +1,7 @@
 import { placeText } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { decodeConfig } from '../config/decode.ts';
+import type { ConfigRegistry } from '../config/routes.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import type { DataNode, Stretch } from '../config/shape.ts';
 import { whyUnreadable } from '../config/unreadable.ts';
@@ -18,7 +19,12 @@ import { readYaml } from './yaml.ts';
  * everything may be left out that has a default. `{$VAR}` is of the Hubfile alone; `{env.X}` and
  * `{file.X}` are as everywhere.
  */
-export function readData(file: string, io: HubfileIo, language: 'yaml' | 'json'): ReadConfig {
+export function readData(
+  file: string,
+  io: HubfileIo,
+  language: 'yaml' | 'json',
+  registry: ConfigRegistry,
+): ReadConfig {
   const problems = new Problems();
   const origins = new Origins();
   const path = resolve(file);
@@ -30,7 +36,7 @@ export function readData(file: string, io: HubfileIo, language: 'yaml' | 'json')
   const config =
     data === null
       ? null
-      : decodeConfig(data, {
+      : decodeConfig(data, registry, {
           report: (at, finding) => problems.add(locate(finding, spanOf(at))),
           mark: (part, at, fields) => {
             const places = [...fields].map(([name, each]) => [name, spanOf(each)] as const);

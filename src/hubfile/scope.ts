@@ -2,14 +2,16 @@ import type {
   AccessLogConfig,
   BindAddress,
   DiscoveryConfig,
-  HandlerConfig,
   HubConfig,
-  RequestMatcher,
-  RouteConfig,
   TlsConfig,
 } from '../config/config.ts';
+import type {
+  HandlerConfig,
+  MatchCondition,
+  RequestMatcher,
+  RouteConfig,
+} from '../config/routes.ts';
 import type { Cursor } from './cursor.ts';
-import type { NamedMatchers } from './named-matchers.ts';
 import type { Line, Word } from './parser.ts';
 import type { Span } from './place.ts';
 
@@ -35,7 +37,8 @@ export type RunningOrder = 'documented' | 'written';
 /** Where a directive stands. */
 export interface Scope {
   readonly site: SiteDraft;
-  readonly matchers: NamedMatchers;
+  /** The matchers that `@name` may stand for here. */
+  readonly matchers: { find(cursor: Cursor, word: Word): RequestMatcher | null };
   /** Directly in the site, not in a `handle` or `route`. */
   readonly top: boolean;
   /** The group of the `handle` blocks in this block. */
@@ -47,14 +50,14 @@ export interface Scope {
 }
 
 /** How one directive of a site is written. */
-export interface Directive {
+export interface DirectiveSyntax {
   /** All that it takes, as the documents and the editor show it; four spaces for each block. */
   readonly usage: string;
   /** What it does, in a few words of Markdown. */
   readonly summary: string;
   /** What it was called before; understood, with a warning. */
   readonly oldNames?: readonly string[];
-  /** Runs right after this one; needed for names that {@link RUNNING_ORDER} does not have. */
+  /** Runs right after this one; needed for names that the running order of Caddy does not have. */
   readonly after?: string;
   /** Shares the place of this one, so that only how specific they are counts between the two. */
   readonly besides?: string;
@@ -68,6 +71,18 @@ export interface Directive {
   readonly once?: boolean;
   /** Gives the steps that it adds to the site; a site-wide directive writes into the draft. */
   read(cursor: Cursor, scope: Scope): readonly RouteConfig[];
+}
+
+/** How one kind of condition is written. */
+export interface ConditionSyntax<Condition extends { readonly kind: string }> {
+  /** What it takes, for the documents and the editor; a line for each form. */
+  readonly usage: string;
+  /** What it holds for, in a few words of Markdown. */
+  readonly summary: string;
+  /** What one line says, several conditions if all of them must hold. */
+  read(cursor: Cursor, nested: (cursor: Cursor) => RequestMatcher): MatchCondition[];
+  /** Two of one kind as one that holds for either; null if each must hold. */
+  merge?(a: Condition, b: Condition): Condition | null;
 }
 
 /** The matcher at the beginning of a directive's arguments; null if every request is meant. */

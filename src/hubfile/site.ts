@@ -1,19 +1,19 @@
 import { placeText } from '../config/problem.ts';
-import type { RouteConfig, SiteConfig } from '../config/config.ts';
+import type { SiteConfig } from '../config/config.ts';
+import type { RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
-import { nearestName } from '../config/nearest.ts';
-import { type SchemePorts, addressWords, parseAddress } from './addresses.ts';
+import { addressWords, parseAddress, type SchemePorts } from './addresses.ts';
 import { Cursor } from './cursor.ts';
-import { directives } from '../directives/syntaxes.ts';
-import { unsupportedDirectives } from '../directives/unsupported.ts';
+import { unsupportedDirectives } from './unsupported.ts';
 import { NamedMatchers } from './named-matchers.ts';
 import { NamedRoutes } from './named-routes.ts';
-import { currentName, type DirectivePlaces, type OrderedStep, inDocumentedOrder } from './order.ts';
+import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
+import { inDocumentedOrder, type OrderedStep } from './order.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import { placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
-import type { Directive, RunningOrder, Scope, SiteDraft } from './scope.ts';
+import type { DirectiveSyntax, RunningOrder, Scope, SiteDraft } from './scope.ts';
 
 /** A site as it is written. */
 export interface SiteLines {
@@ -25,6 +25,7 @@ export interface SiteLines {
 
 /** What all sites of a file share while they are read. */
 export interface SiteReading {
+  readonly table: DirectiveTable;
   readonly problems: Problems;
   readonly origins: Origins;
   readonly named: NamedRoutes;
@@ -34,13 +35,17 @@ export interface SiteReading {
 export function readNamedRoutes(
   lines: readonly Line[],
   { mayLack, places }: { readonly mayLack: boolean; readonly places: DirectivePlaces },
-  problems: Problems,
-  origins: Origins,
+  { table, problems, origins }: Omit<SiteReading, 'named'>,
 ): NamedRoutes {
-  return new NamedRoutes(lines, mayLack, problems, (block, named) => {
+  return new NamedRoutes(lines, { mayLack, problems, registry: table.registry }, (block, named) => {
     const draft = emptyDraft();
-    const reader = new SiteReader(draft, places, { problems, origins, named });
-    const routes = reader.block(block, 'documented', new NamedMatchers(null, mayLack), false);
+    const reader = new SiteReader(draft, places, { table, problems, origins, named });
+    const routes = reader.block(
+      block,
+      'documented',
+      new NamedMatchers(table, null, mayLack),
+      false,
+    );
     const at = draft.hub === null ? undefined : origins.find(draft.hub);
     if (at !== undefined) {
       const hint = 'write it in the site';
@@ -54,16 +59,17 @@ export function readNamedRoutes(
 export function readSite(
   { head, body, isThere }: SiteLines,
   { ports, places }: { readonly ports: SchemePorts; readonly places: DirectivePlaces },
-  { problems, origins, named }: SiteReading,
+  { table, problems, origins, named }: SiteReading,
 ): SiteConfig {
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
-  const directive = words.find(({ text }) => isDirective(text));
+  // `hub.` or `http://hub` is a host of that name.
+  const directive = words.find(({ text }) => table.isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
-  const reader = new SiteReader(draft, places, { problems, origins, named });
+  const reader = new SiteReader(draft, places, { table, problems, origins, named });
   // The block of a directive holds something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
-  const routes = reader.block(lines, 'documented', new NamedMatchers(null, !isThere));
+  const routes = reader.block(lines, 'documented', new NamedMatchers(table, null, !isThere));
   const schemes = { ...ports, secure: draft.tls !== null };
   const addresses = (directive === undefined ? words : []).flatMap((word) => {
     const address = problems.attempt(() => parseAddress(word, schemes));
@@ -81,11 +87,6 @@ export function readSite(
     accessLogs: draft.accessLogs,
   };
   return origins.of(head.span, site);
-}
-
-/** `hub.` or `http://hub` is a host of that name. */
-function isDirective(word: string): boolean {
-  return Object.hasOwn(directives, currentName(word)) || Object.hasOwn(unsupportedDirectives, word);
 }
 
 function refuseDirective({ text, span }: Word, problems: Problems): void {
@@ -116,6 +117,7 @@ function discoveryOf({ discovery, hub }: SiteDraft): SiteConfig['discovery'] {
 }
 
 class SiteReader {
+  readonly #table: DirectiveTable;
   readonly #draft: SiteDraft;
   readonly #places: DirectivePlaces;
   readonly #problems: Problems;
@@ -123,7 +125,8 @@ class SiteReader {
   readonly #named: NamedRoutes;
 
   constructor(draft: SiteDraft, places: DirectivePlaces, reading: SiteReading) {
-    const { problems, origins, named } = reading;
+    const { table, problems, origins, named } = reading;
+    this.#table = table;
     this.#draft = draft;
     this.#places = places;
     this.#problems = problems;
@@ -139,7 +142,7 @@ class SiteReader {
     top = matchers.outer === null,
   ): RouteConfig[] {
     const cursors = lines
-      .filter(isReadable)
+      .filter((line) => this.#isReadable(line))
       .map((line) => new Cursor(line, this.#problems, this.#origins));
     const definesMatcher = (cursor: Cursor): boolean =>
       cursor.line.words[0]?.plain === true && cursor.name.startsWith('@');
@@ -151,23 +154,26 @@ class SiteReader {
       matchers,
       top,
       group: ++this.#draft.lastGroup,
-      routes: (inner, innerOrder) => this.block(inner, innerOrder, new NamedMatchers(matchers)),
+      routes: (inner, innerOrder) =>
+        this.block(inner, innerOrder, new NamedMatchers(this.#table, matchers)),
       named: (cursor, name) => this.#named.find(cursor, name),
     };
     const steps = cursors.flatMap((cursor): OrderedStep[] => {
       if (definesMatcher(cursor)) return [];
       const routes = this.#problems.attempt(() => this.#directive(cursor, scope));
-      return routes === undefined ? [] : [{ directive: currentName(cursor.name), routes }];
+      return routes === undefined
+        ? []
+        : [{ directive: this.#table.currentName(cursor.name), routes }];
     });
-    if (order === 'documented') return inDocumentedOrder(steps, this.#places);
+    if (order === 'documented') return inDocumentedOrder(steps, this.#places, this.#table);
     return steps.flatMap((step) => step.routes);
   }
 
   #directive(cursor: Cursor, scope: Scope): readonly RouteConfig[] {
     const { name } = cursor;
-    const current = currentName(name);
-    const directive = Object.hasOwn(directives, current) ? directives[current] : undefined;
-    if (directive === undefined) return failUnknown(cursor);
+    const current = this.#table.currentName(name);
+    const directive = this.#table.find(current);
+    if (directive === undefined) return failUnknown(cursor, this.#table);
     if (current !== name) {
       const message = `${name} is called ${current} now`;
       cursor.warn(cursor.span, 'old-name', message, `write ${current}`);
@@ -180,7 +186,12 @@ class SiteReader {
     return directive.read(cursor, scope);
   }
 
-  #checkOnce(cursor: Cursor, directive: Directive): void {
+  /** Of what is unfinished, blocks of directives hold some that are not. */
+  #isReadable({ unfinished, words: [first] }: Line): boolean {
+    return !unfinished || this.#table.find(first?.text ?? '')?.holdsDirectives === true;
+  }
+
+  #checkOnce(cursor: Cursor, directive: DirectiveSyntax): void {
     if (directive.once !== true) return;
     const before = this.#draft.once.get(cursor.name);
     if (before === undefined) {
@@ -193,14 +204,7 @@ class SiteReader {
   }
 }
 
-/** Of what is unfinished, blocks of directives hold some that are not. */
-function isReadable({ unfinished, words: [first] }: Line): boolean {
-  const name = first?.text ?? '';
-  const directive = Object.hasOwn(directives, name) ? directives[name] : undefined;
-  return !unfinished || directive?.holdsDirectives === true;
-}
-
-function failUnknown(cursor: Cursor): never {
+function failUnknown(cursor: Cursor, table: DirectiveTable): never {
   const { name, span } = cursor;
   if (Object.hasOwn(unsupportedDirectives, name)) {
     const message = `the directive ${name} is not supported by hubgate`;
@@ -213,7 +217,7 @@ function failUnknown(cursor: Cursor): never {
       'is this another site? Then close the one above with }, and give each site its { }';
     return cursor.fail(span, 'unknown-directive', `unknown directive${shown}`, hint);
   }
-  const near = nearestName(name, Object.keys(directives));
+  const near = table.nearest(name);
   const hint =
     near === undefined
       ? 'the directives are listed in docs/hubfile.md'

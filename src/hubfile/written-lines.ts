@@ -1,7 +1,5 @@
-import { directives } from '../directives/syntaxes.ts';
-import { unsupportedDirectives } from '../directives/unsupported.ts';
 import { type Lexeme, lex } from './lexer.ts';
-import { currentName } from './order.ts';
+import type { DirectiveTable } from './directive-table.ts';
 
 /** A line of a text as it is written, with its block: what is to be changed in place. */
 export interface WrittenLine {
@@ -19,7 +17,7 @@ export interface WrittenLine {
  * The lines of a text whose structure is sound; `{$VAR}` is a word as it stands.
  * @throws {SourceFault} as {@link lex}
  */
-export function writtenLines(text: string): readonly WrittenLine[] {
+export function writtenLines(text: string, table: DirectiveTable): readonly WrittenLine[] {
   const top: Draft[] = [];
   let open: Draft | null = null;
   for (const words of lexedLines(text)) {
@@ -47,15 +45,15 @@ export function writtenLines(text: string): readonly WrittenLine[] {
       if (opens) open = line;
     }
   }
-  return withBracelessSite(top);
+  return withBracelessSite(top, table);
 }
 
 /** The lines below an address without a block are those of its site. */
-function withBracelessSite(top: Draft[]): readonly WrittenLine[] {
+function withBracelessSite(top: Draft[], table: DirectiveTable): readonly WrittenLine[] {
   const at = top.findIndex((line, index) => {
     const next = top[index + 1];
     const isAddress = line.blockStart === null && line.words[0]?.text !== 'import';
-    return isAddress && next !== undefined && isDirective(nameOf(next));
+    return isAddress && next !== undefined && startsSiteLine(nameOf(next), table);
   });
   const site = top[at];
   if (site === undefined) return top;
@@ -67,9 +65,8 @@ function withBracelessSite(top: Draft[]): readonly WrittenLine[] {
   return top.slice(0, at + 1);
 }
 
-function isDirective(name: string): boolean {
-  if (name === 'import' || name.startsWith('@')) return true;
-  return Object.hasOwn(directives, currentName(name)) || Object.hasOwn(unsupportedDirectives, name);
+function startsSiteLine(name: string, table: DirectiveTable): boolean {
+  return name === 'import' || name.startsWith('@') || table.isDirective(name);
 }
 
 type Draft = {

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { cookieValue } from '../http/cookie-value.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Upstream } from './upstreams.ts';
-import type { BalancingPolicy } from '../directives/reverse-proxy/data.ts';
+import type { BalancingPolicy } from './proxy-config.ts';
 
 /** Chooses among the upstreams that may take a request; undefined when there is none. */
 export type Balance = (exchange: Exchange, candidates: readonly Upstream[]) => Choice | undefined;

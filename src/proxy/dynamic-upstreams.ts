@@ -2,7 +2,7 @@ import { Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { DynamicConfig } from '../directives/reverse-proxy/data/dynamic.ts';
+import type { DynamicConfig } from './proxy-config.ts';
 
 /** Upstreams of one list; what the DNS says beyond is left out. */
 export const MAX_DYNAMIC_UPSTREAMS = 256;

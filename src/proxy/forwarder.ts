@@ -1,4 +1,4 @@
-import type { FastcgiConfig, ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+import type { FastcgiConfig, ReverseProxyConfig } from './proxy-config.ts';
 import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/expect.ts';
 import type { Exchange, Expand, LentBody, WaitLimit } from '../http/exchange.ts';

@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { RequestingClient } from './requesting-client.ts';
-import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+import type { ReverseProxyConfig } from './proxy-config.ts';
 
 export type TransportSettings = ReverseProxyConfig['transport'];
 

@@ -8,7 +8,7 @@ import type { Connections, ForwardSink } from './forwarding.ts';
 import type { RequestingClient } from './requesting-client.ts';
 import { statusMatcher } from './status-class.ts';
 import type { Upstream } from './upstreams.ts';
-import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+import type { ReverseProxyConfig } from './proxy-config.ts';
 
 /** Bytes of an answer that are read to be compared. */
 const MAX_BODY_BYTES = 64 * 1024;

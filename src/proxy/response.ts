@@ -1,5 +1,5 @@
 import type { Writable } from 'node:stream';
-import type { RouteConfig } from '../config/config.ts';
+import type { RouteConfig } from '../config/routes.ts';
 import { compileWildcard } from '../http/wildcard.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
@@ -13,7 +13,7 @@ import { clientResponseFields } from './header-fields.ts';
 import { statusMatcher } from './status-class.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
-import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+import type { ReverseProxyConfig } from './proxy-config.ts';
 
 /** What a proxy does to the responses of its upstreams. */
 export interface ResponseRules {

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
-import type { RouteConfig } from '../config/config.ts';
+import type { RouteConfig } from '../config/routes.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import { about } from '../http/about.ts';
-import { type AddressSet, addressSet } from '../http/forwarded.ts';
+import { addressSet, type AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { InstantLease } from '../kernel/instant-leases.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -16,8 +16,8 @@ import { RequestCoalescer } from './coalescing.ts';
 import { ForwardError } from './forward-error.ts';
 import { Forwarder } from './forwarder.ts';
 import {
-  type ActiveCheckTarget,
   activeCheckKey,
+  type ActiveCheckTarget,
   type ActiveHealth,
   availability,
   type IsAvailable,
@@ -32,7 +32,7 @@ import { Tunnels, wantsWebSocket } from './tunnels.ts';
 import type { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { Members } from './members.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
-import type { ReverseProxyConfig } from '../directives/reverse-proxy/data.ts';
+import type { ReverseProxyConfig } from './proxy-config.ts';
 
 export interface ReverseProxyOptions {
   readonly registry: UpstreamRegistry;

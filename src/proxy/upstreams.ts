@@ -5,7 +5,7 @@ import { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { UpstreamMeasures } from './upstream-measures.ts';
 import { openConnections } from './connections.ts';
 import type { Connections, TransportSettings } from './forwarding.ts';
-import type { DynamicConfig } from '../directives/reverse-proxy/data/dynamic.ts';
+import type { DynamicConfig } from './proxy-config.ts';
 
 /** Failures remembered of one upstream; more say nothing new. */
 const MAX_FAILURES = 1_000;

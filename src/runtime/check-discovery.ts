@@ -1,13 +1,8 @@
-import type {
-  Config,
-  DiscoveryConfig,
-  HubConfig,
-  RouteConfig,
-  SiteConfig,
-} from '../config/config.ts';
+import { registry } from '../directives/registry.ts';
+import type { Config, DiscoveryConfig, HubConfig, SiteConfig } from '../config/config.ts';
+import { dataOf, type RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
 import type { Finding, Report } from '../config/problem.ts';
-import { dataOf } from '../config/routes.ts';
 import { cookieDomain } from '../discovery/cookie.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { registrableDomain } from '../http/registrable-domain.ts';
@@ -179,7 +174,7 @@ function signOfCredentials(
 
 function asksWhoItIs(routes: readonly RouteConfig[]): boolean {
   return routes.some(({ handler }) => {
-    const data = dataOf(handler);
+    const data = dataOf(handler, registry);
     return data.identifies === true || asksWhoItIs(data.nested?.(handler) ?? []);
   });
 }

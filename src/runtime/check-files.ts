@@ -1,3 +1,4 @@
+import { registry } from '../directives/registry.ts';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { jwksFault } from '../auth/jwks.ts';
@@ -33,7 +34,7 @@ export function checkSiteFiles(site: SiteConfig, read: ReadFile, report: Report)
     }
   }
   if (clientAuth !== null) check.roots(clientAuth, 'trustPoolFile', clientAuth.trustPoolFile);
-  for (const { about, field, path } of filesRead([...site.routes, ...site.errorRoutes])) {
+  for (const { about, field, path } of filesRead([...site.routes, ...site.errorRoutes], registry)) {
     check.roots(about, field, path);
   }
 }

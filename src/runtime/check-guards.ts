@@ -1,4 +1,5 @@
-import type { HubConfig, RouteConfig } from '../config/config.ts';
+import type { HubConfig } from '../config/config.ts';
+import type { RouteConfig } from '../config/routes.ts';
 import type { Report } from '../config/problem.ts';
 import { hubPath } from './hub-place.ts';
 

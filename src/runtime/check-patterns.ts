@@ -1,32 +1,24 @@
+import { registry } from '../directives/registry.ts';
 import { matchersOf } from '../config/discovery-matchers.ts';
-import type { ConditionData } from '../config/condition-data.ts';
-import type { MatchCondition, RequestMatcher, SiteConfig } from '../config/config.ts';
+import type { SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
-import { dataOf, everyRoute } from '../config/routes.ts';
-import { conditionData } from '../matchers/data.ts';
+import { dataOf, everyCondition, everyRoute } from '../config/routes.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import { HubgateError } from '../kernel/error.ts';
 
 /** Whether every regular expression of a site is one of RE2. */
 export function checkPatterns(site: SiteConfig, report: Report): void {
-  const routes = everyRoute([...site.routes, ...site.errorRoutes]);
+  const routes = everyRoute([...site.routes, ...site.errorRoutes], registry);
   const matchers = [
     ...routes.map(({ matcher }) => matcher),
     ...(site.discovery === null ? [] : matchersOf(site.discovery)),
   ];
   // A named matcher is one object wherever it is used.
   const parts = new Set<object>([
-    ...matchers.flatMap(conditionsOf),
-    ...routes.flatMap(({ handler }) => dataOf(handler).patterns?.(handler) ?? []),
+    ...matchers.flatMap((matcher) => everyCondition(matcher, registry)),
+    ...routes.flatMap(({ handler }) => dataOf(handler, registry).patterns?.(handler) ?? []),
   ]);
   for (const part of parts) checkPattern(part, report);
-}
-
-function conditionsOf(matcher: RequestMatcher | null): MatchCondition[] {
-  return (matcher ?? []).flatMap((condition) => {
-    const data: ConditionData<MatchCondition> = conditionData[condition.kind];
-    return [condition, ...(data.nested?.(condition) ?? []).flatMap(conditionsOf)];
-  });
 }
 
 function checkPattern(part: object, report: Report): void {

@@ -1,7 +1,8 @@
-import type { RouteConfig, SiteConfig } from '../config/config.ts';
+import { registry } from '../directives/registry.ts';
+import type { SiteConfig } from '../config/config.ts';
+import { everyRoute, type RouteConfig } from '../config/routes.ts';
 import { nearestName } from '../config/nearest.ts';
 import type { Report } from '../config/problem.ts';
-import { everyRoute } from '../config/routes.ts';
 import { CHANGE_PLACEHOLDERS } from '../discovery/changes.ts';
 import { Secret } from '../kernel/secret.ts';
 import {
@@ -50,7 +51,7 @@ interface Looking {
 /** What `map` gives a value is a placeholder of the site. */
 function mappedNames(routes: readonly RouteConfig[]): ReadonlySet<string> {
   return new Set(
-    everyRoute(routes).flatMap(({ handler }) =>
+    everyRoute(routes, registry).flatMap(({ handler }) =>
       handler.kind === 'map' ? handler.destinations : [],
     ),
   );

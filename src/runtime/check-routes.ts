@@ -1,8 +1,9 @@
+import { registry } from '../directives/registry.ts';
 import { resolve } from 'node:path';
 import type { Machine } from '../config/check.ts';
-import type { HandlerConfig, RouteConfig, SiteConfig } from '../config/config.ts';
+import type { SiteConfig } from '../config/config.ts';
+import { dataOf, everyRoute, type HandlerConfig, type RouteConfig } from '../config/routes.ts';
 import type { Report } from '../config/problem.ts';
-import { dataOf, everyRoute } from '../config/routes.ts';
 
 /** Handlers that answer every request that reaches them. */
 const ANSWERING: readonly HandlerConfig['kind'][] = [
@@ -22,7 +23,7 @@ export function checkRoutes(
 ): void {
   for (const list of [routes, errorRoutes]) checkReach(list, report);
   if (machine === undefined) return;
-  for (const { handler } of everyRoute([...routes, ...errorRoutes])) {
+  for (const { handler } of everyRoute([...routes, ...errorRoutes], registry)) {
     if (handler.kind === 'root') checkRoot(handler, machine, report);
     if (handler.kind === 'encode') checkCodings(handler, machine, report);
   }
@@ -45,7 +46,8 @@ function checkReach(routes: readonly RouteConfig[], report: Report): void {
           : `give the ${first} a matcher`,
     });
   }
-  for (const { handler } of routes) checkReach(dataOf(handler).nested?.(handler) ?? [], report);
+  for (const { handler } of routes)
+    checkReach(dataOf(handler, registry).nested?.(handler) ?? [], report);
 }
 
 function answers(handler: HandlerConfig): boolean {

@@ -1,3 +1,4 @@
+import { registry } from '../directives/registry.ts';
 import type { HubConfig, SiteConfig } from '../config/config.ts';
 import { defaultHub } from '../config/defaults.ts';
 import type { Report } from '../config/problem.ts';
@@ -17,7 +18,7 @@ export function checkHubsOfSite(site: SiteConfig, report: Report): void {
       report(further, { severity: 'error', code: 'unnamed-hub', message, hint }, { other: hub });
     }
   }
-  for (const { handler } of everyRoute(routes)) {
+  for (const { handler } of everyRoute(routes, registry)) {
     if (handler.kind !== 'hub' || handler.name === null) continue;
     if (moreHubs.some(({ name }) => name === handler.name)) continue;
     const message = `this site has no further hub of the name ${handler.name}`;

@@ -1,11 +1,7 @@
-import type {
-  DiscoveryConfig,
-  HeaderOperation,
-  RouteConfig,
-  SiteConfig,
-} from '../config/config.ts';
+import { registry } from '../directives/registry.ts';
+import type { DiscoveryConfig, SiteConfig } from '../config/config.ts';
+import { dataOf, everyRoute, type HeaderOperation, type RouteConfig } from '../config/routes.ts';
 import type { Finding, Report } from '../config/problem.ts';
-import { dataOf, everyRoute } from '../config/routes.ts';
 import { grantTemplates } from '../discovery/grant-template.ts';
 import { responseFieldsIn } from '../discovery/token-source.ts';
 import { type IdentitySource, identitySources } from '../site/identity-placeholders.ts';
@@ -62,8 +58,8 @@ function fault(read: IdentitySource, site: SiteConfig): Finding | null {
 }
 
 function establishedBy({ routes, errorRoutes }: SiteConfig) {
-  return everyRoute([...routes, ...errorRoutes]).flatMap(
-    ({ handler }) => dataOf(handler).establishes?.(handler) ?? [],
+  return everyRoute([...routes, ...errorRoutes], registry).flatMap(
+    ({ handler }) => dataOf(handler, registry).establishes?.(handler) ?? [],
   );
 }
 
@@ -138,8 +134,8 @@ function checkAnswerField(field: string, site: SiteConfig, source: Source, repor
 }
 
 function operationsOn(field: string, routes: readonly RouteConfig[]): HeaderOperation[] {
-  return everyRoute(routes).flatMap(({ handler }) =>
-    (dataOf(handler).responseFields?.(handler) ?? []).filter(
+  return everyRoute(routes, registry).flatMap(({ handler }) =>
+    (dataOf(handler, registry).responseFields?.(handler) ?? []).filter(
       ({ name }) => name.toLowerCase() === field,
     ),
   );

@@ -22,6 +22,7 @@ import { hubBase } from '../hub/topic.ts';
 import { originList } from '../hub-http/origins.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
+import { matchers } from '../matchers/registry.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandIdentity } from '../site/identity-placeholders.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
@@ -60,7 +61,7 @@ export async function discoveryHandlers(
 
   const { paths } = discovery.expire;
   const hubRequest = hubRequestOf(own);
-  const matches = compileRequestMatcher(discovery.matcher);
+  const matches = compileRequestMatcher(discovery.matcher, matchers);
   const { hub } = announcement;
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
   handlers.push(...speakingForTheApp(discovery, hub, clock, concerns, scope));
@@ -69,7 +70,10 @@ export async function discoveryHandlers(
       config: discovery,
       hub,
       matches,
-      logsOut: paths.length === 0 ? () => false : compileRequestMatcher([{ kind: 'path', paths }]),
+      logsOut:
+        paths.length === 0
+          ? () => false
+          : compileRequestMatcher([{ kind: 'path', paths }], matchers),
       isHubRequest: hubRequest,
       tokens: await tokenSource(discovery, announcement, resources, scope),
       clock,
@@ -94,8 +98,8 @@ export function liveRefetches(
   const announcement = announcementFor(site, config, hubs);
   if (announcement === null || discovery === null || discovery.live === null) return null;
   const hubRequest = hubRequestOf(hubs.get(site) ?? []);
-  const matches = compileRequestMatcher(discovery.matcher);
-  const isLive = compileRequestMatcher(discovery.live.matcher);
+  const matches = compileRequestMatcher(discovery.matcher, matchers);
+  const isLive = compileRequestMatcher(discovery.live.matcher, matchers);
   const concerns = (exchange: Exchange): boolean =>
     !hubRequest(exchange) && matches(exchange) && isLive(exchange);
   const { windowMs } = discovery.live;
@@ -126,13 +130,13 @@ function speakingForTheApp(
   if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
   if (changes !== null) {
     const expand = expandPlaceholders;
-    const matches = compileRequestMatcher(changes.matcher);
+    const matches = compileRequestMatcher(changes.matcher, matchers);
     const options = {
       config: changes,
       hub,
       concerns: (exchange: Exchange): boolean => concerns(exchange) && matches(exchange),
       alsoFor: changes.alsoFor.map(({ matcher, topics }) => ({
-        matches: compileRequestMatcher(matcher),
+        matches: compileRequestMatcher(matcher, matchers),
         topics,
       })),
       announce,
@@ -177,8 +181,8 @@ export function livePagesHandler(
     const message = 'The script of live pages has not been built: run npm run build';
     throw new HubgateError('no-live-script', message);
   }
-  const matches = compileRequestMatcher(discovery.matcher);
-  const isLive = compileRequestMatcher(discovery.live.matcher);
+  const matches = compileRequestMatcher(discovery.matcher, matchers);
+  const isLive = compileRequestMatcher(discovery.live.matcher, matchers);
   const concerns = (exchange: Exchange): boolean => matches(exchange) && isLive(exchange);
   const { version } = hub.liveScript;
   return createLivePages({ hub: announcement.hub, concerns, version });

@@ -1,3 +1,4 @@
+import { registry } from '../directives/registry.ts';
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config, SiteConfig } from '../config/config.ts';
 import { encodeConfig } from '../config/encode.ts';
@@ -97,7 +98,7 @@ function sitesByAddress(config: Config | null): ReadonlyMap<string, string> {
 /** Without its addresses: one more is no change of the others. */
 function siteText(config: Config, site: SiteConfig): string {
   const alone = { ...config, sites: [{ ...site, addresses: [] }] };
-  return JSON.stringify(encodeConfig(alone, { showSecrets: true, brief: false }));
+  return JSON.stringify(encodeConfig(alone, registry, { showSecrets: true, brief: false }));
 }
 
 function changesOfListeners(

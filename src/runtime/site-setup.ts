@@ -1,4 +1,6 @@
 import type { Config, LogOptions, RequestLogOptions, SiteConfig } from '../config/config.ts';
+import { matchers } from '../matchers/registry.ts';
+import { registry } from '../directives/registry.ts';
 import type { Handler } from '../http/exchange.ts';
 import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -29,6 +31,7 @@ export async function setUpSite(
   const refetches = liveRefetches(site, config, hubs, resources);
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
+    registry,
     expand: expandPlaceholders,
     log,
     clock,
@@ -55,7 +58,9 @@ export async function setUpSite(
   });
   const around = await discoveryHandlers(site, config, hubs, resources, scope);
   if (refetches !== null) around.push(refetches.take);
-  const claims = removeClaimedIdentity(identityFields(site.routes, site.errorRoutes));
+  const claims = removeClaimedIdentity(
+    identityFields([...site.routes, ...site.errorRoutes], registry),
+  );
   if (claims !== null) around.unshift(claims);
   const handler = around.reduceRight<SiteHandler>(
     (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
@@ -88,7 +93,10 @@ function openAccessLogs(
     const also = options.requestLogs.filter((each) => takesLinesOf(each, name));
     return {
       name,
-      concerns: compileRequestMatcher(hosts.length === 0 ? null : [{ kind: 'host', hosts }]),
+      concerns: compileRequestMatcher(
+        hosts.length === 0 ? null : [{ kind: 'host', hosts }],
+        matchers,
+      ),
       onlyNamed,
       writers: [isOwn ? open({ ...target, level, format }) : log, ...also.map(open)],
     };

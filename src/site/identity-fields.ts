@@ -1,5 +1,4 @@
-import type { RouteConfig } from '../config/config.ts';
-import { dataOf, everyRoute } from '../config/routes.ts';
+import { type ConfigRegistry, dataOf, everyRoute, type RouteConfig } from '../config/routes.ts';
 import type { Handler } from '../http/exchange.ts';
 
 /**
@@ -15,10 +14,13 @@ const KEPT: ReadonlySet<string> = new Set([
 ]);
 
 /** The request fields, in lower case, by which some route of a site tells the app the user. */
-export function identityFields(...routes: readonly (readonly RouteConfig[])[]): Set<string> {
-  const fields = everyRoute(routes.flat()).flatMap(({ handler }) => [
-    ...(dataOf(handler).establishes?.(handler).fields ?? []),
-    ...(dataOf(handler).writesIdentity?.(handler) ?? []),
+export function identityFields(
+  routes: readonly RouteConfig[],
+  registry: ConfigRegistry,
+): Set<string> {
+  const fields = everyRoute(routes, registry).flatMap(({ handler }) => [
+    ...(dataOf(handler, registry).establishes?.(handler).fields ?? []),
+    ...(dataOf(handler, registry).writesIdentity?.(handler) ?? []),
   ]);
   return new Set(fields.map((name) => name.toLowerCase()));
 }

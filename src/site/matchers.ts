@@ -1,8 +1,7 @@
-import type { MatchCondition, RequestMatcher } from '../config/config.ts';
+import type { MatchCondition, RequestMatcher } from '../config/routes.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { predicates } from '../matchers/predicates.ts';
 import type { HidesFile } from './site-files.ts';
-import { allHold, type CompileCondition, type Predicate } from './predicate.ts';
+import { allHold, type ConditionRegistry, type Predicate } from './predicate.ts';
 
 /**
  * The predicate of a matcher; null matches every request. Captures of regular expressions become
@@ -10,9 +9,13 @@ import { allHold, type CompileCondition, type Predicate } from './predicate.ts';
  *
  * @throws HubgateError `invalid-pattern`, `invalid-address-range`
  */
-export function compileMatcher(matcher: RequestMatcher | null, hidesFile: HidesFile): Predicate {
+export function compileMatcher(
+  matcher: RequestMatcher | null,
+  registry: ConditionRegistry,
+  hidesFile: HidesFile,
+): Predicate {
   if (matcher === null) return () => true;
-  const conditions = matcher.map((condition) => compileCondition(condition, hidesFile));
+  const conditions = matcher.map((condition) => compileCondition(condition, registry, hidesFile));
   return (exchange) => allHold(conditions, exchange);
 }
 
@@ -22,13 +25,23 @@ export function compileMatcher(matcher: RequestMatcher | null, hidesFile: HidesF
  */
 export function compileRequestMatcher(
   matcher: RequestMatcher | null,
+  registry: ConditionRegistry,
 ): (exchange: Exchange) => boolean {
-  const matches = compileMatcher(matcher, () => true);
+  const matches = compileMatcher(matcher, registry, () => true);
   return (exchange) => matches(exchange) === true;
 }
 
-function compileCondition(condition: MatchCondition, hidesFile: HidesFile): Predicate {
-  // The registry's type has a test of each kind under that kind; an index forgets the pairs.
-  const compile = predicates[condition.kind] as CompileCondition<MatchCondition>;
-  return compile(condition, (inner) => compileMatcher(inner, hidesFile), hidesFile);
+function compileCondition(
+  condition: MatchCondition,
+  registry: ConditionRegistry,
+  hidesFile: HidesFile,
+): Predicate {
+  const matcher = registry[condition.kind];
+  if (matcher === undefined)
+    throw new TypeError(`no matcher is registered for "${condition.kind}"`);
+  return matcher.compile(
+    condition,
+    (inner) => compileMatcher(inner, registry, hidesFile),
+    hidesFile,
+  );
 }

@@ -1,4 +1,4 @@
-import type { RequestMatcher } from '../config/config.ts';
+import type { ConditionData, MatchCondition, RequestMatcher } from '../config/routes.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { HidesFile } from './site-files.ts';
 
@@ -21,6 +21,17 @@ export type CompileCondition<Condition> = (
   compileMatcher: CompileMatcher,
   hidesFile: HidesFile,
 ) => Predicate;
+
+/** Every condition, by its `kind`. */
+export type ConditionRegistry = Readonly<
+  Record<
+    string,
+    {
+      readonly data: ConditionData<MatchCondition>;
+      compile(...given: Parameters<CompileCondition<MatchCondition>>): Predicate;
+    }
+  >
+>;
 
 /** Whether all of them hold; asked in their order, and at once as long as each answers at once. */
 export function allHold(predicates: readonly Predicate[], exchange: Exchange, from = 0): Held {

@@ -1,7 +1,5 @@
-import type { HandlerConfig, RouteConfig } from '../config/config.ts';
-import { dataOf } from '../config/routes.ts';
-import type { CompileHandler, HandlerContext, SiteContext } from '../directives/handler-context.ts';
-import { handlers } from '../directives/handlers.ts';
+import { dataOf, type HandlerConfig, type RouteConfig } from '../config/routes.ts';
+import type { HandlerContext, SiteContext } from './handler-context.ts';
 import type { Exchange, Handler, Next } from '../http/exchange.ts';
 import { compileMatcher } from './matchers.ts';
 import type { Predicate } from './predicate.ts';
@@ -23,9 +21,9 @@ export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext)
   const context = { ...site, compileRoutes: (inner: typeof routes) => compileRoutes(inner, site) };
   const steps = routes.map(
     ({ matcher, handler }): Step => ({
-      matches: compileMatcher(matcher, site.hidesFile),
+      matches: compileMatcher(matcher, site.registry.matchers, site.hidesFile),
       handler: compileHandler(handler, context),
-      group: dataOf(handler).group?.(handler) ?? null,
+      group: dataOf(handler, site.registry).group?.(handler) ?? null,
     }),
   );
   const hasGroups = steps.some(({ group }) => group !== null);
@@ -67,7 +65,7 @@ function runStep(run: Run, { group, handler }: Step, index: number): void | Prom
 }
 
 function compileHandler(config: HandlerConfig, context: HandlerContext): Handler {
-  // The registry's type has a handler of each kind under that kind; an index forgets the pairs.
-  const compile = handlers[config.kind] as CompileHandler<HandlerConfig>;
+  const compile = context.registry.directives[config.kind]?.compile;
+  if (compile === undefined) throw new TypeError(`no handler is registered for "${config.kind}"`);
   return compile(config, context);
 }

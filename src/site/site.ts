@@ -1,5 +1,5 @@
-import type { RouteConfig } from '../config/config.ts';
-import type { SiteContext } from '../directives/handler-context.ts';
+import type { RouteConfig } from '../config/routes.ts';
+import type { SiteContext } from './handler-context.ts';
 import { about } from '../http/about.ts';
 import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';

@@ -1,3 +1,4 @@
+import { directiveTable } from '../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
@@ -89,8 +90,12 @@ describe('a Caddyfile becomes a Hubfile', () => {
 
     it(`${name}: what comes out loads, and what does not is told`, () => {
       const caddyfile = readFileSync(file, 'utf8');
-      const { text, leftOut, notes } = adaptCaddyfile(caddyfile, file, io, (changed) =>
-        problemsOf(changed, file),
+      const { text, leftOut, notes } = adaptCaddyfile(
+        caddyfile,
+        file,
+        io,
+        directiveTable,
+        (changed) => problemsOf(changed, file),
       );
       const told = [
         ...notes.map((problem) => describeProblem(problem)),
@@ -128,6 +133,7 @@ describe('a hub whose keys this machine has not set', () => {
       `a.localhost {\n\t${hub}\n}\n`,
       'Caddyfile',
       io,
+      directiveTable,
       (changed) => problemsOf(changed, 'Caddyfile'),
     );
     assert.match(text, /^\t\tpublisher_jwt \{env\.NOT_SET_HERE\}$/m);
@@ -150,7 +156,7 @@ describe('whatever the golden Hubfiles have wrong', () => {
       const text = hubfileTextOr(join(folder, name));
       if (text === null) continue;
       try {
-        const adapted = adaptCaddyfile(text, 'Caddyfile', io, (changed) =>
+        const adapted = adaptCaddyfile(text, 'Caddyfile', io, directiveTable, (changed) =>
           problemsOf(changed, 'Caddyfile'),
         );
         const errors = toLeaveOut(problemsOf(adapted.text, 'Caddyfile'));

@@ -14,7 +14,7 @@ import { diskIo } from '../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../src/hubfile/format.ts';
 import { loadConfig } from '../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../support/certificate-files.ts';
-import { defaultReverseProxy } from '../../src/directives/reverse-proxy/data.ts';
+import { defaultReverseProxy } from '../../src/proxy/proxy-config.ts';
 
 /*
  * <topic>/<case>.hubfile is read with the environment of env.json. Beside it stands what must come

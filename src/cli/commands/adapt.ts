@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander';
 import { stringify } from 'yaml';
+import { registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/encode.ts';
 import { describeProblem } from '../../config/problem.ts';
 import { HubgateError } from '../../kernel/error.ts';
@@ -70,7 +71,7 @@ function data({ adapter, config = 'Hubfile', to = 'json', ...flags }: AdaptFlags
   const { fromEnvironment } = read;
   const showSecrets = flags.showSecrets === true;
   const text = print(
-    encodeConfig(read.config, { showSecrets, brief: true, fromEnvironment }),
+    encodeConfig(read.config, registry, { showSecrets, brief: true, fromEnvironment }),
     to,
     flags.pretty === true,
   );

@@ -1,5 +1,6 @@
 // The program of a worker process: a gateway that does what the main process orders.
 import type { Config } from '../../config/config.ts';
+import { registry } from '../../directives/registry.ts';
 import { decodeEncoded } from '../../config/decode.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { finishUncut, killThisProcess } from '../../kernel/process-end.ts';
@@ -33,7 +34,7 @@ const siblings: Siblings = {
 const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]> } = {
   async prepare({ config: text, salts: given }) {
     salts = given;
-    const config = decodeEncoded(JSON.parse(text));
+    const config = decodeEncoded(JSON.parse(text), registry);
     running ??= start(config);
     const log = running.log.prepare(config.options.log);
     try {
@@ -45,7 +46,7 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     return null;
   },
   async rehearse({ config }) {
-    return started().gateway.rehearse(decodeEncoded(JSON.parse(config)));
+    return started().gateway.rehearse(decodeEncoded(JSON.parse(config), registry));
   },
   async commit({ wanted }) {
     const { gateway } = started();

@@ -2,6 +2,7 @@ import cluster from 'node:cluster';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import type { Config, GlobalOptions } from '../../config/config.ts';
+import { registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/encode.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
@@ -290,7 +291,7 @@ async function endOf(worker: Worker): Promise<void> {
 
 /** A configuration on its way to a worker. */
 function textOf(config: Config): string {
-  return JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
+  return JSON.stringify(encodeConfig(config, registry, { showSecrets: true, brief: false }));
 }
 
 /** A hub as all workers together have it. */

@@ -1,4 +1,4 @@
-import type { HandlerData } from '../../config/handler-data.ts';
+import type { HandlerData } from '../../config/routes.ts';
 import type { Report } from '../../config/problem.ts';
 import { list, object } from '../../config/shape.ts';
 import { secret, text } from '../../config/shape-values.ts';
@@ -53,6 +53,12 @@ const account = object<BasicAuthAccount>({
   user: text('a name without a colon', isUserName),
   hash: secret,
 });
+
+declare module '../../config/routes.ts' {
+  interface HandlerKinds {
+    basic_auth: BasicAuthConfig;
+  }
+}
 
 export const basicAuth: HandlerData<BasicAuthConfig> = {
   shape: () =>

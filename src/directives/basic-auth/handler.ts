@@ -2,7 +2,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { HttpError } from '../../http/errors.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
 import { clientNetwork } from '../../http/client-network.ts';
-import type { HandlerContext } from '../handler-context.ts';
+import type { HandlerContext } from '../../site/handler-context.ts';
 import type { BasicAuthConfig } from './data.ts';
 import { Attempts } from './handler/attempts.ts';
 import { passwordChecks } from './handler/hash-check.ts';

@@ -1,5 +1,5 @@
 import type { Cursor } from '../../hubfile/cursor.ts';
-import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../../hubfile/scope.ts';
 import { badValue } from '../../hubfile/values.ts';
 import { Secret } from '../../kernel/secret.ts';
 import { type BasicAuthAccount, isRealm, isUserName } from './data.ts';
@@ -10,7 +10,7 @@ basic_auth [<matcher>] [bcrypt|argon2id] [<realm>] {
 }
 `;
 
-export const basicAuth: Directive = {
+export const basicAuth: DirectiveSyntax = {
   usage: USAGE,
   summary: 'asks for a user and a password (HTTP basic authentication)',
   oldNames: ['basicauth'],

@@ -2,7 +2,7 @@ import type { DiscoveryConfig } from '../../config/config.ts';
 import { defaultDiscovery, defaultLive } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
-import { type Directive, type Scope, takeMatcher } from '../../hubfile/scope.ts';
+import { type DirectiveSyntax, type Scope, takeMatcher } from '../../hubfile/scope.ts';
 import {
   badValue,
   duration,
@@ -70,7 +70,7 @@ discovery [<matcher>] {
 }
 `;
 
-export const discovery: Directive = {
+export const discovery: DirectiveSyntax = {
   usage: USAGE,
   summary: 'what is announced to the browsers of the site, and how they get tokens',
   siteOnly: true,

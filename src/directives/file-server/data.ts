@@ -1,4 +1,4 @@
-import type { HandlerData } from '../../config/handler-data.ts';
+import type { HandlerData } from '../../config/routes.ts';
 import { list, nullable, object } from '../../config/shape.ts';
 import { count, flag, name, oneOf } from '../../config/shape-values.ts';
 
@@ -34,6 +34,12 @@ export const defaultFileServer: FileServerConfig = {
 };
 
 const { kind: _kind, ...defaults } = defaultFileServer;
+
+declare module '../../config/routes.ts' {
+  interface HandlerKinds {
+    file_server: FileServerConfig;
+  }
+}
 
 export const fileServer: HandlerData<FileServerConfig> = {
   shape: () =>

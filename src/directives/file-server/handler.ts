@@ -10,7 +10,7 @@ import {
   siteFile,
   siteNames,
 } from '../../site/site-files.ts';
-import type { HandlerContext } from '../handler-context.ts';
+import type { HandlerContext } from '../../site/handler-context.ts';
 import type { FileServerConfig } from './data.ts';
 import { hiddenBy, type IsHidden } from './handler/hidden-names.ts';
 import { answerListing } from './handler/listing.ts';

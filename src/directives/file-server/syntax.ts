@@ -1,5 +1,5 @@
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../../hubfile/scope.ts';
 import { choiceOf, flag, list, name, oneOf, statusCode } from '../../hubfile/values.ts';
 import { defaultFileServer, type FileServerConfig, PRECOMPRESSED } from './data.ts';
 
@@ -15,7 +15,7 @@ file_server [<matcher>] [browse] {
 }
 `;
 
-export const fileServer: Directive = {
+export const fileServer: DirectiveSyntax = {
   usage: USAGE,
   summary: 'answers with files below the root',
   read(cursor, scope) {

@@ -1,4 +1,4 @@
-import type { HandlerData } from '../../config/handler-data.ts';
+import type { HandlerData } from '../../config/routes.ts';
 import { nullable, object } from '../../config/shape.ts';
 import { name } from '../../config/shape-values.ts';
 
@@ -7,6 +7,12 @@ export interface HubPlaceConfig {
   readonly kind: 'hub';
   /** One of its further hubs; null for the first. */
   readonly name: string | null;
+}
+
+declare module '../../config/routes.ts' {
+  interface HandlerKinds {
+    hub: HubPlaceConfig;
+  }
 }
 
 export const hub: HandlerData<HubPlaceConfig> = {

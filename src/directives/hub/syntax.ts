@@ -1,8 +1,8 @@
-import type { HubConfig, RouteConfig } from '../../config/config.ts';
+import type { HubConfig } from '../../config/config.ts';
+import type { RouteConfig } from '../../config/routes.ts';
 import { defaultHub } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import type { Directive, Scope } from '../../hubfile/scope.ts';
-import { step, takeMatcher } from '../../hubfile/scope.ts';
+import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../../hubfile/scope.ts';
 import { badValue, count, duration, flag, list, name, oneOf, size } from '../../hubfile/values.ts';
 import { issuer, jwksUri, jwt } from './syntax/issuer.ts';
 import { transport } from './syntax/transport.ts';
@@ -67,7 +67,7 @@ hub [@<matcher>] [<path>] {
 }
 `;
 
-export const hub: Directive = {
+export const hub: DirectiveSyntax = {
   usage: USAGE,
   summary: 'a publish/subscribe hub of the site',
   after: 'encode',

@@ -1,4 +1,4 @@
-import type { HandlerData } from '../../config/handler-data.ts';
+import type { HandlerData } from '../../config/routes.ts';
 import type { Report } from '../../config/problem.ts';
 import { list, object } from '../../config/shape.ts';
 import { count, duration, text } from '../../config/shape-values.ts';
@@ -35,6 +35,12 @@ const zone = object<RateZoneConfig>(
   },
   { key: '{client_ip}' },
 );
+
+declare module '../../config/routes.ts' {
+  interface HandlerKinds {
+    rate_limit: RateLimitConfig;
+  }
+}
 
 export const rateLimit: HandlerData<RateLimitConfig> = {
   shape: () => object({ zones: list(zone, { min: 1 }) }),

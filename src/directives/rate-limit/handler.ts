@@ -5,7 +5,7 @@ import type { Exchange, Handler } from '../../http/exchange.ts';
 import type { RateZone } from '../../http/rate-limits.ts';
 import { type Verdict, verdictOf, type WindowCounts } from '../../http/sliding-window.ts';
 import { messageOf } from '../../kernel/error.ts';
-import type { HandlerContext } from '../handler-context.ts';
+import type { HandlerContext } from '../../site/handler-context.ts';
 import type { RateLimitConfig, RateZoneConfig } from './data.ts';
 
 /** Characters of a key; longer ones are counted by their digests. */

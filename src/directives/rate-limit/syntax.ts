@@ -1,5 +1,5 @@
 import type { Cursor } from '../../hubfile/cursor.ts';
-import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../../hubfile/scope.ts';
 import { badValue, count, duration, text } from '../../hubfile/values.ts';
 import { isZoneName, MAX_WINDOW_MS, MIN_WINDOW_MS, type RateZoneConfig } from './data.ts';
 
@@ -13,7 +13,7 @@ rate_limit [<matcher>] {
 }
 `;
 
-export const rateLimit: Directive = {
+export const rateLimit: DirectiveSyntax = {
   usage: USAGE,
   summary: 'refuses who sends too many requests',
   after: 'try_files',

@@ -1,8 +1,8 @@
 import type { Handler } from '../../http/exchange.ts';
 import { ReverseProxy } from '../../proxy/reverse-proxy.ts';
 import { rewrittenTarget } from '../../site/rewritten-target.ts';
-import type { HandlerContext } from '../handler-context.ts';
-import type { ReverseProxyConfig } from './data.ts';
+import type { HandlerContext } from '../../site/handler-context.ts';
+import type { ReverseProxyConfig } from '../../proxy/proxy-config.ts';
 
 /**
  * Forwards to upstreams, whose state outlives the configuration.

@@ -2,7 +2,7 @@ import { nearestName } from '../../config/nearest.ts';
 import { isHeaderName, isStatusPattern } from '../../config/well-formed.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import { type Directive, type Scope, step, takeMatcher } from '../../hubfile/scope.ts';
+import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../../hubfile/scope.ts';
 import {
   badValue,
   count,
@@ -23,7 +23,7 @@ import {
   defaultActiveHealth,
   defaultReverseProxy,
   MAX_WEIGHT,
-} from './data.ts';
+} from '../../proxy/proxy-config.ts';
 
 const USAGE = `
 reverse_proxy [<matcher>] [<upstream…>] {
@@ -107,7 +107,7 @@ reverse_proxy [<matcher>] [<upstream…>] {
 }
 `;
 
-export const reverseProxy: Directive = {
+export const reverseProxy: DirectiveSyntax = {
   usage: USAGE,
   summary: 'forwards to one or several upstreams',
   read(cursor, scope) {

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CertificateIssuer, TlsConfig } from '../../config/config.ts';
 import { defaultAcmeIssuer, defaultTls } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import type { Directive } from '../../hubfile/scope.ts';
-import { dnsChallenge, type DnsSettings } from './syntax/dns.ts';
+import type { DirectiveSyntax } from '../../hubfile/scope.ts';
+import { dnsChallenge, type DnsSettings } from '../../hubfile/dns-challenge.ts';
 import { certificateIssuer, dnsOptions } from './syntax/issuer.ts';
 import { badValue, choiceOf, flag, list, name, oneOf } from '../../hubfile/values.ts';
 
@@ -76,7 +76,7 @@ tls [internal|<email>|<certificate file> <key file>] {
 }
 `;
 
-export const tls: Directive = {
+export const tls: DirectiveSyntax = {
   usage: USAGE,
   summary: 'the certificate of the site, and what TLS it speaks',
   siteOnly: true,

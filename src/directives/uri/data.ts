@@ -1,4 +1,4 @@
-import type { HandlerData } from '../../config/handler-data.ts';
+import type { HandlerData } from '../../config/routes.ts';
 import { byKind, list, object } from '../../config/shape.ts';
 import { count, name, text } from '../../config/shape-values.ts';
 
@@ -37,6 +37,12 @@ const parameter = name('the name of a parameter');
 const pattern = text('a regular expression');
 const given = object({ name: parameter, value: text('a value') });
 const part = object({ text: name('a text') });
+
+declare module '../../config/routes.ts' {
+  interface HandlerKinds {
+    uri: UriConfig;
+  }
+}
 
 export const uri: HandlerData<UriConfig> = {
   shape: () =>

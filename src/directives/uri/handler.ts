@@ -2,7 +2,7 @@ import { compilePattern, matchable } from '../../http/linear-regexp.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
 import { canonicalRewrite } from '../../http/canonical-target.ts';
 import { decodePath, pathOf } from '../../http/request-path.ts';
-import type { HandlerContext } from '../handler-context.ts';
+import type { HandlerContext } from '../../site/handler-context.ts';
 import type { UriChange, UriConfig } from './data.ts';
 import { changeQuery } from './handler/query.ts';
 

@@ -1,5 +1,5 @@
 import type { Cursor } from '../../hubfile/cursor.ts';
-import { type Directive, step, takeMatcher } from '../../hubfile/scope.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../../hubfile/scope.ts';
 import { badValue, count, name, oneOf, text } from '../../hubfile/values.ts';
 import type { QueryChange, UriChange } from './data.ts';
 
@@ -17,7 +17,7 @@ uri [<matcher>] query [-|+]<name> [<value>|<regexp> <replacement>] {
 }
 `;
 
-export const uri: Directive = {
+export const uri: DirectiveSyntax = {
   usage: USAGE,
   summary: 'takes something off the path, or replaces something in path or query',
   read(cursor, scope) {

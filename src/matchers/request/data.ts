@@ -1,5 +1,4 @@
-import type { ConditionData } from '../../config/condition-data.ts';
-import type { RequestMatcher } from '../../config/config.ts';
+import type { ConditionData, RequestMatcher } from '../../config/routes.ts';
 import { list, nullable, object } from '../../config/shape.ts';
 import { isGlob } from '../../kernel/glob.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
@@ -63,6 +62,22 @@ export interface ClientIpCondition {
 export interface NotCondition {
   readonly kind: 'not';
   readonly matchers: readonly RequestMatcher[];
+}
+
+declare module '../../config/routes.ts' {
+  interface ConditionKinds {
+    path: PathCondition;
+    path_regexp: PathRegexpCondition;
+    host: HostCondition;
+    method: MethodCondition;
+    header: HeaderCondition;
+    header_regexp: HeaderRegexpCondition;
+    query: QueryCondition;
+    protocol: ProtocolCondition;
+    remote_ip: RemoteIpCondition;
+    client_ip: ClientIpCondition;
+    not: NotCondition;
+  }
 }
 
 export const PROTOCOLS = [

@@ -1,5 +1,5 @@
-import type { MatchCondition } from '../../config/config.ts';
-import type { ConditionSyntax } from '../../hubfile/condition-syntax.ts';
+import type { MatchCondition } from '../../config/routes.ts';
+import type { ConditionSyntax } from '../../hubfile/scope.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
 import { badValue, choiceOf, headerName, ranges } from '../../hubfile/values.ts';

@@ -1,3 +1,4 @@
+import { registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { describe, it } from 'node:test';
@@ -20,7 +21,7 @@ function load(text: string, env: Record<string, string> = {}): ReadyConfig {
 function shown(text: string, env: Record<string, string> = {}): string {
   const { written, fromEnvironment } = load(text, env);
   const how = { showSecrets: false, brief: true, fromEnvironment };
-  return JSON.stringify(encodeConfig(written, how));
+  return JSON.stringify(encodeConfig(written, registry, how));
 }
 
 describe('a configuration as it is printed', () => {
@@ -77,8 +78,10 @@ describe('a key from a file', () => {
 
   it('reaches a worker as the same bytes', () => {
     const { config } = load(hub('{file.key.bin}'));
-    const text = JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
-    const source = decodeEncoded(JSON.parse(text)).sites[0]?.hub?.issuers[0]?.subscriber;
+    const text = JSON.stringify(
+      encodeConfig(config, registry, { showSecrets: true, brief: false }),
+    );
+    const source = decodeEncoded(JSON.parse(text), registry).sites[0]?.hub?.issuers[0]?.subscriber;
     assert.ok(source?.kind === 'jwt');
     assert.deepEqual(source.key.bytes(), KEY);
   });

@@ -1,3 +1,4 @@
+import { directiveTable, registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -13,7 +14,9 @@ import { read } from '../../../src/hubfile/load.ts';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '../../..');
-const validate = new Ajv2020({ allErrors: true, allowUnionTypes: true }).compile(configSchema());
+const validate = new Ajv2020({ allErrors: true, allowUnionTypes: true }).compile(
+  configSchema(registry),
+);
 const env: Record<string, string> = JSON.parse(
   readFileSync(join(root, 'test/hubfile/env.json'), 'utf8'),
 );
@@ -29,7 +32,11 @@ function configurations(): { readonly name: string; readonly config: Config }[] 
     readdirSync(join(root, 'test', folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.hubfile'))
       .flatMap((name) => {
-        const { config, problems } = read(join(root, 'test', folder, name), diskIo(env));
+        const { config, problems } = read(
+          join(root, 'test', folder, name),
+          diskIo(env),
+          directiveTable,
+        );
         const isRight = !problems.some(({ severity }) => severity === 'error');
         return isRight ? [{ name: `${folder}/${name}`, config }] : [];
       }),
@@ -40,7 +47,7 @@ describe('the JSON Schema of configurations', () => {
   it('is the one that is shipped, with the package and with the extension', () => {
     for (const file of ['schema', 'editors/vscode/schemas']) {
       const text = readFileSync(join(root, file, 'config.schema.json'), 'utf8');
-      assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(configSchema())));
+      assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(configSchema(registry))));
     }
   });
 
@@ -49,7 +56,9 @@ describe('the JSON Schema of configurations', () => {
     assert.ok(all.length > 150, `${all.length} configurations`);
     for (const { name, config } of all) {
       for (const brief of [true, false]) {
-        const data = JSON.parse(JSON.stringify(encodeConfig(config, { showSecrets: true, brief })));
+        const data = JSON.parse(
+          JSON.stringify(encodeConfig(config, registry, { showSecrets: true, brief })),
+        );
         assert.deepEqual(faults(data), [], name);
       }
     }
@@ -113,7 +122,7 @@ describe('the JSON Schema of configurations', () => {
     it(`refuses ${what}, as the loader does`, () => {
       assert.match(faults(data).join('\n'), fault);
       const io = { read: () => Buffer.from(JSON.stringify(data)), glob: () => [], env: {} };
-      const { problems } = read('config.json', io);
+      const { problems } = read('config.json', io, directiveTable);
       assert.ok(problems.some(({ severity }) => severity === 'error'));
     });
   }

@@ -1,3 +1,4 @@
+import { directiveTable, registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -25,7 +26,7 @@ const configs = readdirSync(goldens, { withFileTypes: true })
 
 function readable(path: string): { readonly path: string; readonly config: Config }[] {
   try {
-    return [{ path, config: load(path, disk).config }];
+    return [{ path, config: load(path, disk, directiveTable).config }];
   } catch (thrown) {
     if (thrown instanceof ConfigError) return [];
     throw thrown;
@@ -33,7 +34,7 @@ function readable(path: string): { readonly path: string; readonly config: Confi
 }
 
 function reread(text: string, file: string): Config {
-  return load(file, { ...disk, read: () => Buffer.from(text) }).config;
+  return load(file, { ...disk, read: () => Buffer.from(text) }, directiveTable).config;
 }
 
 /** Plain data in which a difference between two secrets shows, as deepEqual sees it. */
@@ -50,12 +51,12 @@ describe('a configuration as JSON and YAML (hubfile.md §1)', () => {
   for (const brief of [true, false]) {
     it(`means the same when it is read again, ${brief ? 'without' : 'with'} its defaults`, () => {
       for (const { path, config } of configs) {
-        const data = encodeConfig(config, { showSecrets: true, brief });
+        const data = encodeConfig(config, registry, { showSecrets: true, brief });
         const json = reread(JSON.stringify(data, null, 2), 'x.json');
         assert.deepEqual(plain(json), plain(config), path);
         const yaml = reread(stringify(data), 'x.yaml');
         assert.deepEqual(plain(yaml), plain(config), path);
-        assert.deepEqual(encodeConfig(json, { showSecrets: true, brief }), data, path);
+        assert.deepEqual(encodeConfig(json, registry, { showSecrets: true, brief }), data, path);
       }
     });
   }
@@ -63,7 +64,9 @@ describe('a configuration as JSON and YAML (hubfile.md §1)', () => {
   it('never holds a secret unless it is asked for', () => {
     let secrets = 0;
     for (const { path, config } of configs) {
-      const printed = JSON.stringify(encodeConfig(config, { showSecrets: false, brief: false }));
+      const printed = JSON.stringify(
+        encodeConfig(config, registry, { showSecrets: false, brief: false }),
+      );
       for (const secret of secretsOf(config)) {
         if (secret.toString() === secret.reveal()) continue;
         secrets += 1;

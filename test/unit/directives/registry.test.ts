@@ -2,16 +2,15 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { handlerData } from '../../../src/directives/data.ts';
-import { directives } from '../../../src/directives/syntaxes.ts';
-import { unsupportedDirectives } from '../../../src/directives/unsupported.ts';
-import { directiveOrder } from '../../../src/hubfile/running-order.ts';
-import type { Directive } from '../../../src/hubfile/scope.ts';
-import { conditions } from '../../../src/matchers/syntaxes.ts';
-import { unsupportedConditions } from '../../../src/matchers/unsupported.ts';
+import { directives, directiveTable } from '../../../src/directives/registry.ts';
+import { unsupportedDirectives } from '../../../src/hubfile/unsupported.ts';
+import { directiveOrder } from '../../../src/hubfile/directive-table.ts';
+import type { DirectiveSyntax } from '../../../src/hubfile/scope.ts';
+import { matchers } from '../../../src/matchers/registry.ts';
+import { unsupportedConditions } from '../../../src/hubfile/unsupported.ts';
 import { root } from '../../support/process.ts';
 
-const directive = (place: Partial<Directive> = {}): Directive => ({
+const directive = (place: Partial<DirectiveSyntax> = {}): DirectiveSyntax => ({
   usage: 'x',
   summary: 'x',
   read: () => [],
@@ -19,18 +18,17 @@ const directive = (place: Partial<Directive> = {}): Directive => ({
 });
 
 describe('the registry of directives', () => {
-  it('has each in a folder of its name', () => {
-    for (const name of Object.keys(directives)) {
-      const folder = join(root, 'src/directives', name.replaceAll('_', '-'));
-      assert.ok(existsSync(join(folder, 'syntax.ts')), `${name} has no syntax.ts`);
-      const has = (face: string): boolean => existsSync(join(folder, face));
-      assert.equal(has('data.ts'), name in handlerData, `data of ${name}`);
-      assert.equal(has('handler.ts'), name in handlerData, `handler of ${name}`);
+  it('has each in a file or a folder of its name, under the kind of its configuration', () => {
+    for (const [name, { data, compile }] of Object.entries(directives)) {
+      const place = join(root, 'src/directives', name.replaceAll('_', '-'));
+      assert.ok(existsSync(`${place}.ts`) || existsSync(join(place, 'syntax.ts')), name);
+      assert.equal(compile === undefined, data === undefined, name);
     }
   });
 
   it('begins the usage of each with its name', () => {
-    for (const [name, { usage, summary }] of Object.entries({ ...directives, ...conditions })) {
+    for (const [name, { syntax }] of Object.entries({ ...directives, ...matchers })) {
+      const { usage, summary } = syntax;
       for (const line of usage.trim().split('\n')) {
         if (!/^[ }]/.test(line)) assert.match(line, new RegExp(`^${name}\\b`), line);
       }
@@ -40,7 +38,7 @@ describe('the registry of directives', () => {
 
   it('has none that is listed as lacking', () => {
     for (const name of Object.keys(unsupportedDirectives)) assert.ok(!(name in directives), name);
-    for (const name of Object.keys(unsupportedConditions)) assert.ok(!(name in conditions), name);
+    for (const name of Object.keys(unsupportedConditions)) assert.ok(!(name in matchers), name);
   });
 
   it('gives each its place: that of Caddy, after another, or besides it', () => {
@@ -54,6 +52,6 @@ describe('the registry of directives', () => {
       }),
       [['header'], ['first'], ['second'], ['respond', 'twin']],
     );
-    assert.deepEqual(directiveOrder(directives).flat().sort(), Object.keys(directives).sort());
+    assert.deepEqual(directiveTable.places.flat().sort(), Object.keys(directives).sort());
   });
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { requestBody } from '../../../src/directives/request-body/handler.ts';
+import { limitRequestBody } from '../../../src/directives/request-body.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { PROTOCOLS, serveExchanges } from '../http/exchange-server.ts';
@@ -12,7 +12,7 @@ describe('write_timeout of request_body', () => {
     it(`holds for a request whose body is bounded and has come, over ${name}`, async () => {
       const clock = new TestClock();
       const limits = { maxSize: 100, readTimeoutMs: 0, writeTimeoutMs: 1000 };
-      const handler = requestBody({ kind: HANDLER, ...limits }, { clock });
+      const handler = limitRequestBody({ kind: HANDLER, ...limits }, { clock });
       await using server = await serveExchanges((exchange) =>
         handler(exchange, async () => {
           for await (const _ of exchange.body);

@@ -1,3 +1,4 @@
+import { registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { mkdtemp } from 'node:fs/promises';
 import type { RequestListener } from 'node:http';
@@ -257,7 +258,10 @@ describe('a token is minted for whom forward_auth has named, wherever it stands'
       lines: `error /wrong 404\n${guard('/a/*')}\n${APP}\n${ERRORS}`,
       through: (config) =>
         decodeEncoded(
-          JSON.parse(JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }))),
+          JSON.parse(
+            JSON.stringify(encodeConfig(config, registry, { showSecrets: true, brief: false })),
+          ),
+          registry,
         ),
     });
     assert.equal(await site.user(overHttp1, '/a/b', { headers: BOB }), 'bob');

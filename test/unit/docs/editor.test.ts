@@ -3,7 +3,7 @@ import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { directives } from '../../../src/directives/syntaxes.ts';
+import { directives } from '../../../src/directives/registry.ts';
 
 const extension = join(dirname(fileURLToPath(import.meta.url)), '../../../editors/vscode');
 

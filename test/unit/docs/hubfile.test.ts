@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../../src/hubfile/format.ts';
-import { directives } from '../../../src/directives/syntaxes.ts';
+import { directives } from '../../../src/directives/registry.ts';
 import { loadConfig } from '../../../src/load-config.ts';
 import { createCertificateFiles, withFiles } from '../../support/certificate-files.ts';
 import { documentedBlocks, PAGES } from '../../support/documented-blocks.ts';

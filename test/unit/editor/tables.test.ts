@@ -1,3 +1,4 @@
+import { directiveTable } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -34,7 +35,7 @@ function optionsOfTheProgram(): Map<string, Set<string>> {
   };
   try {
     for (const file of readdirSync(golden, { recursive: true, encoding: 'utf8' })) {
-      if (file.endsWith('.hubfile')) read(join(golden, file), diskIo({}));
+      if (file.endsWith('.hubfile')) read(join(golden, file), diskIo({}), directiveTable);
     }
   } finally {
     Cursor.prototype.options = options;

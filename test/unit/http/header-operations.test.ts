@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { HeaderOperation } from '../../../src/config/config.ts';
+import type { HeaderOperation } from '../../../src/config/routes.ts';
 import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import { compileOperations } from '../../../src/http/header-operations.ts';
 

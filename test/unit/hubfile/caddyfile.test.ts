@@ -1,3 +1,4 @@
+import { directiveTable } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { resolve } from 'node:path';
 import { describe, it } from 'node:test';
@@ -10,11 +11,13 @@ type Files = Readonly<Record<string, string>>;
 
 function adapted(text: string, env: Files = {}, files: Files = {}): AdaptedCaddyfile {
   const io = ioOf(text, env, files);
-  return adaptCaddyfile(text, 'Caddyfile', io, (changed) => problemsIn(changed, env, files));
+  return adaptCaddyfile(text, 'Caddyfile', io, directiveTable, (changed) =>
+    problemsIn(changed, env, files),
+  );
 }
 
 function problemsIn(text: string, env: Files = {}, files: Files = {}): readonly Problem[] {
-  return read('Caddyfile', ioOf(text, env, files), 'hubfile').problems;
+  return read('Caddyfile', ioOf(text, env, files), directiveTable, 'hubfile').problems;
 }
 
 function ioOf(text: string, env: Files, files: Files): HubfileIo {

@@ -1,14 +1,14 @@
+import { directiveTable, directives, registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Config } from '../../../src/config/config.ts';
 import { encodeConfig } from '../../../src/config/encode.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
-import { handlerData } from '../../../src/directives/data.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
 import { load } from '../../../src/hubfile/load.ts';
 
 const read = (file: string, text: string): Config =>
-  load(file, { ...diskIo({}), read: () => Buffer.from(text) }).config;
+  load(file, { ...diskIo({}), read: () => Buffer.from(text) }, directiveTable).config;
 
 function refused(file: string, text: string): string {
   try {
@@ -73,7 +73,9 @@ describe('a configuration written as YAML or JSON', () => {
         '    routs: []',
         '    ^^^^^',
         '  did you mean "routes"?',
-        `a.yaml:9:25: error: expected one of ${Object.keys(handlerData).join(', ')}, not "respnd"`,
+        `a.yaml:9:25: error: expected one of ${Object.entries(directives)
+          .flatMap(([name, { data }]) => (data ? [name] : []))
+          .join(', ')}, not "respnd"`,
         '    - handler: {kind: respnd}',
         '                      ^^^^^^',
         '  did you mean "respond"?',
@@ -184,11 +186,13 @@ describe('a configuration written as YAML or JSON', () => {
         '',
       ].join('\n'),
     );
-    const printed = JSON.stringify(encodeConfig(config, { showSecrets: false, brief: true }));
+    const printed = JSON.stringify(
+      encodeConfig(config, registry, { showSecrets: false, brief: true }),
+    );
     assert.equal(printed.includes('topsecret'), false);
     assert.ok(printed.includes('{env.API_KEY}'), 'a placeholder tells nothing');
     assert.ok(
-      JSON.stringify(encodeConfig(config, { showSecrets: true, brief: true })).includes(
+      JSON.stringify(encodeConfig(config, registry, { showSecrets: true, brief: true })).includes(
         'topsecret',
       ),
     );

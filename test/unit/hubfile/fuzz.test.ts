@@ -1,3 +1,4 @@
+import { directiveTable, registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -95,7 +96,7 @@ const mutated = mutations(seeds, FRAGMENTS);
 const data = seeds.flatMap((text) => {
   const config = read(text);
   if (config instanceof ConfigError) return [];
-  return [encodeConfig(config, { showSecrets: true, brief: true })];
+  return [encodeConfig(config, registry, { showSecrets: true, brief: true })];
 });
 
 /** Reads a text as one file; the other files are small and fixed. */
@@ -110,7 +111,7 @@ function read(text: string, file = '/etc/Hubfile'): Config | ConfigError {
     },
   };
   try {
-    return load(file, io).config;
+    return load(file, io, directiveTable).config;
   } catch (thrown) {
     if (thrown instanceof ConfigError) return thrown;
     throw thrown;

@@ -1,3 +1,4 @@
+import { directiveTable } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -42,7 +43,7 @@ describe('load', () => {
       'conf.d/a.conf': 'a.example {\n}\n',
       'conf.d/.hidden.conf': 'hidden.example {\n}\n',
     });
-    const loaded = load(join(root, 'Hubfile'), diskIo({}));
+    const loaded = load(join(root, 'Hubfile'), diskIo({}), directiveTable);
     assert.deepEqual(loaded.files, [
       join(root, 'Hubfile'),
       join(root, 'conf.d/a.conf'),
@@ -57,7 +58,7 @@ describe('load', () => {
 
   it('knows where objects, lists and fields of the configuration were written', (t) => {
     const root = directory(t, { Hubfile: HUBFILE });
-    const loaded = load(join(root, 'Hubfile'), diskIo({}));
+    const loaded = load(join(root, 'Hubfile'), diskIo({}), directiveTable);
     const site = loaded.config.sites[0];
     const hub = site?.hub;
     assert.ok(site !== undefined && hub !== null && hub !== undefined);
@@ -76,7 +77,7 @@ describe('load', () => {
   it('gives a problem its place, excerpt, and the place of what it clashes with', (t) => {
     const root = directory(t, { Hubfile: HUBFILE });
     const file = join(root, 'Hubfile');
-    const loaded = load(file, diskIo({}));
+    const loaded = load(file, diskIo({}), directiveTable);
     const hub = loaded.config.sites[0]?.hub;
     assert.ok(hub !== null && hub !== undefined);
     const problem = loaded.problemAt(
@@ -94,13 +95,13 @@ describe('load', () => {
 
   it('freezes the configuration', (t) => {
     const root = directory(t, { Hubfile: HUBFILE });
-    const { config } = load(join(root, 'Hubfile'), diskIo({}));
+    const { config } = load(join(root, 'Hubfile'), diskIo({}), directiveTable);
     assert.ok(Object.isFrozen(config) && Object.isFrozen(config.sites[0]?.hub?.issuers));
   });
 
   it('refuses a file that is not there', () => {
     assert.throws(
-      () => load('/nowhere/Hubfile', diskIo({})),
+      () => load('/nowhere/Hubfile', diskIo({}), directiveTable),
       (thrown) => {
         assert.ok(thrown instanceof ConfigError);
         assert.equal(thrown.code, 'invalid-config');
@@ -117,7 +118,7 @@ describe('load', () => {
     );
     const root = directory(t, { Hubfile: text });
     try {
-      load(join(root, 'Hubfile'), diskIo({}));
+      load(join(root, 'Hubfile'), diskIo({}), directiveTable);
       assert.fail('it was accepted');
     } catch (thrown) {
       assert.ok(thrown instanceof ConfigError);
@@ -164,7 +165,7 @@ describe('findFiles', () => {
       for (let k = 0; k < 100; k += 1) mkdirSync(join(root, `deep/${i}/${k}`), { recursive: true });
     }
     assert.throws(
-      () => load(join(root, 'Hubfile'), diskIo({})),
+      () => load(join(root, 'Hubfile'), diskIo({}), directiveTable),
       (thrown) => thrown instanceof ConfigError && /10000 directories/.test(thrown.message),
     );
   });

@@ -7,7 +7,7 @@ import { parseUpstream } from '../../../src/proxy/address.ts';
 import { createBalance } from '../../../src/proxy/balancing.ts';
 import { Upstream } from '../../../src/proxy/upstreams.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
-import type { BalancingPolicy } from '../../../src/directives/reverse-proxy/data.ts';
+import type { BalancingPolicy } from '../../../src/proxy/proxy-config.ts';
 
 const upstreams = (count: number): Upstream[] =>
   Array.from({ length: count }, (_, i) => new Upstream(parseUpstream(`http://10.0.0.${i + 1}:80`)));

@@ -10,7 +10,7 @@ import { AnswerMemory } from '../../../src/proxy/shared-answer.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import type { ExchangeSettings } from '../../../src/server/exchange-settings.ts';
 import { type ExchangeServer, portOf, serveExchanges } from '../http/exchange-server.ts';
-import type { ReverseProxyConfig } from '../../../src/directives/reverse-proxy/data.ts';
+import type { ReverseProxyConfig } from '../../../src/proxy/proxy-config.ts';
 
 export type Overrides = Partial<
   Omit<ReverseProxyConfig, 'kind' | 'passiveHealth' | 'transport'>

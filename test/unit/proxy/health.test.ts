@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { defaultActiveHealth } from '../../../src/directives/reverse-proxy/data.ts';
+import { defaultActiveHealth } from '../../../src/proxy/proxy-config.ts';
 import { ReverseProxy } from '../../../src/proxy/reverse-proxy.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { TestClock } from '../../support/test-clock.ts';

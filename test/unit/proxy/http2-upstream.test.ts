@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import { Writable } from 'node:stream';
-import { defaultActiveHealth } from '../../../src/directives/reverse-proxy/data.ts';
+import { defaultActiveHealth } from '../../../src/proxy/proxy-config.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { parseUpstream } from '../../../src/proxy/address.ts';

@@ -1,3 +1,4 @@
+import { registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
@@ -54,9 +55,11 @@ describe('a configuration that is shown', () => {
       ':8080 {\n\treverse_proxy localhost:3000 {\n\t\theader_up Authorization "Bearer of-bad-news"\n\t}\n}\n',
       { env: {} },
     );
-    const shown = JSON.stringify(encodeConfig(config, { showSecrets: false, brief: false }));
+    const shown = JSON.stringify(
+      encodeConfig(config, registry, { showSecrets: false, brief: false }),
+    );
     assert.equal(shown.includes('of-bad-news'), false);
-    const all = JSON.stringify(encodeConfig(config, { showSecrets: true, brief: false }));
+    const all = JSON.stringify(encodeConfig(config, registry, { showSecrets: true, brief: false }));
     assert.equal(all.includes('of-bad-news'), true);
   });
 });

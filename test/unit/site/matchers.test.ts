@@ -1,6 +1,7 @@
+import { matchers } from '../../../src/matchers/registry.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { MatchCondition } from '../../../src/config/config.ts';
+import type { MatchCondition } from '../../../src/config/routes.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { canonicalTarget } from '../../../src/http/canonical-target.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
@@ -8,7 +9,7 @@ import { compileRequestMatcher } from '../../../src/site/matchers.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 const matches = (condition: MatchCondition, request: Partial<Exchange>): boolean =>
-  compileRequestMatcher([condition])(fakeExchange(request));
+  compileRequestMatcher([condition], matchers)(fakeExchange(request));
 const path = (pattern: string, target: string): boolean =>
   matches({ kind: 'path', paths: [pattern] }, { target: canonicalTarget(target) ?? target });
 
@@ -141,6 +142,6 @@ describe('matchers (hubfile.md §3)', () => {
     const not: MatchCondition = { kind: 'not', matchers: [[a, get]] };
     assert.equal(matches(not, { target: '/a', method: 'GET' }), false);
     assert.equal(matches(not, { target: '/a', method: 'POST' }), true);
-    assert.equal(compileRequestMatcher(null)(fakeExchange({})), true);
+    assert.equal(compileRequestMatcher(null, matchers)(fakeExchange({})), true);
   });
 });

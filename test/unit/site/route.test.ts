@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import { describe, it } from 'node:test';
-import type { HandlerConfig } from '../../../src/config/config.ts';
+import type { HandlerConfig } from '../../../src/config/routes.ts';
 import { answer } from '../../../src/http/answer.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
-import { defaultRequestBody } from '../../../src/directives/request-body/data.ts';
+import { defaultRequestBody } from '../../../src/directives/request-body.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
 import { freePort } from '../../support/free-port.ts';

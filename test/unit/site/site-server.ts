@@ -1,5 +1,6 @@
+import { registry } from '../../../src/directives/registry.ts';
 import { RateLimits } from '../../../src/http/rate-limits.ts';
-import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/config/config.ts';
+import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/config/routes.ts';
 import type { Handler } from '../../../src/http/exchange.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { Slices } from '../../../src/kernel/slices.ts';
@@ -34,11 +35,12 @@ export async function serveSite(
   routes: readonly RouteConfig[],
   more: { errorRoutes?: readonly RouteConfig[]; hub?: Handler; clock?: Clock } = {},
 ): Promise<SiteServer> {
-  const registry = new UpstreamRegistry();
+  const upstreams = new UpstreamRegistry();
   const closing: (() => void)[] = [];
   const site = compileSite(
     { routes, errorRoutes: more.errorRoutes ?? [] },
     {
+      registry,
       expand: expandPlaceholders,
       log: silentLogger,
       clock: more.clock ?? systemClock,
@@ -46,7 +48,7 @@ export async function serveSite(
       sharing: null,
       answerMemory: new AnswerMemory(),
       random: Math.random,
-      upstreams: registry,
+      upstreams,
       trusted: () => false,
       hubHandler: () => more.hub ?? ((_, next) => next()),
       besidePages: (handler) => handler,
@@ -60,8 +62,8 @@ export async function serveSite(
   const server = await serveExchanges((exchange) => site(exchange));
   const close = async (): Promise<void> => {
     for (const each of closing) each();
-    registry.destroy();
+    upstreams.destroy();
     await server.close();
   };
-  return { ...server, registry, close, [Symbol.asyncDispose]: close };
+  return { ...server, registry: upstreams, close, [Symbol.asyncDispose]: close };
 }

@@ -1,41 +1,12 @@
 import { isIP } from 'node:net';
 import { byKind, list, nullable, object } from '../../../config/shape.ts';
+import { defaultDynamic, type DynamicConfig } from '../../../proxy/proxy-config.ts';
 import { count, duration, oneOf, text } from '../../../config/shape-values.ts';
-
-const SECOND = 1000;
-
-interface DynamicSettings {
-  readonly name: string;
-  readonly scheme: 'http' | 'https' | 'h2c';
-  readonly refreshMs: number;
-  /** Addresses of servers of names, with a port where it is not 53; empty: those of the system. */
-  readonly resolvers: readonly string[];
-  /** How long each of two tries to reach one may take. */
-  readonly dialTimeoutMs: number;
-  /** How long the old list is kept when lookups fail; null: until one succeeds. */
-  readonly graceMs: number | null;
-}
-
-export type DynamicConfig =
-  | (DynamicSettings & {
-      readonly kind: 'a';
-      readonly port: number;
-      readonly versions: readonly ('ipv4' | 'ipv6')[];
-    })
-  | (DynamicSettings & { readonly kind: 'srv' });
-
-export const defaultDynamic: Omit<DynamicSettings, 'name'> = {
-  scheme: 'http',
-  refreshMs: 60 * SECOND,
-  resolvers: [],
-  dialTimeoutMs: 2 * SECOND,
-  graceMs: null,
-};
 
 const dynamicSettings = {
   name: text('a name in the DNS', isDnsName),
   scheme: oneOf('http', 'https', 'h2c'),
-  refreshMs: duration({ min: SECOND }),
+  refreshMs: duration({ min: 1000 }),
   resolvers: list(text('an address such as 10.0.0.53 or 10.0.0.53:5353', isResolver)),
   dialTimeoutMs: duration({ min: 1 }),
   graceMs: nullable(duration()),

@@ -2,7 +2,8 @@ import { isIP } from 'node:net';
 import { badValue, choiceOf, count, duration, oneOf } from '../../../hubfile/values.ts';
 import type { Cursor } from '../../../hubfile/cursor.ts';
 import type { Word } from '../../../hubfile/parser.ts';
-import { type DynamicConfig, defaultDynamic, isDnsName, isResolver } from '../data/dynamic.ts';
+import { isDnsName, isResolver } from '../data/dynamic.ts';
+import { type DynamicConfig, defaultDynamic } from '../../../proxy/proxy-config.ts';
 import { positiveDuration } from './transport.ts';
 
 interface Draft {

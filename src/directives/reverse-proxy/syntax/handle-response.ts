@@ -5,7 +5,7 @@ import type { Line } from '../../../hubfile/parser.ts';
 import { placeOf, type Span } from '../../../hubfile/place.ts';
 import type { Scope } from '../../../hubfile/scope.ts';
 import { count, headerName, statusClasses } from '../../../hubfile/values.ts';
-import type { ReverseProxyConfig } from '../data.ts';
+import type { ReverseProxyConfig } from '../../../proxy/proxy-config.ts';
 
 type Handled = ReverseProxyConfig['handleResponse'][number];
 type ResponseMatcher = Pick<Handled, 'status' | 'header'>;

@@ -11,13 +11,13 @@ import {
 } from '../../../hubfile/values.ts';
 import { trustPool } from '../../tls/syntax.ts';
 import type { TransportWords } from './upstreams.ts';
+import { isParameterName } from '../data.ts';
 import {
   defaultFastcgi,
   defaultReverseProxy,
   type FastcgiConfig,
-  isParameterName,
   type ReverseProxyConfig,
-} from '../data.ts';
+} from '../../../proxy/proxy-config.ts';
 
 type Transport = ReverseProxyConfig['transport'];
 

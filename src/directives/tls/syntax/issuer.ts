@@ -5,7 +5,7 @@ import { nearestName } from '../../../config/nearest.ts';
 import { Secret } from '../../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../../hubfile/cursor.ts';
 import { name } from '../../../hubfile/values.ts';
-import { DNS_SETTINGS, dnsChallenge, type DnsSettings } from './dns.ts';
+import { DNS_SETTINGS, dnsChallenge, type DnsSettings } from '../../../hubfile/dns-challenge.ts';
 
 interface AcmeDraft extends Omit<AcmeIssuerConfig, 'kind'> {
   readonly dnsSettings: Partial<DnsSettings> | null;

@@ -1,0 +1,34 @@
+import type { HandlerData } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import type { Handler } from '../http/exchange.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface AbortConfig {
+  readonly kind: 'abort';
+}
+
+const data: HandlerData<AbortConfig> = { shape: () => object({}) };
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    abort: AbortConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'abort [<matcher>]',
+  summary: 'closes the connection without an answer',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'abort' })];
+  },
+};
+
+/** Closes the connection without an answer. */
+function compile(): Handler {
+  return (exchange) => exchange.abort();
+}
+
+export const abort: HandlerDirective<AbortConfig> = { data, syntax, compile };

@@ -1,0 +1,28 @@
+import { BIND_FORMS, parseBindAddress } from '../config/bind-address.ts';
+import type { DirectiveSyntax } from '../hubfile/scope.ts';
+import { badValue } from '../hubfile/values.ts';
+import type { Directive } from './directive.ts';
+
+const USAGE = `
+bind <address…>
+bind unix//path/to/socket[|<mode>]
+bind fd/<number>
+`;
+
+/** Where the site listens: on interfaces, Unix sockets, or sockets that the gateway was handed. */
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'where the site listens: interfaces, Unix sockets, or sockets that it was handed',
+  siteOnly: true,
+  once: true,
+  read(cursor, scope) {
+    const addresses = cursor
+      .several('an address of this machine')
+      .map((word) => parseBindAddress(word.text) ?? badValue(cursor, word, BIND_FORMS));
+    cursor.end();
+    scope.site.bind = cursor.origins.of(cursor.span, addresses);
+    return [];
+  },
+};
+
+export const bind: Directive = { syntax };

@@ -1,0 +1,71 @@
+import type { HandlerData } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { count, text as textShape } from '../config/shape-values.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { statusCode, text } from '../hubfile/values.ts';
+import { HttpError } from '../http/errors.ts';
+import type { Handler } from '../http/exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import { setErrorMessage } from '../site/error-status.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface ErrorConfig {
+  readonly kind: 'error';
+  readonly status: number;
+  readonly message: string;
+}
+
+const data: HandlerData<ErrorConfig> = {
+  shape: () =>
+    object(
+      { status: count({ min: 400, max: 599 }), message: textShape('a text') },
+      { status: 500, message: '' },
+    ),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    error: ErrorConfig;
+  }
+}
+
+const BOUNDS = { min: 400, max: 599 };
+
+const USAGE = `
+error [<matcher>] <status>|<message> [<status>] {
+    message <text>
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'fails, so that `handle_errors` answers',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const first = cursor.argument('a status or a message');
+    const second = cursor.optional();
+    const start = { status: 500, message: '' };
+    if (second === undefined && /^\d{3}$/.test(first.text)) {
+      start.status = statusCode(cursor, first, BOUNDS);
+    } else {
+      start.message = first.text;
+    }
+    if (second !== undefined) start.status = statusCode(cursor, second, BOUNDS);
+    const settings = cursor.options(start, {
+      message: (option) => ({ message: text(option, 'a text') }),
+    });
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'error', ...settings })];
+  },
+};
+
+/** Fails, so that the error routes answer. */
+function compile({ status, message }: ErrorConfig, { expand }: HandlerContext): Handler {
+  return (exchange) => {
+    const text = expand(message, exchange);
+    setErrorMessage(exchange, text);
+    throw new HttpError(status, text);
+  };
+}
+
+export const error: HandlerDirective<ErrorConfig> = { data, syntax, compile };

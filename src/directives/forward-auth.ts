@@ -1,0 +1,170 @@
+import type { HandlerData, HeaderOperation } from '../config/routes.ts';
+import { byKind, list, object } from '../config/shape.ts';
+import { headerName as headerNameShape } from '../config/shape-options.ts';
+import { name as nameShape } from '../config/shape-values.ts';
+import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
+import { reverseProxy as proxyData } from './reverse-proxy/data.ts';
+import type { Cursor } from '../hubfile/cursor.ts';
+import type { Word } from '../hubfile/parser.ts';
+import type { Span } from '../hubfile/place.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { headerName, name } from '../hubfile/values.ts';
+import { proxySettings } from './reverse-proxy/syntax.ts';
+import { Writable } from 'node:stream';
+import { HttpError } from '../http/errors.ts';
+import type { Handler, Next } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { dashed } from '../site/identity-fields.ts';
+import { SubExchange } from '../site/sub-exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import { reverseProxy as compileProxy } from './reverse-proxy/handler.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface ForwardAuthConfig {
+  readonly kind: 'forward_auth';
+  readonly proxy: ReverseProxyConfig;
+  readonly uri: string;
+  readonly copyHeaders: readonly { readonly from: string; readonly to: string }[];
+}
+
+const data: HandlerData<ForwardAuthConfig> = {
+  shape: (inner) =>
+    object(
+      {
+        proxy: byKind({ reverse_proxy: proxyData.shape(inner) }),
+        uri: nameShape('a path'),
+        copyHeaders: list(object({ from: headerNameShape, to: headerNameShape })),
+      },
+      { copyHeaders: [] },
+    ),
+  answering: ({ proxy }) => proxyData.answering?.(proxy) ?? [],
+  patterns: ({ proxy }) => proxyData.patterns?.(proxy) ?? [],
+  upstreams: ({ proxy }) => proxyData.upstreams?.(proxy) ?? [],
+  files: ({ proxy }) => proxyData.files?.(proxy) ?? [],
+  establishes: ({ copyHeaders }) => ({ fields: copyHeaders.map(({ to }) => to), user: false }),
+  identifies: true,
+  check: ({ proxy }, report) => proxyData.check?.(proxy, report),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    forward_auth: ForwardAuthConfig;
+  }
+}
+
+type CopiedHeader = { readonly from: string; readonly to: string };
+
+const USAGE = `
+forward_auth [<matcher>] <upstream…> {
+    uri <uri>
+    copy_headers <field[>field]…>
+    <options of reverse_proxy…>
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'asks another service whether a request may pass',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    let uri: string | null = null;
+    let uriSpan: Span | null = null;
+    const copyHeaders: CopiedHeader[] = [];
+    const proxy = proxySettings(cursor, scope, (option) => {
+      if (option.name === 'uri') {
+        if (uriSpan !== null) option.failTwice(uriSpan);
+        uriSpan = option.span;
+        uri = name(option, 'a path');
+      } else if (option.name === 'copy_headers') {
+        copyHeaders.push(...copiedHeaders(option));
+      } else {
+        return false;
+      }
+      option.end();
+      return true;
+    });
+    cursor.end();
+    if (uri === null) {
+      return cursor.fail(
+        cursor.span,
+        'missing-option',
+        'forward_auth needs uri',
+        'for example uri /auth',
+      );
+    }
+    return [step(cursor, matcher, { kind: 'forward_auth', proxy, uri, copyHeaders })];
+  },
+};
+
+function copiedHeaders(cursor: Cursor): CopiedHeader[] {
+  const inline = cursor.rest();
+  const below = cursor.lines().flatMap((line) => {
+    const [first] = line.line.words;
+    line.end();
+    return first === undefined ? [] : [first];
+  });
+  if (inline.length + below.length === 0) cursor.argument('a header field');
+  return [...inline, ...below].map((word) => copiedHeader(cursor, word));
+}
+
+/** `Remote-User`, or `Remote-User>X-User` to give it another name. */
+function copiedHeader(cursor: Cursor, word: Word): CopiedHeader {
+  const [from = '', to = from] = word.text.split('>', 2);
+  return { from: headerName(cursor, word, from), to: headerName(cursor, word, to) };
+}
+
+/** What the authorizing service is told of the request it judges. */
+const ABOUT_THE_REQUEST: readonly HeaderOperation[] = [
+  { kind: 'set', name: 'X-Forwarded-Method', value: '{auth.method}' },
+  { kind: 'set', name: 'X-Forwarded-Uri', value: '{auth.uri}' },
+];
+
+const NO_MORE: Next = () => Promise.resolve();
+
+/**
+ * `forward_auth [<matcher>] <upstream…> { uri <to>; copy_headers <field>[><as>]… }`: asks a service
+ * with a GET. A 2xx lets the request pass, with the named fields of the answer; any other answer is
+ * the client's, and the gateway's own: it is no page of the app. What the client itself sent in the
+ * named fields goes before anybody is asked, whatever comes of it.
+ */
+function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: HandlerContext): Handler {
+  const headerUp = [...ABOUT_THE_REQUEST, ...proxy.headerUp];
+  const isCopied = new Set(copyHeaders.map(({ to }) => dashed(to.toLowerCase())));
+  const ask = compileProxy({ ...proxy, headerUp }, context);
+  return async (exchange, next) => {
+    exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)));
+    for (const { to } of copyHeaders) exchange.identity.withdraw(to);
+    const answer: { granted: HeaderList | null } = { granted: null };
+    const sub = new SubExchange(exchange, {
+      method: 'GET',
+      target: uri,
+      variables: new Map(exchange.variables)
+        .set('auth.method', exchange.method)
+        .set('auth.uri', exchange.target),
+      source: 'gateway',
+      intercept: ({ status, headers }) => {
+        if (status < 200 || status > 299) return null;
+        answer.granted = headers;
+        return new Writable({ write: (_chunk, _encoding, done) => done() });
+      },
+    });
+    await ask(sub, NO_MORE);
+    if (exchange.begun) return;
+    if (answer.granted === null) throw new HttpError(502, 'the authorizing service did not answer');
+    copy(answer.granted, exchange.headers, copyHeaders);
+    for (const { to } of copyHeaders) exchange.identity.establish(to, exchange.headers.getAll(to));
+    await next();
+  };
+}
+
+function copy(
+  from: HeaderList,
+  to: HeaderList,
+  fields: readonly { readonly from: string; readonly to: string }[],
+): void {
+  for (const field of fields) {
+    for (const value of from.getAll(field.from)) to.append(field.to, value);
+  }
+}
+
+export const forwardAuth: HandlerDirective<ForwardAuthConfig> = { data, syntax, compile };

@@ -1,0 +1,40 @@
+import type { RequestMatcher } from '../config/routes.ts';
+import { type DirectiveSyntax, step } from '../hubfile/scope.ts';
+import { statusClasses } from '../hubfile/values.ts';
+import type { Directive } from './directive.ts';
+
+const syntax: DirectiveSyntax = {
+  usage: 'handle_errors [<status…>] { … }',
+  summary: "answers in place of hubgate's own page of an error",
+  holdsDirectives: true,
+  siteOnly: true,
+  read(cursor, scope) {
+    const statuses = cursor.left > 0 ? statusClasses(cursor) : [];
+    const routes = scope.routes(cursor.block(), 'documented');
+    cursor.end();
+    const matcher: RequestMatcher | null =
+      statuses.length === 0 ? null : [{ kind: 'error_status', statuses }];
+    const { errorRoutes } = scope.site;
+    const isForAll = (route: { readonly matcher: RequestMatcher | null }): boolean =>
+      route.matcher === null;
+    if (matcher === null && errorRoutes.some(isForAll)) {
+      const message = 'handle_errors for all errors is given twice';
+      cursor.fail(
+        cursor.span,
+        'duplicate-directive',
+        message,
+        'name statuses: handle_errors 404 5xx',
+      );
+    }
+    // Only the first that is for the error runs, so the one for all comes last.
+    const added = step(cursor, matcher, { kind: 'handle', group: scope.group, routes });
+    const named = errorRoutes.filter((route) => !isForAll(route));
+    scope.site.errorRoutes =
+      matcher === null
+        ? [...errorRoutes, added]
+        : [...named, added, ...errorRoutes.filter(isForAll)];
+    return [];
+  },
+};
+
+export const handleErrors: Directive = { syntax };

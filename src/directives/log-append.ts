@@ -1,0 +1,105 @@
+import type { HandlerData } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { flag, text as textShape } from '../config/shape-values.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { badValue, text } from '../hubfile/values.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
+import { appendToLog, HIDDEN, MAX_SHOWN } from '../site/log-notes.ts';
+import { PLACEHOLDER, shortName } from '../site/placeholder-names.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface LogAppendConfig {
+  readonly kind: 'log_append';
+  readonly field: string;
+  /** Placeholders in it are filled in once the request has been answered. */
+  readonly value: string;
+  /** They are filled in at once instead. */
+  readonly early: boolean;
+}
+
+/** What a log line can have as the name of a field. */
+export function isFieldName(word: string): boolean {
+  return /^[A-Za-z_][\w.-]{0,99}$/.test(word);
+}
+
+const data: HandlerData<LogAppendConfig> = {
+  shape: () =>
+    object(
+      {
+        field: textShape('a name of letters, digits, _, - and .', isFieldName),
+        value: textShape('a value'),
+        early: flag,
+      },
+      { early: false },
+    ),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    log_append: LogAppendConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'log_append [<matcher>] [<]<field> <value>',
+  summary: 'adds a field to the lines of the access logs',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const word = cursor.argument('the name of a field and a value');
+    const early = word.text.startsWith('<');
+    const field = early ? word.text.slice(1) : word.text;
+    if (!isFieldName(field)) badValue(cursor, word, 'a name of letters, digits, _, - and .');
+    const value = text(cursor, `a value for ${field}`);
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'log_append', field, value, early })];
+  },
+};
+
+/** Adds a field to the lines of the access logs, what opens doors left out. */
+function compile(
+  { field, value, early }: LogAppendConfig,
+  { expand, logCredentials }: HandlerContext,
+): Handler {
+  const isHidden = !logCredentials && isSecretName(field);
+  const readsResponse = value.includes('{http.response.header.');
+  const note = (exchange: Exchange, response = new HeaderList()): void => {
+    const shown = value.replace(PLACEHOLDER, (placeholder: string, name: string | undefined) =>
+      name !== undefined && isSecret(shortName(name), logCredentials)
+        ? HIDDEN
+        : expand(placeholder, exchange, response),
+    );
+    const text = withoutSecretParts(shown, HIDDEN).slice(0, MAX_SHOWN);
+    appendToLog(exchange, field, isHidden ? HIDDEN : text);
+  };
+  return async (exchange, next) => {
+    if (early) {
+      note(exchange);
+      return next();
+    }
+    let response: HeaderList | undefined;
+    if (readsResponse) {
+      exchange.onHead(({ headers }) => {
+        response = headers;
+        return undefined;
+      });
+    }
+    try {
+      await next();
+    } finally {
+      note(exchange, response);
+    }
+  };
+}
+
+/** Parameters of a query are never told, whoever may read the log: they end up in other logs too. */
+function isSecret(placeholder: string, logCredentials: boolean): boolean {
+  const [family = '', name = ''] = placeholder.split(/\.(.*)/s);
+  if (family === 'query') return name !== '' && isSecretName(name);
+  if (logCredentials) return false;
+  return family === 'cookie' || isSecretName(placeholder.split('.').at(-1) ?? '');
+}
+
+export const logAppend: HandlerDirective<LogAppendConfig> = { data, syntax, compile };

@@ -1,0 +1,53 @@
+import type { HandlerData } from '../config/routes.ts';
+import { list, object } from '../config/shape.ts';
+import { text } from '../config/shape-values.ts';
+import { isLogName } from '../config/well-formed.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { badValue } from '../hubfile/values.ts';
+import type { Handler } from '../http/exchange.ts';
+import { nameLogs } from '../site/log-notes.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface LogNameConfig {
+  readonly kind: 'log_name';
+  /** Logs of the site. */
+  readonly names: readonly string[];
+}
+
+const data: HandlerData<LogNameConfig> = {
+  shape: () => object({ names: list(text('the name of a log', isLogName), { min: 1 }) }),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    log_name: LogNameConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'log_name [<matcher>] <name…>',
+  summary: 'has requests logged by these logs of the site, and by no other',
+  specificLast: 'last-written',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const names = cursor
+      .several('the name of a log')
+      .map((word) =>
+        isLogName(word.text)
+          ? word.text
+          : badValue(cursor, word, 'a name of letters, digits, _ and -'),
+      );
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'log_name', names })];
+  },
+};
+
+/** Has the request logged by the logs of these names. */
+function compile({ names }: LogNameConfig): Handler {
+  return (exchange, next) => {
+    nameLogs(exchange, names);
+    return next();
+  };
+}
+
+export const logName: HandlerDirective<LogNameConfig> = { data, syntax, compile };

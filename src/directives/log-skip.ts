@@ -1,0 +1,39 @@
+import type { HandlerData } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import type { Handler } from '../http/exchange.ts';
+import { skipLog } from '../site/log-notes.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface LogSkipConfig {
+  readonly kind: 'log_skip';
+}
+
+const data: HandlerData<LogSkipConfig> = { shape: () => object({}) };
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    log_skip: LogSkipConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'log_skip [<matcher>]',
+  summary: 'leaves requests out of the access log',
+  oldNames: ['skip_log'],
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'log_skip' })];
+  },
+};
+
+/** Leaves the request out of the access log, whatever comes of it. */
+function compile(): Handler {
+  return (exchange, next) => {
+    skipLog(exchange);
+    return next();
+  };
+}
+
+export const logSkip: HandlerDirective<LogSkipConfig> = { data, syntax, compile };

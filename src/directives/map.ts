@@ -1,0 +1,186 @@
+import type { HandlerData } from '../config/routes.ts';
+import { list, nullable, object } from '../config/shape.ts';
+import { text } from '../config/shape-values.ts';
+import type { Cursor } from '../hubfile/cursor.ts';
+import type { Word } from '../hubfile/parser.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { badValue } from '../hubfile/values.ts';
+import type { Exchange, Expand, Handler } from '../http/exchange.ts';
+import { compilePattern, matchable } from '../http/linear-regexp.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface MapConfig {
+  readonly kind: 'map';
+  /** A text with placeholders. */
+  readonly source: string;
+  /** Variables, each with an output in every case: `{vars.NAME}`, and `{NAME}`. */
+  readonly destinations: readonly string[];
+  /** The first that fits counts. */
+  readonly cases: readonly MapCase[];
+  /** One for each destination, or none. */
+  readonly defaults: readonly string[];
+}
+
+export interface MapCase {
+  /** What the source is; null where there is a pattern. */
+  readonly input: string | null;
+  /** RE2; its groups are `${1}` in the outputs. */
+  readonly pattern: string | null;
+  /** null: the default. */
+  readonly outputs: readonly (string | null)[];
+}
+
+/** Names that placeholders of requests have, which must stay what they are. */
+const TAKEN = new Set(
+  'host hostport port method scheme proto path dir file uri query orig_uri orig_path orig_query remote remote_host remote_port client_ip uuid upstream_hostport root orig_prefixed_query'.split(
+    ' ',
+  ),
+);
+
+export function isDestination(name: string): boolean {
+  return /^[A-Za-z_]\w*$/.test(name) && !TAKEN.has(name);
+}
+
+const mapCaseShape = object<MapCase>(
+  {
+    input: nullable(text('a text')),
+    pattern: nullable(text('a regular expression')),
+    outputs: list(nullable(text('a text')), { min: 1 }),
+  },
+  { input: null, pattern: null },
+);
+
+const data: HandlerData<MapConfig> = {
+  shape: () =>
+    object(
+      {
+        source: text('a text with placeholders'),
+        destinations: list(text('a name that no placeholder has', isDestination), { min: 1 }),
+        cases: list(mapCaseShape),
+        defaults: list(text('a text')),
+      },
+      { defaults: [] },
+    ),
+  patterns: ({ cases }) => cases,
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    map: MapConfig;
+  }
+}
+
+const USAGE = `
+map [<matcher>] <source> <destination…> {
+    <input> <output…>
+    ~<regexp> <output…>
+    default <output…>
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'gives variables values that depend on another value',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const source = cursor.argument('a source such as {host}').text;
+    const destinations = cursor
+      .several('a destination such as {name}')
+      .map((word) => destination(cursor, word));
+    cursor.block();
+    const cases: MapCase[] = [];
+    let defaults: readonly string[] | null = null;
+    for (const line of cursor.lines()) {
+      cursor.problems.attempt(() => {
+        const [input] = line.line.words;
+        const outputs = line.rest().map(({ text }) => text);
+        if (input === undefined) return;
+        if (outputs.length !== destinations.length) {
+          const message = `${destinations.length} outputs are needed, one for each destination, not ${outputs.length}`;
+          line.fail(line.span, 'expected-argument', message);
+        }
+        line.end();
+        if (input.plain && input.text === 'default') {
+          if (defaults !== null) line.fail(line.span, 'duplicate-option', 'default is given twice');
+          defaults = outputs;
+          return;
+        }
+        cases.push(mapCase(line, input, outputs));
+      });
+    }
+    cursor.end();
+    return [
+      step(cursor, matcher, { kind: 'map', source, destinations, cases, defaults: defaults ?? [] }),
+    ];
+  },
+};
+
+/** `{name}`, as a Caddyfile writes it, or the name alone. */
+function destination(cursor: Cursor, word: Word): string {
+  const name = word.text.replace(/^\{(.*)\}$/s, '$1');
+  return isDestination(name)
+    ? name
+    : badValue(cursor, word, 'a destination such as {name}, which no placeholder is called');
+}
+
+function mapCase(line: Cursor, { text, span }: Word, written: readonly string[]): MapCase {
+  const outputs = written.map((output) => (output === '-' ? null : output));
+  const isPattern = text.startsWith('~');
+  const pattern = isPattern ? text.slice(1) : null;
+  const found: MapCase = { input: isPattern ? null : text, pattern, outputs };
+  line.origins.mark(found, line.span, new Map([['pattern', span]]));
+  return found;
+}
+
+/** Gives variables values that depend on another value. What a placeholder brings in is text. */
+function compile(
+  { source, destinations, cases, defaults }: MapConfig,
+  { expand }: HandlerContext,
+): Handler {
+  const compiled = cases.map(({ input, pattern, outputs }) => {
+    const regexp = pattern === null ? null : compilePattern(pattern);
+    const groupsOf = (value: string): readonly string[] | null =>
+      regexp === null ? (value === input ? [] : null) : regexp.match(matchable(value));
+    return { groupsOf, outputs };
+  });
+  return (exchange, next) => {
+    const value = expand(source, exchange);
+    let found: {
+      readonly groups: readonly string[];
+      readonly outputs: readonly (string | null)[];
+    } = {
+      groups: [],
+      outputs: [],
+    };
+    for (const { groupsOf, outputs } of compiled) {
+      const groups = groupsOf(value);
+      if (groups === null) continue;
+      found = { groups, outputs };
+      break;
+    }
+    const values = destinations.map((_, at) => {
+      const output = found.outputs[at] ?? defaults[at] ?? '';
+      return filled(output, found.groups, exchange, expand);
+    });
+    for (const [at, name] of destinations.entries()) {
+      exchange.variables.set(name, values[at] ?? '');
+      exchange.variables.set(`vars.${name}`, values[at] ?? '');
+    }
+    return next();
+  };
+}
+
+function filled(
+  template: string,
+  groups: readonly string[],
+  exchange: Exchange,
+  expand: Expand,
+): string {
+  return template
+    .split(/\$\{(\d{1,3})\}/)
+    .map((part, index) => (index % 2 === 0 ? expand(part, exchange) : (groups[Number(part)] ?? '')))
+    .join('');
+}
+
+export const map: HandlerDirective<MapConfig> = { data, syntax, compile };

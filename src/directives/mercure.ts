@@ -1,0 +1,79 @@
+import type { HubConfig } from '../config/config.ts';
+import { defaultHub } from '../config/defaults.ts';
+import { transportKinds } from '../config/transports.ts';
+import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
+import type { DirectiveSyntax } from '../hubfile/scope.ts';
+import { count, flag, list, name } from '../hubfile/values.ts';
+import { OPTIONS, readHub } from './hub/syntax.ts';
+import { transport } from './hub/syntax/transport.ts';
+import type { Directive } from './directive.ts';
+
+const USAGE = `
+mercure [@<matcher>] [<path>] {
+    <options of hub…>
+    transport bolt [{ path <file>; size <n>; cleanup_frequency <n> }]
+    transport local
+    ui
+    topic_selector_cache <n>
+    cors_allowed_origins|publish_allowed_origins <origin…>
+}
+`;
+
+/**
+ * What the configuration of the reference hub says, as `hub { profile mercure; … }`. What hubgate
+ * has in another shape becomes the nearest of its own, with a warning that says what differs.
+ */
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'a hub that is configured as in a Caddyfile with Mercure',
+  after: 'hub',
+  read: (cursor, scope) => readHub(cursor, scope, { ...defaultHub, profile: 'mercure' }, TABLE),
+};
+
+const TABLE: OptionTable<HubConfig> = {
+  ...OPTIONS,
+  transport: (cursor) => ({ transport: nearestTransport(cursor) }),
+  ui: (cursor) => {
+    warn(cursor, 'ui is called debugger here, and its page is at HUB/debug/');
+    return { debugger: flag() };
+  },
+  topic_selector_cache: (cursor) => ({ topicMatcherCache: count(cursor, { min: -(2 ** 31) }) }),
+  cors_allowed_origins: (cursor) => ({ corsOrigins: list(cursor, 'an origin') }),
+  publish_allowed_origins: (cursor) => ({ publishOrigins: list(cursor, 'an origin') }),
+};
+
+function nearestTransport(cursor: Cursor): HubConfig['transport'] {
+  const kind = cursor.peek()?.text;
+  if (kind === 'local') {
+    cursor.argument('a transport');
+    warn(
+      cursor,
+      'transport local is transport memory here, which also replays the last 1000 updates',
+    );
+    return transportKinds.memory.defaults;
+  }
+  if (kind !== 'bolt') return transport(cursor);
+  cursor.argument('a transport');
+  const settings = cursor.options(transportKinds.lmdb.defaults, {
+    // A file of another format: the directory of hubgate's own is in its storage.
+    path: (option) => nothing(name(option, 'a file')),
+    size: (option) => ({ size: count(option) }),
+    cleanup_frequency: (option) => nothing(option.argument('a number')),
+  });
+  warn(
+    cursor,
+    'transport bolt is transport lmdb here: a history of its own, in the storage of the gateway; hubgate history import --from-bolt brings over the file',
+  );
+  return settings;
+}
+
+/** An option that is read and has no meaning here. */
+function nothing(_value: unknown): Record<string, never> {
+  return {};
+}
+
+function warn(cursor: Cursor, message: string): void {
+  cursor.warn(cursor.span, 'reference-hub', message, 'docs/from-mercure.md tells all that differs');
+}
+
+export const mercure: Directive = { syntax };

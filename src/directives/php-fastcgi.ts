@@ -1,0 +1,109 @@
+import type { HandlerConfig, RequestMatcher, RouteConfig } from '../config/routes.ts';
+import type { Cursor } from '../hubfile/cursor.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { triedFiles } from '../hubfile/tried-files.ts';
+import { name } from '../hubfile/values.ts';
+import { defaultFile } from '../matchers/file.ts';
+import { defaultFastcgi, defaultReverseProxy } from '../proxy/proxy-config.ts';
+import { proxySettings } from './reverse-proxy/syntax.ts';
+import { FASTCGI_OPTIONS, FASTCGI_UNSUPPORTED } from './reverse-proxy/syntax/transport.ts';
+import type { Directive } from './directive.ts';
+
+const USAGE = `
+php_fastcgi [<matcher>] <upstream…> {
+    root <directory>
+    split <end…>
+    index <file>|off
+    try_files <file…>
+    env <name> <value>
+    dial_timeout <duration>
+    response_header_timeout <duration>
+    read_timeout <duration>
+    write_timeout <duration>
+    <options of reverse_proxy…>
+}
+`;
+
+const UNSUPPORTED: Readonly<Record<string, string>> = {
+  ...FASTCGI_UNSUPPORTED,
+  transport: 'its options stand in php_fastcgi itself',
+};
+
+/** `php_fastcgi` itself has no handler: it is a redirect, a `try_files` and a `reverse_proxy`. */
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'has PHP-FPM answer what is a script, or no file',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    let fastcgi = {
+      ...defaultFastcgi,
+      splitPath: ['.php'] as readonly string[],
+      transport: defaultReverseProxy.transport,
+    };
+    let index: string | null = 'index.php';
+    let files: readonly string[] | null = null;
+    const seen = new Set<string>();
+    const read = (option: Cursor): boolean => {
+      const setter = Object.hasOwn(FASTCGI_OPTIONS, option.name)
+        ? FASTCGI_OPTIONS[option.name]
+        : undefined;
+      const instead = UNSUPPORTED[option.name];
+      if (instead !== undefined) {
+        const message = `${option.name} is not supported by hubgate`;
+        option.fail(option.span, 'unsupported-option', message, instead);
+      }
+      if (setter === undefined && option.name !== 'index' && option.name !== 'try_files')
+        return false;
+      if (option.name !== 'env' && seen.has(option.name)) {
+        option.fail(option.span, 'duplicate-option', `${option.name} is given twice`);
+      }
+      seen.add(option.name);
+      if (setter !== undefined) fastcgi = { ...fastcgi, ...setter(option, fastcgi) };
+      else if (option.name === 'index') index = indexFile(option);
+      else files = triedFiles(option, option.several('a path such as {path}'));
+      option.end();
+      return true;
+    };
+    const settings = proxySettings(cursor, scope, read);
+    cursor.end();
+    const { transport, ...rest } = fastcgi;
+    const proxy = { ...settings, transport, fastcgi: rest };
+    cursor.origins.follow(proxy, settings);
+    const routes = phpRoutes(cursor, proxy, index, files, rest);
+    return [step(cursor, matcher, { kind: 'route', routes })];
+  },
+};
+
+function indexFile(option: Cursor): string | null {
+  const file = name(option, 'a file name, or off');
+  return file === 'off' ? null : file;
+}
+
+function phpRoutes(
+  cursor: Cursor,
+  proxy: HandlerConfig,
+  index: string | null,
+  files: readonly string[] | null,
+  { splitPath }: { readonly splitPath: readonly string[] },
+): RouteConfig[] {
+  // PHP may run `/up.jpg` for `/up.jpg/a.php`: it is asked for what is a file only.
+  const scripts: RequestMatcher = [
+    { kind: 'path', paths: splitPath.map((end) => `*${end}`) },
+    defaultFile,
+  ];
+  const answered = step(cursor, scripts, proxy);
+  if (index === null) return [answered];
+  const directory: RequestMatcher = [
+    { kind: 'not', matchers: [[{ kind: 'path', paths: ['*/'] }]] },
+    { ...defaultFile, files: [`{path}/${index}`] },
+  ];
+  const to = '{http.request.orig_uri.path}/{http.request.orig_uri.prefixed_query}';
+  const tried = files ?? ['{path}', `{path}/${index}`, `/${index}`];
+  return [
+    step(cursor, directory, { kind: 'redir', to, status: 308 }),
+    step(cursor, null, { kind: 'try_files', files: tried, policy: 'first_exist', splitPath }),
+    answered,
+  ];
+}
+
+export const phpFastcgi: Directive = { syntax };

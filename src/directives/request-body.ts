@@ -1,0 +1,145 @@
+import type { HandlerData } from '../config/routes.ts';
+import { nullable, object } from '../config/shape.ts';
+import { duration as durationShape, size as sizeShape } from '../config/shape-values.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { duration, size } from '../hubfile/values.ts';
+import { PassThrough, type Readable } from 'node:stream';
+import { HttpError } from '../http/errors.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface RequestBodyConfig {
+  readonly kind: 'request_body';
+  /** Bytes; null means no limit. */
+  readonly maxSize: number | null;
+  /** From here to the end of the body; 0 means no limit. */
+  readonly readTimeoutMs: number;
+  /** From here to the end of the answer; 0 means no limit. */
+  readonly writeTimeoutMs: number;
+}
+
+export const defaultRequestBody = { maxSize: null, readTimeoutMs: 0, writeTimeoutMs: 0 } as const;
+
+const data: HandlerData<RequestBodyConfig> = {
+  shape: () =>
+    object(
+      {
+        maxSize: nullable(sizeShape()),
+        readTimeoutMs: durationShape(),
+        writeTimeoutMs: durationShape(),
+      },
+      defaultRequestBody,
+    ),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    request_body: RequestBodyConfig;
+  }
+}
+
+const USAGE = `
+request_body [<matcher>] {
+    max_size <size>
+    read_timeout <duration>
+    write_timeout <duration>
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'bounds the body of a request, and how long it and the answer may take',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    if (cursor.block().length === 0) {
+      const hint = 'max_size 10MiB, read_timeout 30s or write_timeout 1m';
+      cursor.fail(cursor.span, 'missing-option', 'request_body needs a limit', hint);
+    }
+    const start: RequestBodyConfig = { kind: 'request_body', ...defaultRequestBody };
+    const limits = cursor.options(
+      start,
+      {
+        max_size: (option) => ({ maxSize: size(option) }),
+        read_timeout: (option) => ({ readTimeoutMs: duration(option) }),
+        write_timeout: (option) => ({ writeTimeoutMs: duration(option) }),
+      },
+      { unsupported: { set: 'hubgate passes bodies on as they come; let the app change them' } },
+    );
+    cursor.end();
+    return [step(cursor, matcher, limits)];
+  },
+};
+
+/**
+ * `request_body [<matcher>] { max_size; read_timeout; write_timeout }`: longer bodies are answered
+ * with 413, those that take longer with 408; an answer that takes longer is broken off.
+ */
+export function limitRequestBody(
+  { maxSize, readTimeoutMs, writeTimeoutMs }: RequestBodyConfig,
+  { clock }: Pick<HandlerContext, 'clock'>,
+): Handler {
+  return async (exchange, next) => {
+    if (maxSize !== null && Number(exchange.headers.get('content-length') ?? 0) > maxSize) {
+      throw tooLong(maxSize);
+    }
+    const cancels: (() => void)[] = [];
+    if (exchange.hasBody && (maxSize !== null || readTimeoutMs > 0)) {
+      const body = limited(exchange.body, maxSize ?? Number.POSITIVE_INFINITY);
+      exchange.body = body;
+      const tooSlow = (): void => breakOffBody(exchange, body, readTimeoutMs);
+      if (readTimeoutMs > 0) {
+        const cancel = clock.after(readTimeoutMs, tooSlow);
+        cancels.push(cancel);
+        body.once('close', cancel);
+      }
+    }
+    if (writeTimeoutMs > 0) cancels.push(clock.after(writeTimeoutMs, () => exchange.abort()));
+    try {
+      await next();
+    } finally {
+      for (const cancel of cancels) cancel();
+    }
+  };
+}
+
+function tooLong(maxSize: number): HttpError {
+  return new HttpError(413, `request body beyond ${maxSize} bytes`);
+}
+
+function breakOffBody(exchange: Exchange, body: Readable, limitMs: number): void {
+  if (body.readableEnded) return;
+  exchange.forgoBody();
+  body.destroy(new HttpError(408, `the request body took longer than ${limitMs} ms`));
+}
+
+/** Ends with an HttpError 413 once more than `maxSize` bytes have come. */
+function limited(source: Readable, maxSize: number): Readable {
+  const passed = new PassThrough();
+  let size = 0;
+  const count = (chunk: Buffer): void => {
+    size += chunk.length;
+    if (size <= maxSize) return;
+    passed.destroy(tooLong(maxSize));
+  };
+  source.on('data', count);
+  source.on('error', (error) => passed.destroy(error));
+  source.on('close', () => {
+    if (!source.readableEnded) passed.destroy();
+  });
+  // Nobody may be listening when a limit is reached after the answer began.
+  passed.on('error', () => {
+    source.off('data', count);
+    source.unpipe(passed);
+    // The rest is read and dropped, so that the client comes to read the answer.
+    source.resume();
+  });
+  source.pipe(passed);
+  return passed;
+}
+
+export const requestBody: HandlerDirective<RequestBodyConfig> = {
+  data,
+  syntax,
+  compile: limitRequestBody,
+};

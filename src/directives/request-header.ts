@@ -1,0 +1,50 @@
+import type { HandlerData, HeaderOperation } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { identityFieldsIn } from '../config/identity-operations.ts';
+import { headerOperations } from '../config/shape-header.ts';
+import { headerOperation } from '../hubfile/header-operation.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import type { Handler } from '../http/exchange.ts';
+import { compileOperations } from '../http/header-operations.ts';
+import { matchable } from '../http/linear-regexp.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface RequestHeaderConfig {
+  readonly kind: 'request_header';
+  readonly operations: readonly HeaderOperation[];
+}
+
+const data: HandlerData<RequestHeaderConfig> = {
+  shape: () => object({ operations: headerOperations }),
+  patterns: ({ operations }) => operations,
+  writesIdentity: ({ operations }) => identityFieldsIn(operations),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    request_header: RequestHeaderConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]',
+  summary: 'changes fields of the request',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const operations = [headerOperation(cursor, 'request')];
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'request_header', operations })];
+  },
+};
+
+/** `request_header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]` */
+function compile({ operations }: RequestHeaderConfig, { expand }: HandlerContext): Handler {
+  const apply = compileOperations(operations, matchable);
+  return (exchange, next) => {
+    apply(exchange.headers, (template) => expand(template, exchange));
+    return next();
+  };
+}
+
+export const requestHeader: HandlerDirective<RequestHeaderConfig> = { data, syntax, compile };

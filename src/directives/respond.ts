@@ -1,0 +1,101 @@
+import type { HandlerData } from '../config/routes.ts';
+import { nullable, object } from '../config/shape.ts';
+import { count, flag as flagShape, text as textShape } from '../config/shape-values.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { flag, statusCode, text } from '../hubfile/values.ts';
+import { answer } from '../http/answer.ts';
+import { errorStatus } from '../site/error-status.ts';
+import type { Handler } from '../http/exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface RespondConfig {
+  readonly kind: 'respond';
+  /** null: 200, and in an error route the status of the error. */
+  readonly status: number | null;
+  readonly body: string;
+  readonly close: boolean;
+}
+
+const data: HandlerData<RespondConfig> = {
+  shape: () =>
+    object(
+      {
+        status: nullable(count({ min: 200, max: 599 })),
+        body: textShape('a text'),
+        close: flagShape,
+      },
+      { status: null, body: '', close: false },
+    ),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    respond: RespondConfig;
+  }
+}
+
+const USAGE = `
+respond [<matcher>] <status>|<body> [<status>] {
+    body <text>
+    close
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'answers with a fixed text',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const first = cursor.optional();
+    const second = cursor.optional();
+    const start: { status: number | null; body: string; close: boolean } = {
+      status: null,
+      body: '',
+      close: false,
+    };
+    if (first !== undefined && second === undefined && /^\d{3}$/.test(first.text)) {
+      start.status = statusCode(cursor, first);
+    } else if (first !== undefined) {
+      start.body = first.text;
+    }
+    if (second !== undefined) start.status = statusCode(cursor, second);
+    const settings = cursor.options(start, {
+      body: (option) => ({ body: text(option, 'a text') }),
+      close: () => ({ close: flag() }),
+    });
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'respond', ...settings })];
+  },
+};
+
+/** `respond [<matcher>] <body>|<status> [<status>] [{ body <text>; close }]`; an error page has the status of its error. */
+function compile({ status, body, close }: RespondConfig, { expand }: HandlerContext): Handler {
+  return (exchange) => {
+    const text = expand(body, exchange);
+    answer(
+      exchange,
+      status ?? (errorStatus(exchange) || 200),
+      {
+        ...(text === '' ? {} : { 'Content-Type': contentType(text) }),
+        ...(close ? { Connection: 'close' } : {}),
+      },
+      text,
+    );
+  };
+}
+
+function contentType(text: string): string {
+  return /^\s*[[{]/.test(text) && isJson(text) ? 'application/json' : 'text/plain; charset=utf-8';
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export const respond: HandlerDirective<RespondConfig> = { data, syntax, compile };

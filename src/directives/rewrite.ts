@@ -1,0 +1,47 @@
+import type { HandlerData } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { text } from '../config/shape-values.ts';
+import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
+import { badValue } from '../hubfile/values.ts';
+import type { Handler } from '../http/exchange.ts';
+import { rewrittenTarget } from '../site/rewritten-target.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface RewriteConfig {
+  readonly kind: 'rewrite';
+  readonly to: string;
+}
+
+const data: HandlerData<RewriteConfig> = {
+  shape: () => object({ to: text('a path or a query', (to) => /^[/?{]/.test(to)) }),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    rewrite: RewriteConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'rewrite [<matcher>] <to>',
+  summary: 'changes path and query',
+  read(cursor, scope) {
+    const matcher = matcherBeforeTarget(cursor, scope);
+    const target = cursor.argument('a path or a query');
+    if (!/^[/?{]/.test(target.text)) badValue(cursor, target, 'a path or a query');
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'rewrite', to: target.text })];
+  },
+};
+
+/** `rewrite [<matcher>] <to>`: `/path`, `?query` or both; the part that is not named stays. */
+function compile({ to }: RewriteConfig, { expand }: HandlerContext): Handler {
+  const rewritten = rewrittenTarget(to, expand);
+  return (exchange, next) => {
+    exchange.target = rewritten(exchange);
+    return next();
+  };
+}
+
+export const rewrite: HandlerDirective<RewriteConfig> = { data, syntax, compile };

@@ -1,0 +1,45 @@
+import type { HandlerData } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { name as nameShape } from '../config/shape-values.ts';
+import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
+import { name } from '../hubfile/values.ts';
+import type { Handler } from '../http/exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface RootConfig {
+  readonly kind: 'root';
+  readonly path: string;
+}
+
+const data: HandlerData<RootConfig> = {
+  shape: () => object({ path: nameShape('a directory') }),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    root: RootConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'root [<matcher>] <directory>',
+  summary: 'the directory of the files of the site',
+  specificLast: 'first-written',
+  read(cursor, scope) {
+    const matcher = matcherBeforeTarget(cursor, scope);
+    const path = name(cursor, 'a directory');
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'root', path })];
+  },
+};
+
+/** Says where the files of the site are, for those who serve them. */
+function compile({ path }: RootConfig, { expand }: HandlerContext): Handler {
+  return (exchange, next) => {
+    exchange.variables.set('root', expand(path, exchange));
+    return next();
+  };
+}
+
+export const root: HandlerDirective<RootConfig> = { data, syntax, compile };

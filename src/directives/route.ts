@@ -1,0 +1,41 @@
+import type { HandlerData, RouteConfig } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import type { Handler } from '../http/exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface RouteBlockConfig {
+  readonly kind: 'route';
+  readonly routes: readonly RouteConfig[];
+}
+
+const data: HandlerData<RouteBlockConfig> = {
+  shape: (inner) => object({ routes: inner }),
+  nested: ({ routes }) => routes,
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    route: RouteBlockConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'route [<matcher>] { … }',
+  summary: 'a block of directives that run as they are written',
+  holdsDirectives: true,
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const routes = scope.routes(cursor.block(), 'written');
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'route', routes })];
+  },
+};
+
+/** Runs the routes of its block, then those after it. */
+function compile({ routes }: RouteBlockConfig, { compileRoutes }: HandlerContext): Handler {
+  return compileRoutes(routes);
+}
+
+export const route: HandlerDirective<RouteBlockConfig> = { data, syntax, compile };

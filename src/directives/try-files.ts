@@ -1,0 +1,112 @@
+import type { HandlerData } from '../config/routes.ts';
+import type { Report } from '../config/problem.ts';
+import { list, object } from '../config/shape.ts';
+import { name, oneOf, text } from '../config/shape-values.ts';
+import { isTriedFile, misplacedStatus, TRY_POLICIES, type TryPolicy } from '../config/try-files.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { checkTried, triedFiles, tryPolicy } from '../hubfile/tried-files.ts';
+import type { Exchange, Expand, Handler } from '../http/exchange.ts';
+import { canonicalRewrite } from '../http/canonical-target.ts';
+import { decodePath, pathOf } from '../http/request-path.ts';
+import { tryFiles as search } from '../site/tried-files.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface TryFilesConfig {
+  readonly kind: 'try_files';
+  /** Paths below the root, with placeholders, each maybe with a query; the last maybe `=404`. */
+  readonly files: readonly string[];
+  readonly policy: TryPolicy;
+  /** Ends of names after which the rest of the path is no file's; only of `php_fastcgi`. */
+  readonly splitPath: readonly string[];
+}
+
+const data: HandlerData<TryFilesConfig> = {
+  shape: () =>
+    object(
+      {
+        files: list(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
+        policy: oneOf(...TRY_POLICIES),
+        splitPath: list(name('the end of a name such as .php')),
+      },
+      { policy: 'first_exist', splitPath: [] },
+    ),
+  check(handler: TryFilesConfig, report: Report): void {
+    const message = misplacedStatus(handler.files, handler.policy);
+    if (message !== null) report(handler, { severity: 'error', code: 'misplaced-status', message });
+  },
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    try_files: TryFilesConfig;
+  }
+}
+
+const USAGE = `
+try_files <file…> [=<status>] {
+    policy first_exist|smallest_size|largest_size|most_recently_modified
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'rewrites the path to the first of some files that is there',
+  read(cursor, scope) {
+    const word = cursor.peek();
+    // A path is a file here, so that only a matcher by its name can be one.
+    const matcher = word?.text.startsWith('@') === true ? takeMatcher(cursor, scope) : null;
+    const files = triedFiles(cursor, cursor.several('a path such as {path}'));
+    const start: Pick<TryFilesConfig, 'policy'> = { policy: 'first_exist' };
+    const { policy } = cursor.options(start, { policy: (o) => ({ policy: tryPolicy(o) }) });
+    cursor.end();
+    checkTried(cursor, files, policy);
+    return [step(cursor, matcher, { kind: 'try_files', files, policy, splitPath: [] })];
+  },
+};
+
+/** Rewrites the path to a file that is there; one that is written with a query brings it along. */
+function compile(
+  { files, policy, splitPath }: TryFilesConfig,
+  { expand, hidesFile }: HandlerContext,
+): Handler {
+  const tried = files.map((file) => {
+    const mark = file.indexOf('?');
+    return mark === -1
+      ? { path: file, query: null }
+      : { path: file.slice(0, mark), query: file.slice(mark + 1) };
+  });
+  const paths = tried.map(({ path }) => path);
+  return async (exchange, next) => {
+    const found = await search(
+      exchange,
+      { root: null, files: paths, policy, splitPath },
+      hidesFile,
+    );
+    // For FastCGI; whoever looks for another file until then does not change it.
+    if (splitPath.length > 0) exchange.variables.set('fastcgi.path_info', found?.remainder ?? '');
+    if (found !== null) {
+      const query = tried[found.index]?.query ?? null;
+      const own = exchange.target.slice(pathOf(exchange).length);
+      const suffix = query === null ? own : `?${expandedQuery(query, exchange, expand)}`;
+      exchange.target = canonicalRewrite(encodedPath(found.relative) + suffix);
+    }
+    await next();
+  };
+}
+
+/** A name may hold what would begin a query. */
+function encodedPath(path: string): string {
+  return path.replaceAll('%', '%25').replaceAll('?', '%3F').replaceAll('#', '%23');
+}
+
+/** What a placeholder brings in is one value, that of a path decoded; only `{query}` is several. */
+function expandedQuery(query: string, exchange: Exchange, expand: Expand): string {
+  const encoded = (value: string): string => encodeURIComponent(decodePath(value));
+  return query
+    .split(/(\{query\}|\{http\.request\.uri\.query\})/)
+    .map((part, index) => expand(part, exchange, undefined, index % 2 === 0 ? encoded : undefined))
+    .join('');
+}
+
+export const tryFiles: HandlerDirective<TryFilesConfig> = { data, syntax, compile };

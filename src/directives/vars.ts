@@ -1,0 +1,84 @@
+import type { HandlerData } from '../config/routes.ts';
+import { list, object } from '../config/shape.ts';
+import { text as textShape } from '../config/shape-values.ts';
+import type { Cursor } from '../hubfile/cursor.ts';
+import type { Word } from '../hubfile/parser.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { badValue, text } from '../hubfile/values.ts';
+import type { Handler } from '../http/exchange.ts';
+import { variableKey } from '../site/placeholders.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface VarsConfig {
+  readonly kind: 'vars';
+  /** Placeholders in the values are filled in when the request comes by. */
+  readonly variables: readonly { readonly name: string; readonly value: string }[];
+}
+
+/** What `{vars.NAME}` can name. */
+export function isVariableName(word: string): boolean {
+  return /^[A-Za-z_][\w.-]*$/.test(word);
+}
+
+const variableShape = object({
+  name: textShape('a name of letters, digits, _, - and .', isVariableName),
+  value: textShape('a value'),
+});
+
+const data: HandlerData<VarsConfig> = {
+  shape: () => object({ variables: list(variableShape, { min: 1 }) }),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    vars: VarsConfig;
+  }
+}
+
+type Variable = VarsConfig['variables'][number];
+
+const USAGE = `
+vars [<matcher>] <name> <value>
+vars [<matcher>] {
+    <name> <value>
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'gives the request variables, which are `{vars.NAME}` from then on',
+  specificLast: 'last-written',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const variables: Variable[] = [];
+    if (cursor.left > 0 || !cursor.hasBlock) {
+      variables.push(variable(cursor, cursor.argument('a name and a value')));
+    }
+    for (const line of cursor.lines()) {
+      cursor.problems.attempt(() => {
+        const [name] = line.line.words;
+        if (name !== undefined) variables.push(variable(line, name));
+        line.end();
+      });
+    }
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'vars', variables })];
+  },
+};
+
+function variable(cursor: Cursor, name: Word): Variable {
+  if (!isVariableName(name.text)) badValue(cursor, name, 'a name of letters, digits, _, - and .');
+  return { name: name.text, value: text(cursor, `a value for ${name.text}`) };
+}
+
+/** Gives the request variables; those of one directive do not see each other. */
+function compile({ variables }: VarsConfig, { expand }: HandlerContext): Handler {
+  return (exchange, next) => {
+    const values = variables.map(({ name, value }) => [name, expand(value, exchange)] as const);
+    for (const [name, value] of values) exchange.variables.set(variableKey(name), value);
+    return next();
+  };
+}
+
+export const vars: HandlerDirective<VarsConfig> = { data, syntax, compile };

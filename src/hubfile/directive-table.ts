@@ -1,0 +1,140 @@
+import { nearestName } from '../config/nearest.ts';
+import type {
+  ConditionData,
+  ConfigRegistry,
+  HandlerConfig,
+  HandlerData,
+  MatchCondition,
+} from '../config/routes.ts';
+import type { ConditionSyntax, DirectiveSyntax } from './scope.ts';
+import { unsupportedDirectives } from './unsupported.ts';
+
+/** What the reader of a Hubfile needs of the registry of directives and matchers. */
+export interface SyntaxRegistry extends ConfigRegistry {
+  readonly directives: Readonly<
+    Record<string, { readonly syntax: DirectiveSyntax; readonly data?: HandlerData<HandlerConfig> }>
+  >;
+  readonly matchers: Readonly<
+    Record<
+      string,
+      {
+        readonly syntax: ConditionSyntax<MatchCondition>;
+        readonly data: ConditionData<MatchCondition>;
+      }
+    >
+  >;
+}
+
+/** Directives in the order in which they run; names that share a place stand together. */
+export type DirectivePlaces = readonly (readonly string[])[];
+
+/** The directives that a Hubfile may use: by their names, and in the order in which they run. */
+export class DirectiveTable {
+  readonly registry: SyntaxRegistry;
+  /** Where directives run unless the global option `order` says otherwise. */
+  readonly places: DirectivePlaces;
+  readonly #syntaxes: ReadonlyMap<string, DirectiveSyntax>;
+  readonly #oldNames: ReadonlyMap<string, string>;
+
+  constructor(registry: SyntaxRegistry) {
+    const syntaxes = Object.entries(registry.directives).map(
+      ([name, { syntax }]) => [name, syntax] as const,
+    );
+    this.registry = registry;
+    this.places = directiveOrder(Object.fromEntries(syntaxes));
+    this.#syntaxes = new Map(syntaxes);
+    this.#oldNames = new Map(
+      syntaxes.flatMap(([name, { oldNames = [] }]) => oldNames.map((old) => [old, name] as const)),
+    );
+  }
+
+  /** The name that a directive has now. */
+  currentName(name: string): string {
+    return this.#oldNames.get(name) ?? name;
+  }
+
+  /** The directive of this name, its present one. */
+  find(name: string): DirectiveSyntax | undefined {
+    return this.#syntaxes.get(name);
+  }
+
+  /** Whether this is a directive under its present or an old name, or one of Caddy's that is not supported. */
+  isDirective(name: string): boolean {
+    return this.#syntaxes.has(this.currentName(name)) || Object.hasOwn(unsupportedDirectives, name);
+  }
+
+  /** The directive whose name is nearest to a word that is none. */
+  nearest(word: string): string | undefined {
+    return nearestName(word, [...this.#syntaxes.keys()]);
+  }
+}
+
+/**
+ * The order in which directives run whatever their order in the file: first those that describe the
+ * site and add no step, then as in a Caddyfile. What hubgate does not have is in it too, so that a
+ * directive which is added finds its place; one that Caddy does not have says after which it runs.
+ */
+const RUNNING_ORDER: readonly string[] = [
+  'bind',
+  'tls',
+  'log',
+  'discovery',
+  'handle_errors',
+
+  'tracing',
+  'map',
+  'vars',
+  'root',
+  'log_append',
+  'log_skip',
+  'log_name',
+  'header',
+  'copy_response_headers',
+  'request_body',
+  'redir',
+  'method',
+  'rewrite',
+  'uri',
+  'try_files',
+  'basic_auth',
+  'forward_auth',
+  'request_header',
+  'encode',
+  'push',
+  'intercept',
+  'templates',
+  'invoke',
+  'handle',
+  'route',
+  'abort',
+  'error',
+  'copy_response',
+  'respond',
+  'metrics',
+  'reverse_proxy',
+  'php_fastcgi',
+  'file_server',
+  'acme_server',
+];
+
+/** The directives of a table in the order in which they run; those that share a place are together. */
+export function directiveOrder(
+  directives: Readonly<Record<string, DirectiveSyntax>>,
+): DirectivePlaces {
+  const places = RUNNING_ORDER.map((name) => [name]);
+  let waiting = Object.entries(directives).filter(([name]) => !RUNNING_ORDER.includes(name));
+  // One may run after another that has no place of Caddy's either.
+  for (let left = -1; waiting.length !== left; ) {
+    left = waiting.length;
+    waiting = waiting.filter(([name, { after, besides }]) => {
+      const at = places.findIndex((place) => place.includes(besides ?? after ?? ''));
+      if (at === -1) return true;
+      if (besides === undefined) places.splice(at + 1, 0, [name]);
+      else places[at]?.push(name);
+      return false;
+    });
+  }
+  return places
+    .map((place) => place.filter((name) => Object.hasOwn(directives, name)))
+    .filter((place) => place.length > 0);
+}

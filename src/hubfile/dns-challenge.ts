@@ -1,0 +1,223 @@
+import {
+  type AcmeDnsConfig,
+  defaultDnsChallenge,
+  defaultExec,
+  defaultRfc2136,
+  DNS_PROVIDERS,
+  type DnsChallengeConfig,
+  type DnsProviderConfig,
+  type ExecConfig,
+  isDnsName,
+  isResolver,
+  MAX_RESOLVERS,
+  type Rfc2136Config,
+} from '../config/dns-challenge.ts';
+import { nearestName } from '../config/nearest.ts';
+import { Secret } from '../kernel/secret.ts';
+import type { Cursor, OptionTable } from './cursor.ts';
+import { badValue, duration, name, oneOf } from './values.ts';
+
+/** How a record is waited for. */
+export type DnsSettings = Omit<DnsChallengeConfig, 'provider'>;
+type DnsDraft<Provider> = { [Name in keyof Provider]: Provider[Name] | null } & {
+  readonly settings: DnsSettings;
+};
+
+const LONGEST_TTL_MS = 7 * 24 * 60 * 60 * 1000;
+const ANY = /^\{(?:env|file)\.[^{}]+\}$/;
+
+/** Options of the challenge, which stand beside those of the provider or in the block of `tls`. */
+export const DNS_SETTINGS: OptionTable<DnsSettings> = {
+  propagation_delay: (option) => ({ propagationDelayMs: duration(option) }),
+  propagation_timeout: (option) => ({ propagationTimeoutMs: timeoutOrOff(option) }),
+  resolvers: (option) => ({ resolvers: resolvers(option) }),
+  dns_challenge_override_domain: (option) => ({ overrideDomain: dnsName(option) }),
+  dns_ttl: (option) => ({ ttlSeconds: ttl(option) }),
+};
+
+/** The same as part of the options of a provider. */
+const SETTINGS: OptionTable<{ readonly settings: DnsSettings }> = Object.fromEntries(
+  Object.entries(DNS_SETTINGS).map(([option, set]) => [
+    option,
+    (cursor: Cursor, { settings }: { readonly settings: DnsSettings }) => ({
+      settings: { ...settings, ...set(cursor, settings) },
+    }),
+  ]),
+);
+
+/** `<provider> [<argument…>] { … }`, behind `dns` or `acme_dns`. */
+export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
+  const word = cursor.argument('the provider of the name: rfc2136, acme-dns or exec');
+  switch (word.text) {
+    case 'rfc2136':
+      return rfc2136(cursor);
+    case 'acme-dns':
+    case 'acmedns':
+      return acmeDns(cursor);
+    case 'exec':
+      return exec(cursor);
+  }
+  const near = nearestName(word.text, DNS_PROVIDERS);
+  const message = `${cursor.name} expects one of ${DNS_PROVIDERS.join(', ')}, not ${cursor.quote(word)}`;
+  const instead =
+    'hubgate has no modules of providers: acme-dns serves every one by a CNAME, and exec runs a program that calls yours';
+  return cursor.fail(
+    word.span,
+    'bad-value',
+    message,
+    near === undefined ? instead : `did you mean \`${near}\`?`,
+  );
+}
+
+function rfc2136(cursor: Cursor): DnsChallengeConfig {
+  const { errors } = cursor.problems;
+  const start: DnsDraft<Omit<Rfc2136Config, 'kind'>> = {
+    ...defaultRfc2136,
+    server: cursor.optional()?.text ?? null,
+    keyName: null,
+    key: null,
+    settings: defaultDnsChallenge,
+  };
+  const { settings, ...given } = cursor.options(start, {
+    ...SETTINGS,
+    server: (option) => ({ server: name(option, 'a name server such as 192.0.2.53:53') }),
+    zone: (option) => ({ zone: dnsName(option) }),
+    key_name: (option) => ({ keyName: dnsName(option) }),
+    key_alg: (option) => ({ algorithm: oneOf(option, ['hmac-sha256', 'hmac-sha512']) }),
+    key: (option) => ({ key: new Secret(name(option, 'the key in base64')) }),
+  });
+  const { server, keyName, key, zone, algorithm } = given;
+  need(cursor, errors, { server, key_name: keyName, key });
+  return complete(
+    cursor,
+    {
+      ...{ kind: 'rfc2136', server: server ?? '', zone, keyName: keyName ?? '' },
+      ...{ algorithm: algorithm ?? 'hmac-sha256', key: key ?? new Secret('') },
+    },
+    settings,
+  );
+}
+
+function acmeDns(cursor: Cursor): DnsChallengeConfig {
+  const { errors } = cursor.problems;
+  const start: DnsDraft<Omit<AcmeDnsConfig, 'kind'>> = {
+    serverUrl: cursor.optional()?.text ?? null,
+    username: null,
+    password: null,
+    subdomain: null,
+    settings: defaultDnsChallenge,
+  };
+  const { settings, ...given } = cursor.options(start, {
+    ...SETTINGS,
+    server_url: (option) => ({ serverUrl: name(option, 'the URL of an acme-dns server') }),
+    username: (option) => ({ username: new Secret(name(option, 'the name of the account')) }),
+    password: (option) => ({ password: new Secret(name(option, 'its password')) }),
+    subdomain: (option) => ({ subdomain: name(option, 'the subdomain of the account') }),
+  });
+  const { serverUrl, username, password, subdomain } = given;
+  need(cursor, errors, { server_url: serverUrl, username, password, subdomain });
+  return complete(
+    cursor,
+    {
+      ...{ kind: 'acme-dns', serverUrl: serverUrl ?? '', subdomain: subdomain ?? '' },
+      ...{ username: username ?? new Secret(''), password: password ?? new Secret('') },
+    },
+    settings,
+  );
+}
+
+function exec(cursor: Cursor): DnsChallengeConfig {
+  const program = name(cursor, 'a program');
+  const args = cursor.rest().map(({ text }) => text);
+  const start: Omit<ExecConfig, 'kind'> & { readonly settings: DnsSettings } = {
+    ...defaultExec,
+    program,
+    args,
+    settings: defaultDnsChallenge,
+  };
+  const { settings, ...given } = cursor.options<typeof start>(
+    start,
+    {
+      ...SETTINGS,
+      env: (option, { environment }) => ({ environment: [...environment, variable(option)] }),
+      timeout: (option) => ({ timeoutMs: positive(option) }),
+    },
+    { repeatable: ['env'] },
+  );
+  return complete(cursor, { kind: 'exec', ...given }, settings);
+}
+
+function complete(
+  cursor: Cursor,
+  provider: DnsProviderConfig,
+  settings: DnsSettings,
+): DnsChallengeConfig {
+  cursor.origins.mark(provider, cursor.span, new Map());
+  return cursor.origins.of(cursor.span, { provider, ...settings });
+}
+
+/** What is missing may be what could not be read, and then the configuration is refused as it is. */
+function need(cursor: Cursor, errors: number, options: Readonly<Record<string, unknown>>): void {
+  const missing = Object.keys(options).filter((name) => options[name] === null);
+  if (missing.length === 0 || cursor.problems.errors > errors) return;
+  const message = `${cursor.name} of this provider needs ${missing.join(' and ')}`;
+  cursor.fail(cursor.span, 'missing-option', message);
+}
+
+function variable(cursor: Cursor): ExecConfig['environment'][number] {
+  const word = cursor.argument('the name of a variable');
+  if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(word.text)) badValue(cursor, word, 'the name of a variable');
+  const value = new Secret(cursor.argument('its value').text);
+  if (cursor.left > 0) {
+    // Not shown: it is part of the value.
+    const message = 'env takes a name and one value; put a value with spaces in quotes';
+    cursor.fail(cursor.span, 'unexpected-argument', message);
+  }
+  return { name: word.text, value };
+}
+
+function positive(cursor: Cursor): number {
+  const word = cursor.peek();
+  const amount = duration(cursor);
+  return amount > 0 || word === undefined ? amount : badValue(cursor, word, 'a time above 0');
+}
+
+/** Caddy says -1 for what is off. */
+function timeoutOrOff(cursor: Cursor): number {
+  const off = ['off', '-1'].includes(cursor.peek()?.text ?? '');
+  if (!off) return positive(cursor);
+  cursor.optional();
+  return 0;
+}
+
+function resolvers(cursor: Cursor): readonly string[] {
+  const words = cursor.several('the addresses of name servers');
+  const wrong = words.find(({ text }, index) => !isResolver(text) || index >= MAX_RESOLVERS);
+  if (wrong !== undefined) {
+    badValue(
+      cursor,
+      wrong,
+      `at most ${MAX_RESOLVERS} addresses such as 192.0.2.53 or 192.0.2.53:5353`,
+    );
+  }
+  return cursor.origins.of(
+    cursor.span,
+    words.map(({ text }) => text),
+  );
+}
+
+function dnsName(cursor: Cursor): string {
+  const word = cursor.argument('a DNS name');
+  return isDnsName(word.text) || ANY.test(word.text)
+    ? word.text
+    : badValue(cursor, word, 'a DNS name');
+}
+
+function ttl(cursor: Cursor): number {
+  const word = cursor.peek();
+  const amount = duration(cursor);
+  if (word !== undefined && (amount < 1000 || amount > LONGEST_TTL_MS)) {
+    badValue(cursor, word, 'a time from 1s to 7d');
+  }
+  return Math.round(amount / 1000);
+}

@@ -1,0 +1,75 @@
+import type { LogOptions } from '../config/config.ts';
+import { defaultOptions, defaultRoll } from '../config/defaults.ts';
+import { isLogMode, isLogName } from '../config/well-formed.ts';
+import type { Cursor } from './cursor.ts';
+import { badValue, choiceOf, count, duration, flag, name, oneOf, size } from './values.ts';
+
+/** The name of a log: letters, digits, `_` and `-`. */
+export function logName(cursor: Cursor): string {
+  const word = cursor.argument('the name of a log');
+  return isLogName(word.text)
+    ? word.text
+    : badValue(cursor, word, 'a name of letters, digits, _ and -');
+}
+
+/** As Caddy writes them, in capitals too. */
+export function logLevel(cursor: Cursor): LogOptions['level'] {
+  const word = cursor.argument('a level');
+  const levels = ['debug', 'info', 'warn', 'error'] as const;
+  return choiceOf(cursor, { ...word, text: word.text.toLowerCase() }, levels);
+}
+
+/** Where a log goes: `stderr`, `stdout`, or `file` with the options of its block. */
+export function logOutput(cursor: Cursor): Pick<LogOptions, 'output' | 'roll' | 'mode'> {
+  const kind = oneOf(cursor, ['stderr', 'stdout', 'file']);
+  if (kind !== 'file') return { output: kind, ...DEFAULT_FILE };
+  const output = name(cursor, 'the path of a file');
+  return { output, ...fileOptions(cursor) };
+}
+
+const DEFAULT_FILE = { roll: defaultRoll, mode: defaultOptions.log.mode };
+
+function fileOptions(cursor: Cursor): Pick<LogOptions, 'roll' | 'mode'> {
+  if (cursor.line.block === null) return DEFAULT_FILE;
+  const { disabled, mode, ...roll } = cursor.options(
+    { ...defaultRoll, mode: DEFAULT_FILE.mode, disabled: false },
+    {
+      mode: (option) => ({ mode: fileMode(option) }),
+      roll_size: (option) => ({ size: atLeastOne(option) }),
+      roll_keep: (option) => ({ keep: count(option, { min: 1 }) }),
+      roll_keep_for: (option) => ({ keepForMs: duration(option) }),
+      roll_interval: (option) => ({ intervalMs: duration(option) }),
+      roll_disabled: () => ({ disabled: flag() }),
+    },
+    {
+      unsupported: {
+        roll_uncompressed: 'rolled files are not compressed, so leave it out',
+        roll_compression:
+          'rolled files are not compressed; let roll_keep and roll_keep_for bound them',
+        roll_gzip: 'rolled files are not compressed; let roll_keep and roll_keep_for bound them',
+        roll_local_time: 'the names of rolled files are UTC, so leave it out',
+        roll_minutes: 'use roll_interval',
+        roll_at: 'use roll_interval',
+      },
+    },
+  );
+  return { roll: disabled ? null : roll, mode };
+}
+
+function fileMode(option: Cursor): string {
+  const mode = name(option, 'a mode such as 0640');
+  if (isLogMode(mode)) return mode;
+  const message = 'the mode of a log is 0600 to 0666: its owner reads and writes it';
+  return option.fail(option.span, 'bad-value', message, 'write 0640 for the group to read it');
+}
+
+function atLeastOne(option: Cursor): number {
+  const bytes = size(option);
+  if (bytes > 0) return bytes;
+  return option.fail(
+    option.span,
+    'bad-value',
+    'roll_size is 1 byte at least',
+    'roll_disabled rolls nothing',
+  );
+}

@@ -1,0 +1,42 @@
+import type { ConditionData } from '../config/routes.ts';
+import { list, object } from '../config/shape.ts';
+import { text } from '../config/shape-values.ts';
+import { isStatusPattern } from '../config/well-formed.ts';
+import type { ConditionSyntax } from '../hubfile/scope.ts';
+import { statusClasses } from '../hubfile/values.ts';
+import { statusMatcher } from '../proxy/status-class.ts';
+import { errorStatus as statusOf } from '../site/error-status.ts';
+import type { Predicate } from '../site/predicate.ts';
+import type { Matcher } from './matcher.ts';
+
+export interface ErrorStatusCondition {
+  readonly kind: 'error_status';
+  /** Statuses, or classes such as `5xx`. */
+  readonly statuses: readonly string[];
+}
+
+const data: ConditionData<ErrorStatusCondition> = {
+  shape: () =>
+    object({ statuses: list(text('a status such as 404 or 5xx', isStatusPattern), { min: 1 }) }),
+};
+
+declare module '../config/routes.ts' {
+  interface ConditionKinds {
+    error_status: ErrorStatusCondition;
+  }
+}
+
+const syntax: ConditionSyntax<ErrorStatusCondition> = {
+  usage: 'error_status 404 5xx',
+  summary: 'in `handle_errors`, these statuses of the error',
+  read: (cursor) => [{ kind: 'error_status', statuses: statusClasses(cursor) }],
+  merge: (a, b) => ({ ...a, statuses: [...a.statuses, ...b.statuses] }),
+};
+
+/** Outside of error routes there is no error, and nothing holds. */
+function compile({ statuses }: ErrorStatusCondition): Predicate {
+  const matches = statusMatcher(statuses);
+  return (exchange) => matches(statusOf(exchange));
+}
+
+export const errorStatus: Matcher<ErrorStatusCondition> = { data, syntax, compile };

@@ -1,0 +1,84 @@
+import type { ConditionData } from '../config/routes.ts';
+import { list as listShape, nullable, object } from '../config/shape.ts';
+import { name as nameShape, oneOf, text } from '../config/shape-values.ts';
+import { isTriedFile, TRY_POLICIES, type TryPolicy } from '../config/try-files.ts';
+import type { ConditionSyntax } from '../hubfile/scope.ts';
+import { checkTried, triedFiles, tryPolicy } from '../hubfile/tried-files.ts';
+import { list, name } from '../hubfile/values.ts';
+import type { CompileMatcher, Predicate } from '../site/predicate.ts';
+import type { HidesFile } from '../site/site-files.ts';
+import { tryFiles } from '../site/tried-files.ts';
+import type { Matcher } from './matcher.ts';
+
+export interface FileCondition {
+  readonly kind: 'file';
+  /** null: the `root` of the site. */
+  readonly root: string | null;
+  /** Paths below the root, with placeholders; the last maybe `=404`. */
+  readonly files: readonly string[];
+  readonly policy: TryPolicy;
+  /** Ends of names after which the rest of the path is no file's: `.php`. */
+  readonly splitPath: readonly string[];
+}
+
+export const defaultFile: FileCondition = {
+  kind: 'file',
+  root: null,
+  files: ['{path}'],
+  policy: 'first_exist',
+  splitPath: [],
+};
+
+const { kind: _kind, ...defaults } = defaultFile;
+
+const data: ConditionData<FileCondition> = {
+  shape: () =>
+    object(
+      {
+        root: nullable(nameShape('a directory')),
+        files: listShape(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
+        policy: oneOf(...TRY_POLICIES),
+        splitPath: listShape(nameShape('the end of a name such as .php')),
+      },
+      defaults,
+    ),
+  asksFiles: true,
+};
+
+declare module '../config/routes.ts' {
+  interface ConditionKinds {
+    file: FileCondition;
+  }
+}
+
+const syntax: ConditionSyntax<FileCondition> = {
+  usage:
+    'file [<file…>]\nfile { root <dir>; try_files <file…>; try_policy <policy>; split_path <end…> }',
+  summary: 'a file that is there; `{file_match.relative}` is which',
+  read(cursor) {
+    const words = cursor.rest();
+    const start =
+      words.length === 0 ? defaultFile : { ...defaultFile, files: triedFiles(cursor, words) };
+    const condition = cursor.options(start, {
+      root: (option) => ({ root: name(option, 'a directory') }),
+      try_files: (option) => ({
+        files: triedFiles(option, option.several('a path such as {path}')),
+      }),
+      try_policy: (option) => ({ policy: tryPolicy(option) }),
+      split_path: (option) => ({ splitPath: list(option, 'the end of a name such as .php') }),
+    });
+    checkTried(cursor, condition.files, condition.policy);
+    return [condition];
+  },
+};
+
+/** Which file it is stays in `{file_match.relative}` and its like. */
+function compile(
+  condition: FileCondition,
+  _compileMatcher: CompileMatcher,
+  hidesFile: HidesFile,
+): Predicate {
+  return async (exchange) => (await tryFiles(exchange, condition, hidesFile)) !== null;
+}
+
+export const file: Matcher<FileCondition> = { data, syntax, compile };

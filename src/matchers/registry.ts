@@ -1,0 +1,37 @@
+import type { ConditionKinds } from '../config/routes.ts';
+import { errorStatus } from './error-status.ts';
+import { file } from './file.ts';
+import type { Matcher } from './matcher.ts';
+import * as data from './request/data.ts';
+import * as predicates from './request/predicate.ts';
+import * as syntax from './request/syntax.ts';
+import { varsRegexp } from './vars-regexp.ts';
+import { vars } from './vars.ts';
+
+/** Every condition, by its name in a Hubfile, which is its `kind` in the configuration. */
+export const matchers: { readonly [Kind in keyof ConditionKinds]: Matcher<ConditionKinds[Kind]> } =
+  {
+    client_ip: { data: data.clientIp, syntax: syntax.clientIp, compile: predicates.clientIp },
+    error_status: errorStatus,
+    file,
+    header: { data: data.header, syntax: syntax.header, compile: predicates.header },
+    header_regexp: {
+      data: data.headerRegexp,
+      syntax: syntax.headerRegexp,
+      compile: predicates.headerRegexp,
+    },
+    host: { data: data.host, syntax: syntax.host, compile: predicates.host },
+    method: { data: data.method, syntax: syntax.method, compile: predicates.method },
+    not: { data: data.not, syntax: syntax.not, compile: predicates.not },
+    path: { data: data.path, syntax: syntax.path, compile: predicates.path },
+    path_regexp: {
+      data: data.pathRegexp,
+      syntax: syntax.pathRegexp,
+      compile: predicates.pathRegexp,
+    },
+    protocol: { data: data.protocol, syntax: syntax.protocol, compile: predicates.protocol },
+    query: { data: data.query, syntax: syntax.query, compile: predicates.query },
+    remote_ip: { data: data.remoteIp, syntax: syntax.remoteIp, compile: predicates.remoteIp },
+    vars,
+    vars_regexp: varsRegexp,
+  };

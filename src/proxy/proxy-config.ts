@@ -1,0 +1,194 @@
+import type { HeaderOperation, RouteConfig } from '../config/routes.ts';
+import type { Secret } from '../kernel/secret.ts';
+
+/** How much more than another an upstream may be given. */
+export const MAX_WEIGHT = 10_000;
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+
+export interface ReverseProxyConfig {
+  readonly kind: 'reverse_proxy';
+  /** Absolute origins: `http://`, `https://` or `h2c://host:port`, `unix:/path` or `unix+h2c:/path`. */
+  readonly upstreams: readonly string[];
+  /** Upstreams that the DNS names; `upstreams` stand in while it names none. */
+  readonly dynamic: DynamicConfig | null;
+  readonly loadBalancing: {
+    readonly policy: BalancingPolicy;
+    /** Total time for tries on other upstreams; 0 means one try per upstream is not repeated. */
+    readonly tryDurationMs: number;
+    readonly tryIntervalMs: number;
+    /** Tries after the first that one request gets at most; null: only the time limits them. */
+    readonly retries: number | null;
+  };
+  readonly activeHealth: {
+    readonly uri: string;
+    readonly port: number | null;
+    readonly intervalMs: number;
+    readonly timeoutMs: number;
+    /** `200`, or a class such as `2xx`. */
+    readonly status: string;
+    readonly headers: readonly { readonly name: string; readonly value: string }[];
+    readonly method: string;
+    /** What the first 64 KiB of the answer must match, in RE2 syntax; null: anything will do. */
+    readonly body: { readonly pattern: string } | null;
+    /** Bad answers in a row that take an upstream out, and good ones that bring it back. */
+    readonly fails: number;
+    readonly passes: number;
+  } | null;
+  readonly passiveHealth: {
+    /** How long a failure counts; 0 turns passive checks off. */
+    readonly failDurationMs: number;
+    readonly maxFails: number;
+    /** Statuses, or classes such as `5xx`, that count as failures. */
+    readonly unhealthyStatus: readonly string[];
+    /** 0 means latency does not count. */
+    readonly unhealthyLatencyMs: number;
+    /** Requests at once beyond which an upstream counts as unhealthy; 0 means no limit. */
+    readonly unhealthyRequestCount: number;
+  };
+  /** What upstreams are asked instead of the client's method; with GET and HEAD they get no body. */
+  readonly method: string | null;
+  /** The target that upstreams are asked for instead, with placeholders, as in `rewrite`. */
+  readonly rewrite: string | null;
+  readonly headerUp: readonly HeaderOperation[];
+  readonly headerDown: readonly HeaderOperation[];
+  /** Accepted for Caddy's sake: responses are always flushed as they come. */
+  readonly flushIntervalMs: number;
+  /** Longest life of an upgraded connection; 0 means no limit. */
+  readonly streamTimeoutMs: number;
+  /** How long upgraded connections outlive the configuration that opened them; 0 means for ever. */
+  readonly streamCloseDelayMs: number;
+  readonly trustedProxies: readonly string[];
+  readonly transport: {
+    readonly dialTimeoutMs: number;
+    /** 0 means no limit, here and below. */
+    readonly responseHeaderTimeoutMs: number;
+    readonly readTimeoutMs: number;
+    readonly writeTimeoutMs: number;
+    /** How long an idle connection is kept; 0 closes it after each exchange. */
+    readonly keepAliveMs: number;
+    /** Sessions of HTTP/2 count as connections; 0 means 100 of them. */
+    readonly maxConnectionsPerHost: number;
+    /** What is offered to upstreams behind TLS; to `h2c://` HTTP/2 alone is spoken. */
+    readonly versions: readonly HttpVersion[];
+    readonly tlsInsecureSkipVerify: boolean;
+    readonly tlsServerName: string | null;
+    readonly tlsTrustPoolFile: string | null;
+  };
+  /** How a server of scripts is spoken to; null: by HTTP. */
+  readonly fastcgi: FastcgiConfig | null;
+  readonly handleResponse: readonly {
+    /** Statuses or classes; empty means any. */
+    readonly status: readonly string[];
+    readonly header: { readonly name: string; readonly value: string } | null;
+    /** What the status becomes while the response passes; null: the routes answer instead. */
+    readonly replaceStatus: number | null;
+    readonly routes: readonly RouteConfig[];
+  }[];
+}
+
+export type HttpVersion = '1.1' | '2';
+
+export interface FastcgiConfig {
+  /** The site's files as the server of scripts sees them; null: the `root` of the site. */
+  readonly root: string | null;
+  /** Ends of the names of scripts; what follows one in a path is `PATH_INFO`. */
+  readonly splitPath: readonly string[];
+  /** Further parameters, with placeholders. */
+  readonly env: readonly { readonly name: string; readonly value: string }[];
+}
+
+export const defaultFastcgi: FastcgiConfig = { root: null, splitPath: [], env: [] };
+
+export type BalancingPolicy =
+  | { readonly kind: 'random' | 'round_robin' | 'least_conn' | 'first' }
+  | { readonly kind: 'ip_hash' | 'client_ip_hash' | 'uri_hash' }
+  | { readonly kind: 'weighted_round_robin'; readonly weights: readonly number[] }
+  | { readonly kind: 'random_choose'; readonly choices: number }
+  | { readonly kind: 'header' | 'query'; readonly name: string }
+  | { readonly kind: 'cookie'; readonly name: string; readonly secret: Secret | null };
+
+/** A reverse proxy without upstreams. */
+export const defaultReverseProxy: ReverseProxyConfig = {
+  kind: 'reverse_proxy',
+  upstreams: [],
+  dynamic: null,
+  loadBalancing: {
+    policy: { kind: 'random' },
+    tryDurationMs: 0,
+    tryIntervalMs: 250,
+    retries: null,
+  },
+  activeHealth: null,
+  passiveHealth: {
+    failDurationMs: 0,
+    maxFails: 1,
+    unhealthyStatus: [],
+    unhealthyLatencyMs: 0,
+    unhealthyRequestCount: 0,
+  },
+  method: null,
+  rewrite: null,
+  headerUp: [],
+  headerDown: [],
+  flushIntervalMs: 0,
+  streamTimeoutMs: 0,
+  streamCloseDelayMs: 0,
+  trustedProxies: [],
+  transport: {
+    dialTimeoutMs: 3 * SECOND,
+    responseHeaderTimeoutMs: 0,
+    readTimeoutMs: 0,
+    writeTimeoutMs: 0,
+    keepAliveMs: 2 * MINUTE,
+    maxConnectionsPerHost: 0,
+    versions: ['1.1'],
+    tlsInsecureSkipVerify: false,
+    tlsServerName: null,
+    tlsTrustPoolFile: null,
+  },
+  fastcgi: null,
+  handleResponse: [],
+};
+
+export const defaultActiveHealth: NonNullable<ReverseProxyConfig['activeHealth']> = {
+  uri: '/',
+  port: null,
+  intervalMs: 30 * SECOND,
+  timeoutMs: 5 * SECOND,
+  status: '2xx',
+  headers: [],
+  method: 'GET',
+  body: null,
+  fails: 1,
+  passes: 1,
+};
+
+interface DynamicSettings {
+  readonly name: string;
+  readonly scheme: 'http' | 'https' | 'h2c';
+  readonly refreshMs: number;
+  /** Addresses of servers of names, with a port where it is not 53; empty: those of the system. */
+  readonly resolvers: readonly string[];
+  /** How long each of two tries to reach one may take. */
+  readonly dialTimeoutMs: number;
+  /** How long the old list is kept when lookups fail; null: until one succeeds. */
+  readonly graceMs: number | null;
+}
+
+export type DynamicConfig =
+  | (DynamicSettings & {
+      readonly kind: 'a';
+      readonly port: number;
+      readonly versions: readonly ('ipv4' | 'ipv6')[];
+    })
+  | (DynamicSettings & { readonly kind: 'srv' });
+
+export const defaultDynamic: Omit<DynamicSettings, 'name'> = {
+  scheme: 'http',
+  refreshMs: 60 * SECOND,
+  resolvers: [],
+  dialTimeoutMs: 2 * SECOND,
+  graceMs: null,
+};
