@@ -57,7 +57,7 @@ const LIBRARY_PLACE = {
   commander: ['cli/'],
   'hash-wasm': ['directives/basic-auth/handler/password-thread.ts', 'cli/password-hash.ts'],
   'mime-types': ['directives/file-server/handler/'],
-  tldts: ['http/registrable-domain.ts'],
+  tldts: ['http/same-site.ts'],
 };
 
 const files = readdirSync(source, { recursive: true })

@@ -3,7 +3,7 @@
 // when one of them is not up to date. Run with: node --conditions=hubgate-source --import tsx
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { configSchema } from '../src/config/json-schema.ts';
+import { configSchema } from '../src/config/serialize.ts';
 import { directives as registered, directiveTable, registry } from '../src/directives/registry.ts';
 import { globalUsage } from '../src/hubfile/global-usage.ts';
 import { editorTables } from './editor-tables.mjs';

@@ -5,7 +5,7 @@ import { checkConfig, checkServed } from './config/check.ts';
 import { filesRead } from './config/routes.ts';
 import { directiveTable, registry } from './directives/registry.ts';
 import type { Config } from './config/config.ts';
-import { encodeConfig } from './config/encode.ts';
+import { encodeConfig } from './config/serialize.ts';
 import { ConfigError, hasError, type Problem, type Report, warningsOf } from './config/problem.ts';
 import { type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
 import type { HubfileIo } from './hubfile/expand.ts';

@@ -5,8 +5,7 @@ import type { JwksKeySource } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { fitsJwk, JWKS_ALGORITHMS } from './algorithms.ts';
-import type { KeyHint, KeySet } from './key.ts';
+import { fitsJwk, JWKS_ALGORITHMS, type KeyHint, type KeySet } from './key.ts';
 import { isJsonObject, type JsonObject, parseStrictJson } from './strict-json.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 

@@ -1,12 +1,12 @@
 import { RE2JS } from 're2js';
-import type { JsonValue, SubscribeGrant } from '../hub/grants.ts';
+import type { Grants, JsonValue, SubscribeGrant } from '../hub/grants.ts';
 import { compileSelector, type GrantMatcher, MAX_MATCHER_BYTES } from '../hub/matcher.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Meter } from '../kernel/slices.ts';
 import { hasForbiddenCharacters } from '../hub/topic.ts';
-import { grantMatcher, malformed } from './authorization-details.ts';
-import type { LegacyClaimReader, LegacyContext } from './legacy-reader.ts';
+import { type GrantContext, grantMatcher, malformed } from './authorization-details.ts';
 import { isJsonObject } from './strict-json.ts';
+import type { LegacyForms } from '../config/config.ts';
 
 /** Entries of each list. */
 const MAX_ENTRIES = 1000;
@@ -130,3 +130,20 @@ function compileRegexp(text: string, where: string): RE2JS {
     throw malformed(`${where}.match`, 'a regular expression in RE2 syntax', text);
   }
 }
+
+export type LegacyContext = Pick<GrantContext, 'base' | 'cache'> & {
+  /** What else than objects an entry may be. */
+  readonly legacyForms: LegacyForms;
+};
+
+/**
+ * Reads the claim of a 0.x token; yields when nothing is left of the meter.
+ *
+ * @throws InvalidTokenError
+ */
+export type LegacyClaimReader = (
+  claim: JsonValue | undefined,
+  name: string,
+  context: LegacyContext,
+  meter: Meter,
+) => Generator<void, Grants, void>;

@@ -1,7 +1,6 @@
 import { readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig } from '../config/config.ts';
-import { allHubs } from '../config/hubs.ts';
-import { siteAddressText } from '../config/site-address.ts';
+import { allHubs, siteAddressText } from '../config/sites.ts';
 import { profiles } from '../hub/profile.ts';
 import type { Logger } from '../kernel/log.ts';
 

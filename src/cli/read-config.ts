@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
 import { ConfigError, type Problem } from '../config/problem.ts';
 import { directiveTable } from '../directives/registry.ts';
-import { servingIo, findFiles } from '../hubfile/disk.ts';
+import { findFiles, servingIo } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
 import type { Environment } from '../hubfile/source.ts';

@@ -1,7 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import type { Config, GlobalOptions } from '../config/config.ts';
-import { allHubs } from '../config/hubs.ts';
+import { allHubs } from '../config/sites.ts';
 import { keptBy } from '../config/transports.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
 import { endProcess } from '../kernel/process-end.ts';

@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import { systemClock } from '../kernel/clock.ts';
 import type { Config, ListenAddress } from '../config/config.ts';
 import { registry } from '../directives/registry.ts';
-import { encodeConfig } from '../config/encode.ts';
+import { encodeConfig } from '../config/serialize.ts';
 import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { AdminControls, LoadOutcome, PostedConfig } from '../runtime/admin.ts';

@@ -2,7 +2,7 @@ import { type Check, inspectToken } from '../auth/inspect.ts';
 import { describeGranted } from '../auth/granted.ts';
 import { readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, SiteAddress } from '../config/config.ts';
-import { allHubs } from '../config/hubs.ts';
+import { allHubs } from '../config/sites.ts';
 import { profiles } from '../hub/profile.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';

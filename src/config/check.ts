@@ -1,15 +1,11 @@
-import { matchersOf } from './discovery-matchers.ts';
-import type { Config, GlobalOptions, HubConfig } from './config.ts';
-import { checkAddresses } from './check-addresses.ts';
+import { allHubs, hubsOf, matchersOf } from './sites.ts';
+import type { Config, GlobalOptions, HubConfig, SiteAddress, SiteConfig } from './config.ts';
+import { ANY, checkAddresses, checkPorts, LOOPBACK, portOf } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
-import { checkLogs } from './check-logs.ts';
-import { checkOwnUpstreams } from './check-own-upstreams.ts';
-import { checkPorts } from './check-ports.ts';
-import { checkTransport } from './check-transport.ts';
-import { allHubs, hubsOf } from './hubs.ts';
 import type { Report } from './problem.ts';
 import { asksFiles, type ConfigRegistry, dataOf, everyRoute } from './routes.ts';
 import { isShared, storeOf, type TransportConfig } from './transports.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
 
 /** What a machine has of what a configuration asks for. */
 export interface Machine {
@@ -117,4 +113,105 @@ function checkHubNames(config: Config, report: Report): void {
       );
     }
   }
+}
+
+/** Whether logs that are named exist, and who is to know what is in them. */
+export function checkLogs(
+  { options, sites }: Config,
+  registry: ConfigRegistry,
+  report: Report,
+): void {
+  for (const servers of [options.servers, ...options.listeners.map((each) => each.servers)]) {
+    if (!servers.logCredentials) continue;
+    const message = 'log_credentials: whoever reads an access log can act as the users in it';
+    const hint = 'leave it out once you have seen what you were looking for';
+    const finding = { severity: 'warning', code: 'log-credentials', message, hint } as const;
+    report(servers, finding, { field: 'logCredentials' });
+  }
+  for (const site of sites) checkNames(site, registry, report);
+}
+
+function checkNames(
+  { accessLogs, routes, errorRoutes }: SiteConfig,
+  registry: ConfigRegistry,
+  report: Report,
+): void {
+  const known = accessLogs.map(({ name }) => name);
+  for (const { handler } of everyRoute([...routes, ...errorRoutes], registry)) {
+    if (handler.kind !== 'log_name') continue;
+    const unknown = handler.names.find((name) => !known.includes(name));
+    if (unknown === undefined) continue;
+    const message = `this site has no log ${unknown}`;
+    const hint = `write log ${unknown} { … } in the site`;
+    report(handler, { severity: 'error', code: 'unknown-log', message, hint });
+  }
+}
+
+/** What the options of a transport need of each other. */
+export function checkTransport(transport: TransportConfig, report: Report): void {
+  if (transport.kind !== 'redis') return;
+  const refuse = (code: string, message: string, hint: string, field?: string): void => {
+    const where = field === undefined ? {} : { field };
+    report(transport, { severity: 'error', code, message, hint }, where);
+  };
+  const { urls, sentinel, cluster } = transport;
+  if (urls.length === 0) {
+    refuse('redis-without-url', 'transport redis does not say where', 'add url redis://HOST:6379');
+  }
+  if (urls.some((url) => !isRedisUrl(url.reveal()))) {
+    const hint = 'write redis://HOST:6379, or rediss://HOST:6379 for TLS';
+    refuse('bad-redis-url', 'this is not the URL of a Redis server', hint, 'urls');
+  }
+  if (sentinel !== null && cluster) {
+    const message = 'sentinel and cluster are mutually exclusive';
+    refuse('mutually-exclusive', message, 'leave one of them out', 'cluster');
+  }
+  if (urls.length > 1 && sentinel === null && !cluster) {
+    const hint = 'add sentinel NAME or cluster, or name one server';
+    refuse('several-redis-urls', 'several URLs, but neither sentinels nor a cluster', hint, 'urls');
+  }
+}
+
+function isRedisUrl(text: string): boolean {
+  const url = parseUrl(text);
+  if (url === null) return false;
+  const { protocol, hostname } = url;
+  return (protocol === 'redis:' || protocol === 'rediss:') && hostname !== '';
+}
+
+/** Requests that are sent to the gateway itself come back for ever, or to another site by a detour. */
+export function checkOwnUpstreams(
+  site: SiteConfig,
+  config: Config,
+  registry: ConfigRegistry,
+  report: Report,
+): void {
+  for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes], registry)) {
+    for (const { about, upstream } of dataOf(handler, registry).upstreams?.(handler) ?? []) {
+      const other = addressOf(upstream, config);
+      if (other === undefined) continue;
+      const message = `the upstream ${upstream.slice(0, 80)} is a port of this gateway itself`;
+      const hint = 'name the port of the app; requests would go round until somebody gives up';
+      const code = 'upstream-is-own-port';
+      report(about, { severity: 'warning', code, message, hint }, { other });
+    }
+  }
+}
+
+/** The address of a site that an upstream leads to, as far as it can be told without asking anybody. */
+function addressOf(upstream: string, { sites, options }: Config): SiteAddress | undefined {
+  const url = parseUrl(upstream);
+  if (url === null || !/^https?:$/.test(url.protocol)) return undefined;
+  const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+  for (const { addresses, bind } of sites) {
+    const binds = bind.flatMap((one) => (one.kind === 'host' ? [one.host] : []));
+    // Where all interfaces are bound the loopback is one of them; another machine may have the port.
+    const own = bind.length === 0 || binds.some((one) => ANY.has(one)) ? LOOPBACK : new Set(binds);
+    const found = addresses.find(
+      (address) => portOf(address, options) === port && (own.has(host) || address.host === host),
+    );
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }

@@ -1,4 +1,4 @@
-import { HubgateError } from '../kernel/error.ts';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
 /** A position in a configuration text. Lines and columns count from 1; a column is one character. */
 export interface Place {
@@ -105,4 +105,34 @@ export function describeProblem(problem: Problem, severity: string = problem.sev
   }
   if (problem.hint !== undefined) lines.push(`  ${problem.hint}`);
   return lines.join('\n');
+}
+
+/** A problem as programs read it: `validate --json`, the admin API. */
+export interface ProblemData {
+  readonly severity: 'error' | 'warning';
+  readonly code: string;
+  readonly message: string;
+  readonly file: string | undefined;
+  readonly line: number | undefined;
+  readonly column: number | undefined;
+  readonly hint: string | undefined;
+}
+
+export function problemData({ severity, code, message, place, hint }: Problem): ProblemData {
+  const { file, line, column } = place ?? {};
+  return { severity, code, message, file, line, column, hint };
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  ENOTDIR: 'there is no such file',
+  EISDIR: 'it is a directory',
+  EACCES: 'reading it is not allowed',
+};
+
+/** Why a file could not be read, without the absolute path that the system's message repeats. */
+export function whyUnreadable(thrown: unknown): string {
+  const code = codeOf(thrown);
+  if (code === undefined) return messageOf(thrown);
+  return REASONS[code] ?? code;
 }

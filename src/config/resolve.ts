@@ -2,8 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { isAbsolute, resolve } from 'node:path';
 import { Secret } from '../kernel/secret.ts';
 import type { Config, HubConfig, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
-import { EMPTY_KEY, type Report } from './problem.ts';
-import { whyUnreadable } from './unreadable.ts';
+import { EMPTY_KEY, type Report, whyUnreadable } from './problem.ts';
 
 /** What `{env.X}` and `{file.X}` stand for. */
 export interface PlaceholderSources {

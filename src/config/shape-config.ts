@@ -17,7 +17,7 @@ import {
   defaultSite,
   defaultTls,
 } from './defaults.ts';
-import { dnsShape } from './shape-dns.ts';
+import { dnsShape } from './dns-challenge.ts';
 import { isLogName } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import {

@@ -7,14 +7,14 @@ import type {
   RollOptions,
 } from './config.ts';
 import { defaultOnDemand, defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
-import { dnsShape } from './shape-dns.ts';
+import { dnsShape } from './dns-challenge.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
 import {
   isAddressRange,
   isAdminOrigin,
-  isHeaderName,
   isCollectorUrl,
+  isHeaderName,
   isLogMode,
   isLogName,
   isLogScope,

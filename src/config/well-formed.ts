@@ -51,3 +51,26 @@ export function isLogName(text: string): boolean {
 export function isLogScope(text: string): boolean {
   return /^http\.log\.access(?:\.[A-Za-z0-9_-]{1,64})?$/.test(text);
 }
+
+/** What `private_ranges` stands for in a list of address ranges. */
+export const PRIVATE_RANGES: readonly string[] = [
+  '192.168.0.0/16',
+  '172.16.0.0/12',
+  '10.0.0.0/8',
+  '127.0.0.1/8',
+  'fd00::/8',
+  '::1/128',
+];
+
+/**
+ * Tells whether a status is one of those listed: `404`, or a class such as `5xx`. An empty list
+ * holds every status.
+ */
+export function statusMatcher(listed: readonly string[]): (status: number) => boolean {
+  if (listed.length === 0) return () => true;
+  const wanted = new Set(listed.map((one) => one.toLowerCase()));
+  return (status) =>
+    wanted.has(String(status)) ||
+    wanted.has(`${Math.floor(status / 100)}xx`) ||
+    wanted.has(String(Math.floor(status / 100)));
+}

@@ -1,6 +1,6 @@
 import type { HandlerData, HeaderOperation } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { headerOperations } from '../config/shape-header.ts';
+import { headerOperations } from '../config/shape-routes.ts';
 import { Cursor } from '../hubfile/cursor.ts';
 import { headerOperation } from '../hubfile/header-operation.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';

@@ -5,7 +5,7 @@ import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
+import { isSecretName, withoutSecretParts } from '../kernel/secret.ts';
 import { appendToLog, HIDDEN, MAX_SHOWN } from '../site/log-notes.ts';
 import { PLACEHOLDER, shortName } from '../site/placeholder-names.ts';
 import type { HandlerContext } from '../site/handler-context.ts';

@@ -1,8 +1,7 @@
 import type { HandlerConfig, RequestMatcher, RouteConfig } from '../config/routes.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
-import { triedFiles } from '../hubfile/tried-files.ts';
-import { name } from '../hubfile/values.ts';
+import { name, triedFiles } from '../hubfile/values.ts';
 import { defaultFile } from '../matchers/file.ts';
 import { defaultFastcgi, defaultReverseProxy } from '../proxy/proxy-config.ts';
 import { proxySettings } from './reverse-proxy/syntax.ts';

@@ -1,6 +1,6 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { headerValue as headerValueShape } from '../config/shape-header.ts';
+import { headerValue as headerValueShape } from '../config/shape-routes.ts';
 import { count } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
@@ -8,7 +8,7 @@ import { badValue, headerValue, statusCode } from '../hubfile/values.ts';
 import { answer } from '../http/answer.ts';
 import type { Handler } from '../http/exchange.ts';
 import { fieldValue } from '../http/header-operations.ts';
-import { sameSiteLocation } from '../http/location.ts';
+import { sameSiteLocation } from '../http/same-site.ts';
 import { queryFrom } from '../site/query-text.ts';
 import { QUERY_MARK } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';

@@ -1,7 +1,7 @@
 import type { HandlerKinds } from '../config/routes.ts';
 import { DirectiveTable } from '../hubfile/directive-table.ts';
 import { matchers } from '../matchers/registry.ts';
-import type { HandlerDirective, Directive } from './directive.ts';
+import type { Directive, HandlerDirective } from './directive.ts';
 import { abort } from './abort.ts';
 import { basicAuth as basicAuthData } from './basic-auth/data.ts';
 import { basicAuth as basicAuthHandler } from './basic-auth/handler.ts';

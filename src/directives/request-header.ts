@@ -1,7 +1,6 @@
-import type { HandlerData, HeaderOperation } from '../config/routes.ts';
+import { type HandlerData, type HeaderOperation, identityFieldsIn } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { identityFieldsIn } from '../config/identity-operations.ts';
-import { headerOperations } from '../config/shape-header.ts';
+import { headerOperations } from '../config/shape-routes.ts';
 import { headerOperation } from '../hubfile/header-operation.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';

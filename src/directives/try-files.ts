@@ -4,7 +4,7 @@ import { list, object } from '../config/shape.ts';
 import { name, oneOf, text } from '../config/shape-values.ts';
 import { isTriedFile, misplacedStatus, TRY_POLICIES, type TryPolicy } from '../config/try-files.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
-import { checkTried, triedFiles, tryPolicy } from '../hubfile/tried-files.ts';
+import { checkTried, triedFiles, tryPolicy } from '../hubfile/values.ts';
 import type { Exchange, Expand, Handler } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
 import { decodePath, pathOf } from '../http/request-path.ts';

@@ -1,4 +1,4 @@
-import { decodeTokenLifetime } from '../auth/token-lifetime.ts';
+import { decodeTokenLifetime } from '../auth/unverified-token.ts';
 import type { DiscoveryConfig } from '../config/config.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';

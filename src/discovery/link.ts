@@ -1,6 +1,5 @@
-import type { HeaderList } from '../http/header-list.ts';
-import { utf8Field } from '../http/header-list.ts';
-import { quotedString } from '../http/quoted-string.ts';
+import { type HeaderList, utf8Field } from '../http/header-list.ts';
+import { quotedString } from '../http/field-values.ts';
 
 export interface HubLink {
   readonly target: string;

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { authorizationDetails } from '../auth/mint.ts';
-import { decodeTokenLifetime } from '../auth/token-lifetime.ts';
+import { decodeTokenLifetime } from '../auth/unverified-token.ts';
 import type { TokenExchangeConfig } from '../config/config.ts';
 import type { Expand } from '../http/exchange.ts';
 import { fairShareNetwork } from '../http/client-network.ts';

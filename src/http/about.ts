@@ -1,5 +1,5 @@
 import type { LogFields } from '../kernel/log.ts';
-import { withoutSecretParts } from '../kernel/secret-names.ts';
+import { withoutSecretParts } from '../kernel/secret.ts';
 import type { Exchange } from './exchange.ts';
 
 /** Characters of a host or a path that a line of the log repeats. */

@@ -1,8 +1,7 @@
 import type { Exchange } from './exchange.ts';
-import { errorPage, wantsPage } from './error-page.ts';
 import { reasonPhrase } from './errors.ts';
 import { HeaderList } from './header-list.ts';
-import { PAGE_POLICY } from './page.ts';
+import { escaped, page, PAGE_POLICY } from './page.ts';
 
 /** Answers with a short body of known length. */
 export function answer(
@@ -33,4 +32,40 @@ export function answerError(exchange: Exchange, status: number): void {
     const type = 'text/plain; charset=utf-8';
     answer(exchange, status, { ...fields, 'content-type': type }, `${reasonPhrase(status)}\n`);
   }
+}
+
+/** What a visitor can make of a status. Nothing of the cause: that is for the log. */
+const SENTENCES: Readonly<Record<number, string>> = {
+  400: 'The request could not be understood.',
+  401: 'This page is for those who have signed in.',
+  403: 'This page is not for everybody.',
+  404: 'There is nothing at this address.',
+  413: 'What was sent is too large.',
+  421: 'No site of this name is here.',
+  429: 'Too many requests came from where you are. Wait a little, then try again.',
+  500: 'Something went wrong here. Try again in a moment.',
+  502: 'The site behind this gateway did not answer as it should. Try again in a moment.',
+  503: 'The site has no room for this request at the moment. Try again soon.',
+  504: 'The site behind this gateway took too long to answer. Try again in a moment.',
+};
+
+/** The page of an error for people: its status in words, and the id by which its log lines are found. */
+export function errorPage(status: number, requestId: string): string {
+  const phrase = escaped(reasonPhrase(status));
+  const sentence = SENTENCES[status];
+  return page(
+    `${status} ${reasonPhrase(status)}`,
+    `<p class="muted">${status}</p>
+<h1>${phrase}</h1>
+${sentence === undefined ? '' : `<p>${sentence}</p>\n`}<p class="small muted">Request <code>${escaped(requestId)}</code></p>
+`,
+  );
+}
+
+/** Whether an `Accept` field asks for a page: browsers name it when they navigate, programs do not. */
+export function wantsPage(accept: string | undefined): boolean {
+  return (
+    accept !== undefined &&
+    /(?:^|,)\s*text\/html\s*(?:,|;(?!\s*q=0(?:\.0*)?\s*(?:,|$))|$)/i.test(accept)
+  );
 }

@@ -1,5 +1,5 @@
 import { BlockList, isIP, SocketAddress } from 'node:net';
-import { PRIVATE_RANGES } from '../config/private-ranges.ts';
+import { PRIVATE_RANGES } from '../config/well-formed.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { HeaderList } from './header-list.ts';
 

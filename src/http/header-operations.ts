@@ -1,8 +1,7 @@
 import type { HeaderOperation } from '../config/routes.ts';
-import { compileWildcard } from './wildcard.ts';
+import { compilePattern, compileWildcard } from './linear-regexp.ts';
 import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
-import { compilePattern } from './linear-regexp.ts';
-import { changedLocation, sameSiteLocation } from './location.ts';
+import { changedLocation, sameSiteLocation } from './same-site.ts';
 
 /** Looks at a value before a regular expression does. */
 type Check = (value: string) => string;

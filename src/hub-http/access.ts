@@ -6,12 +6,10 @@ import {
 } from '../auth/verify.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Profile } from '../hub/profile.ts';
-import { credentialOf } from './credentials.ts';
+import { credentialOf, legacyCredentialOf } from './credentials.ts';
 import type { Identity } from './identity.ts';
-import { legacyCredentialOf } from './legacy-credentials.ts';
 import { originList } from './origins.ts';
-import { Refusal } from './refusal.ts';
-import { RefusalLog } from './refusal-log.ts';
+import { Refusal, RefusalLog } from './refusal.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
 export interface AccessSettings {

@@ -1,5 +1,5 @@
 import type { Exchange } from '../http/exchange.ts';
-import { wantBody } from '../http/expect.ts';
+import { wantBody } from '../http/hop-by-hop.ts';
 import { badRequest, Refusal } from './refusal.ts';
 
 /**
@@ -44,3 +44,13 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
 function tooLarge(): Refusal {
   return new Refusal(413, { text: 'Request Entity Too Large' });
 }
+
+/** A media type in lower case without parameters; null when the field cannot be parsed. */
+export function mediaType(field: string): string | null {
+  const [type = '', ...parameters] = field.split(';').map((part) => part.trim());
+  if (!/^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/.test(type)) return null;
+  const valid = parameters.every((parameter) => /^[\w!#$&^.+-]+=(?:[^\s"]+|".*")$/.test(parameter));
+  return valid || parameters.every((parameter) => parameter === '') ? type.toLowerCase() : null;
+}
+
+export const FORM = 'application/x-www-form-urlencoded';

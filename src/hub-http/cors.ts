@@ -1,7 +1,7 @@
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { registrableDomain } from '../http/registrable-domain.ts';
+import { registrableDomain } from '../http/same-site.ts';
 import { originList } from './origins.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'QUERY'];

@@ -1,5 +1,6 @@
 import type { Exchange } from '../http/exchange.ts';
-import { cookieValue } from '../http/cookie-value.ts';
+import { cookieValue } from '../http/field-values.ts';
+import { parseQuery, valuesOf } from './form.ts';
 
 /** How a request presents its token. */
 export type Credential =
@@ -35,3 +36,30 @@ export function cookieCredential(exchange: Exchange, name: string): Credential |
 
 // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
 const FORBIDDEN = /[\x00-\x1f\x7f-\xff"\\]/;
+
+/** Shorter than any signed token: what 0.x clients send there when they have none. */
+const MIN_QUERY_TOKEN = 41;
+
+/**
+ * How 0.x clients present a token, for a hub that accepts theirs: the header, the query parameter
+ * `authorization`, the cookie (by its configured name, then by its old one).
+ */
+export function legacyCredentialOf(
+  exchange: Exchange,
+  cookieName: string,
+  legacyCookieName: string,
+): Credential {
+  return (
+    headerCredential(exchange) ??
+    queryCredential(exchange) ??
+    cookieCredential(exchange, cookieName) ??
+    cookieCredential(exchange, legacyCookieName) ??
+    NO_CREDENTIAL
+  );
+}
+
+function queryCredential(exchange: Exchange): Credential | null {
+  const [token, ...others] = valuesOf(parseQuery(exchange.target) ?? [], 'authorization');
+  if (typeof token !== 'string' || others.length > 0) return null;
+  return token.length < MIN_QUERY_TOKEN ? null : { kind: 'token', token, via: 'query' };
+}

@@ -5,8 +5,8 @@ import {
   compileSelector,
   type MatcherCache,
   type MatcherSpec,
-  type SubscriptionMatcher,
   sizeOf,
+  type SubscriptionMatcher,
 } from '../hub/matcher.ts';
 import type { FormField } from './form.ts';
 import { badRequest } from './refusal.ts';

@@ -4,7 +4,7 @@ import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
 import type { HubEndpoint } from './endpoint.ts';
-import { valuesOf, parseQuery } from './form.ts';
+import { parseQuery, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
 import { notFound } from './refusal.ts';
 

@@ -13,10 +13,9 @@ import type { Exchange } from '../http/exchange.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Meter, Slices } from '../kernel/slices.ts';
 import { type Access, grantMissing } from './access.ts';
-import { readBody } from './body.ts';
-import { parseForm, valuesOf, type FormField } from './form.ts';
+import { FORM, mediaType, readBody } from './body.ts';
+import { type FormField, parseForm, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
-import { FORM, mediaType } from './media-type.ts';
 import { badRequest, methodNotAllowed, Refusal } from './refusal.ts';
 
 export interface PublishSettings {

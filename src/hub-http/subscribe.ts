@@ -12,12 +12,11 @@ import type { Clock } from '../kernel/clock.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Slices } from '../kernel/slices.ts';
 import { type Access, accessRevoked } from './access.ts';
-import { readBody } from './body.ts';
+import { FORM, mediaType, readBody } from './body.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
-import { parseForm, parseQuery, valuesOf, type FormField } from './form.ts';
+import { type FormField, parseForm, parseQuery, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
 import type { ReadMatchers } from './matcher-parameters.ts';
-import { FORM, mediaType } from './media-type.ts';
 import { badRequest, methodNotAllowed, Refusal } from './refusal.ts';
 
 export interface SubscribeSettings {

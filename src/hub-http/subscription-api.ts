@@ -7,7 +7,7 @@ import { parseTopic } from '../hub/topic.ts';
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
-import { quotedString } from '../http/quoted-string.ts';
+import { quotedString } from '../http/field-values.ts';
 import type { Meter, Slices } from '../kernel/slices.ts';
 import { type Access, grantMissing } from './access.ts';
 import type { Identity } from './identity.ts';

@@ -4,7 +4,7 @@ import { nearestName } from '../config/nearest.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import { placeOf, type Span, visibleText } from './place.ts';
-import { Fault, type Problems, finding } from './problems.ts';
+import { Fault, finding, type Problems } from './problems.ts';
 import { isSecretWord } from './secrecy.ts';
 
 /** What the options of a block do: each gives the fields that its line sets. */

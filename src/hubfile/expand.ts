@@ -1,16 +1,14 @@
 import type { Machine } from '../config/check.ts';
-import { placeText } from '../config/problem.ts';
+import { placeText, UNSET_VARIABLE, whyUnreadable } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { nearestName } from '../config/nearest.ts';
-import { whyUnreadable } from '../config/unreadable.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { Arguments } from './arguments.ts';
 import { importTarget, MAX_IMPORT_DEPTH, MAX_IMPORTS, shownPath } from './import-target.ts';
-import { type Content, type Line, type Parsed, type Word, parse } from './parser.ts';
-import { type ImportStep, type Span, placeOf } from './place.ts';
-import { Fault, type Problems, finding } from './problems.ts';
-import { UNSET_VARIABLE } from '../config/problem.ts';
-import { type Environment, decodeText, makeSource } from './source.ts';
+import { type Content, type Line, parse, type Parsed, type Word } from './parser.ts';
+import { type ImportStep, placeOf, type Span } from './place.ts';
+import { Fault, finding, type Problems } from './problems.ts';
+import { decodeText, type Environment, makeSource } from './source.ts';
 
 /** What the reader of a Hubfile needs of the world. */
 export interface HubfileIo {

@@ -1,7 +1,7 @@
 import { ConfigError, hasError } from '../config/problem.ts';
 import { adapt } from './adapt.ts';
 import type { DirectiveTable } from './directive-table.ts';
-import { type HubfileIo, expand } from './expand.ts';
+import { expand, type HubfileIo } from './expand.ts';
 import { readData } from './read-data.ts';
 import { loaded, type LoadedConfig, type ReadConfig } from './loaded.ts';
 import { Origins } from './origins.ts';

@@ -1,5 +1,5 @@
 import { ConfigError, type Finding, hasError, type Problem } from '../config/problem.ts';
-import { type Span, locate } from './place.ts';
+import { locate, type Span } from './place.ts';
 
 /** Thrown to leave a directive that cannot be understood; what it says is reported, and reading goes on. */
 export class Fault extends Error {

@@ -1,10 +1,9 @@
-import { placeText } from '../config/problem.ts';
+import { placeText, whyUnreadable } from '../config/problem.ts';
 import { resolve } from 'node:path';
-import { decodeConfig } from '../config/decode.ts';
+import { decodeConfig } from '../config/serialize.ts';
 import type { ConfigRegistry } from '../config/routes.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import type { DataNode, Stretch } from '../config/shape.ts';
-import { whyUnreadable } from '../config/unreadable.ts';
 import type { HubfileIo } from './expand.ts';
 import { readJson } from './json.ts';
 import { loaded, type ReadConfig } from './loaded.ts';

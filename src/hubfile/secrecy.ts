@@ -1,4 +1,4 @@
-import { isSecretName } from '../kernel/secret-names.ts';
+import { isSecretName } from '../kernel/secret.ts';
 
 /** Words that are followed by a secret. */
 const SECRET_WORDS = new Set([

@@ -5,10 +5,11 @@ import {
   isHeaderName,
   isHeaderValue,
   isStatusPattern,
+  PRIVATE_RANGES,
 } from '../config/well-formed.ts';
-import { PRIVATE_RANGES } from '../config/private-ranges.ts';
 import type { Cursor } from './cursor.ts';
 import type { Word } from './parser.ts';
+import { isTriedFile, misplacedStatus, TRY_POLICIES, type TryPolicy } from '../config/try-files.ts';
 
 const RESOLVED_LATER = /(?<!\\)\{(?:env|file)\./;
 const MAX_COUNT = 2 ** 31 - 1;
@@ -128,4 +129,23 @@ export function badValue(cursor: Cursor, word: Word, expected: string): never {
     : undefined;
   const message = `${cursor.name} expects ${expected}, not ${cursor.quote(word)}`;
   return cursor.fail(word.span, 'bad-value', message, hint);
+}
+
+/** The files that are to be tried, one of the words or several. */
+export function triedFiles(cursor: Cursor, words: readonly Word[]): readonly string[] {
+  return words.map((word) =>
+    isTriedFile(word.text)
+      ? word.text
+      : badValue(cursor, word, 'a path without *, [ and ], or a status such as =404'),
+  );
+}
+
+export function tryPolicy(cursor: Cursor): TryPolicy {
+  return oneOf(cursor, TRY_POLICIES);
+}
+
+/** Complains about a status that has no effect where it stands. */
+export function checkTried(cursor: Cursor, files: readonly string[], policy: TryPolicy): void {
+  const message = misplacedStatus(files, policy);
+  if (message !== null) cursor.fail(cursor.span, 'misplaced-status', message);
 }

@@ -1,10 +1,9 @@
 import type { ConditionData } from '../config/routes.ts';
 import { list, object } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
-import { isStatusPattern } from '../config/well-formed.ts';
+import { isStatusPattern, statusMatcher } from '../config/well-formed.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { statusClasses } from '../hubfile/values.ts';
-import { statusMatcher } from '../proxy/status-class.ts';
 import { errorStatus as statusOf } from '../site/error-status.ts';
 import type { Predicate } from '../site/predicate.ts';
 import type { Matcher } from './matcher.ts';

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { cookieValue } from '../http/cookie-value.ts';
+import { cookieValue } from '../http/field-values.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Upstream } from './upstreams.ts';
 import type { BalancingPolicy } from './proxy-config.ts';

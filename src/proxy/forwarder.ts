@@ -1,6 +1,6 @@
 import type { FastcgiConfig, ReverseProxyConfig } from './proxy-config.ts';
 import { HttpError } from '../http/errors.ts';
-import { wantBody } from '../http/expect.ts';
+import { wantBody } from '../http/hop-by-hop.ts';
 import type { Exchange, Expand, LentBody, WaitLimit } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';

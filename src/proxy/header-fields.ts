@@ -1,9 +1,8 @@
 import { isIP } from 'node:net';
-import { expectsContinue } from '../http/expect.ts';
+import { dropNominated, expectsContinue } from '../http/hop-by-hop.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { type AddressSet, dropForwardedFields } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { dropNominated } from '../http/nominated-fields.ts';
 import type { UpstreamAddress } from './address.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 import { announcedTrailers } from './trailers.ts';

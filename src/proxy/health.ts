@@ -6,7 +6,7 @@ import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Connections, ForwardSink } from './forwarding.ts';
 import type { RequestingClient } from './requesting-client.ts';
-import { statusMatcher } from './status-class.ts';
+import { statusMatcher } from '../config/well-formed.ts';
 import type { Upstream } from './upstreams.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
 

@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/routes.ts';
-import { compileWildcard } from '../http/wildcard.ts';
+import { compileWildcard } from '../http/linear-regexp.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -10,7 +10,7 @@ import type { Choice } from './balancing.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 import { clientResponseFields } from './header-fields.ts';
-import { statusMatcher } from './status-class.ts';
+import { statusMatcher } from '../config/well-formed.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';

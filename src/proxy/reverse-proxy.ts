@@ -5,7 +5,7 @@ import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import { about } from '../http/about.ts';
 import { addressSet, type AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
-import type { InstantLease } from '../kernel/instant-leases.ts';
+import type { InstantLease } from '../kernel/lease.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';

@@ -1,6 +1,6 @@
-import { type InstantLease, InstantLeases } from '../kernel/instant-leases.ts';
+import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { type UpstreamAddress, parseUpstream } from './address.ts';
+import { parseUpstream, type UpstreamAddress } from './address.ts';
 import { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { UpstreamMeasures } from './upstream-measures.ts';
 import { openConnections } from './connections.ts';

@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { AdminOptions, ListenAddress } from '../config/config.ts';
-import { problemData } from '../config/problem-data.ts';
-import { describeProblem, type Problem } from '../config/problem.ts';
+import { describeProblem, type Problem, problemData } from '../config/problem.ts';
 import type { Logger } from '../kernel/log.ts';
 import { adminRefusal } from './admin-guard.ts';
 import { healthFault } from './health.ts';

@@ -5,7 +5,7 @@ import { defaultDiscovery } from '../config/defaults.ts';
 import type { Finding, Report } from '../config/problem.ts';
 import { cookieDomain } from '../discovery/cookie.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
-import { registrableDomain } from '../http/registrable-domain.ts';
+import { registrableDomain } from '../http/same-site.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { checkTokenMint } from './check-token-mint.ts';
 import { checkTokenIdentity } from './check-token-identity.ts';

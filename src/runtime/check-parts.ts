@@ -1,8 +1,7 @@
-import { JWKS_ALGORITHMS } from '../auth/algorithms.ts';
-import { staticKeySet } from '../auth/key.ts';
+import { JWKS_ALGORITHMS, staticKeySet } from '../auth/key.ts';
 import { LEGACY_CURE, readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, KeySource } from '../config/config.ts';
-import { allHubs } from '../config/hubs.ts';
+import { allHubs } from '../config/sites.ts';
 import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { checkCertificates } from './check-certificates.ts';

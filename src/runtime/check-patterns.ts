@@ -1,5 +1,5 @@
 import { registry } from '../directives/registry.ts';
-import { matchersOf } from '../config/discovery-matchers.ts';
+import { matchersOf } from '../config/sites.ts';
 import type { SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
 import { dataOf, everyCondition, everyRoute } from '../config/routes.ts';

@@ -1,6 +1,11 @@
-import { JWKS_ALGORITHMS } from '../auth/algorithms.ts';
+import {
+  isCounterpart,
+  JWKS_ALGORITHMS,
+  type KeyMaterial,
+  signingKey,
+  staticKeySet,
+} from '../auth/key.ts';
 import { readAuthorizationDetails } from '../auth/authorization-details.ts';
-import { isCounterpart, type KeyMaterial, signingKey, staticKeySet } from '../auth/key.ts';
 import { authorizationDetails } from '../auth/mint.ts';
 import { InvalidTokenError } from '../auth/verify.ts';
 import type { HubConfig, IssuerConfig, KeySource, TokenMintConfig } from '../config/config.ts';

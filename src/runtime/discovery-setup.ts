@@ -29,7 +29,7 @@ import { expandPlaceholders } from '../site/placeholders.ts';
 import { placeOfHub } from './hub-place.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { noAnnouncements } from './hub-core.ts';
-import { type ReadyHub, type ReadyHubs, readyHub } from './hub-setup.ts';
+import { readyHub, type ReadyHub, type ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
 /** An announced hub with what its tokens must say. */

@@ -1,6 +1,5 @@
 import type { Config, SiteConfig } from '../config/config.ts';
-import { allHubs } from '../config/hubs.ts';
-import { siteAddressText } from '../config/site-address.ts';
+import { allHubs, siteAddressText } from '../config/sites.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';

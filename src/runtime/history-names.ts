@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from '
 import { dirname, join } from 'node:path';
 import type { Config, HubConfig, SiteConfig } from '../config/config.ts';
 import { defaultHub } from '../config/defaults.ts';
-import { allHubs, type HubOfSite } from '../config/hubs.ts';
+import { allHubs, type HubOfSite } from '../config/sites.ts';
 import { siteName } from './hub-place.ts';
 
 /** Under which name each hub keeps its history. */

@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts';
-import { allHubs } from '../config/hubs.ts';
+import { allHubs } from '../config/sites.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { History } from '../transports/history.ts';

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import type { Config, HubConfig, SiteAddress, SiteConfig } from '../config/config.ts';
-import { allHubs, hubsOf } from '../config/hubs.ts';
+import { allHubs, hubsOf } from '../config/sites.ts';
 import type { TransportConfig } from '../config/transports.ts';
 import { profiles } from '../hub/profile.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';

@@ -7,12 +7,12 @@ import {
   type TrustedIssuer,
 } from '../auth/verify.ts';
 import type { HubConfig, KeySource, SiteConfig } from '../config/config.ts';
-import { hubsOf } from '../config/hubs.ts';
+import { hubsOf } from '../config/sites.ts';
 import { transportKinds } from '../config/transports.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { KeepsStream } from '../hub/admission.ts';
 import type { Hub } from '../hub/hub.ts';
-import { profiles, type Profile } from '../hub/profile.ts';
+import { type Profile, profiles } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
 import type { BrowserScript } from '../hub-http/browser-script.ts';

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import type { Config, ServerOptions, SiteConfig } from '../config/config.ts';
 import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { type PlannedListener, planListeners } from './listen-plan.ts';
+import { planListeners, type PlannedListener } from './listen-plan.ts';
 
 /** How a listener serves: as its own `servers <address>` says, else as the general one. */
 export function serversAt(

@@ -1,8 +1,8 @@
 import { registry } from '../directives/registry.ts';
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config, SiteConfig } from '../config/config.ts';
-import { encodeConfig } from '../config/encode.ts';
-import { siteAddressText } from '../config/site-address.ts';
+import { encodeConfig } from '../config/serialize.ts';
+import { siteAddressText } from '../config/sites.ts';
 import type { CertificateOrder } from '../tls/certificates.ts';
 import type { EndingStreams, Generation } from './generation.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';

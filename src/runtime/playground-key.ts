@@ -1,6 +1,5 @@
 import { hkdfSync } from 'node:crypto';
-import { isHmac } from '../auth/algorithms.ts';
-import { signingKey, staticKeySet } from '../auth/key.ts';
+import { isHmac, signingKey, staticKeySet } from '../auth/key.ts';
 import type { HubConfig, StaticKeySource } from '../config/config.ts';
 import type { Playground } from '../hub-http/endpoint.ts';
 import { Secret } from '../kernel/secret.ts';

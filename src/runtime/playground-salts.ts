@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Config } from '../config/config.ts';
-import { allHubs, type HubOfSite } from '../config/hubs.ts';
+import { allHubs, type HubOfSite } from '../config/sites.ts';
 import { hubPath, siteName } from './hub-place.ts';
 
 const SALT_BYTES = 32;

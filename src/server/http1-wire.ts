@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable, Writable } from 'node:stream';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { dropNominated } from '../http/nominated-fields.ts';
+import { dropNominated } from '../http/hop-by-hop.ts';
 import { ConnectionStream } from './connection-stream.ts';
 import type { Departure } from './departure.ts';
 import { informHttp1 } from './informational.ts';

@@ -13,7 +13,7 @@ import type {
   UpstreamVisit,
   WaitLimit,
 } from '../http/exchange.ts';
-import { expectsContinue } from '../http/expect.ts';
+import { expectsContinue } from '../http/hop-by-hop.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { Identity } from '../http/identity.ts';

@@ -2,7 +2,7 @@ import type { Exchange, ResponseStream, StreamListener } from '../http/exchange.
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
-import { isSecretName, withoutSecretParts } from '../kernel/secret-names.ts';
+import { isSecretName, withoutSecretParts } from '../kernel/secret.ts';
 import type { SiteHandler } from './site.ts';
 import { appendedFields, HIDDEN, isLogSkipped, MAX_SHOWN, namesOfLogs } from './log-notes.ts';
 

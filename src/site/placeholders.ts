@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { cookieValue } from '../http/cookie-value.ts';
+import { cookieValue } from '../http/field-values.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';

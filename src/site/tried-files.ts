@@ -1,12 +1,10 @@
 import { join, resolve } from 'node:path';
-import type { TryPolicy } from '../config/try-files.ts';
-import { fallbackStatus } from '../config/try-files.ts';
+import { fallbackStatus, type TryPolicy } from '../config/try-files.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { splitAfter } from '../http/split-path.ts';
+import { decodePath, splitAfter } from '../http/request-path.ts';
 import { expandPlaceholders } from './placeholders.ts';
-import { decodePath } from '../http/request-path.ts';
-import { type HidesFile, realRoot, type SiteFile, siteFile, siteNames } from './site-files.ts';
+import { type HidesFile, realRoot, siteFile, type SiteFile, siteNames } from './site-files.ts';
 
 export interface FileSearch {
   /** null: the `root` of the site. Placeholders are filled in. */

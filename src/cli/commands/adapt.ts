@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { registry } from '../../directives/registry.ts';
-import { encodeConfig } from '../../config/encode.ts';
+import { encodeConfig } from '../../config/serialize.ts';
 import { describeProblem } from '../../config/problem.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { adaptedCaddyfile } from '../caddyfile-source.ts';

@@ -1,6 +1,5 @@
 import { Command } from 'commander';
-import { ConfigError, describeProblem, type Problem } from '../../config/problem.ts';
-import { problemData } from '../../config/problem-data.ts';
+import { ConfigError, describeProblem, type Problem, problemData } from '../../config/problem.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { EXIT, type Output } from '../output.ts';
 import { readConfig } from '../read-config.ts';

@@ -1,7 +1,7 @@
 // The program of a worker process: a gateway that does what the main process orders.
 import type { Config } from '../../config/config.ts';
 import { registry } from '../../directives/registry.ts';
-import { decodeEncoded } from '../../config/decode.ts';
+import { decodeEncoded } from '../../config/serialize.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { finishUncut, killThisProcess } from '../../kernel/process-end.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';

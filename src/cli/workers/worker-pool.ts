@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import type { Config, GlobalOptions } from '../../config/config.ts';
 import { registry } from '../../directives/registry.ts';
-import { encodeConfig } from '../../config/encode.ts';
+import { encodeConfig } from '../../config/serialize.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { type Family, gauge } from '../../kernel/measures.ts';

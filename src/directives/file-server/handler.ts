@@ -6,8 +6,8 @@ import {
   type HidesFile,
   noSuchFile,
   realRoot,
-  type SiteFile,
   siteFile,
+  type SiteFile,
   siteNames,
 } from '../../site/site-files.ts';
 import type { HandlerContext } from '../../site/handler-context.ts';

@@ -2,8 +2,12 @@ import { createHash } from 'node:crypto';
 import { clientNetwork } from '../../http/client-network.ts';
 import { HttpError } from '../../http/errors.ts';
 import type { Exchange, Handler } from '../../http/exchange.ts';
-import type { RateZone } from '../../http/rate-limits.ts';
-import { type Verdict, verdictOf, type WindowCounts } from '../../http/sliding-window.ts';
+import {
+  type RateZone,
+  type Verdict,
+  verdictOf,
+  type WindowCounts,
+} from '../../http/rate-limits.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { HandlerContext } from '../../site/handler-context.ts';
 import type { RateLimitConfig, RateZoneConfig } from './data.ts';

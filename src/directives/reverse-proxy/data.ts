@@ -1,8 +1,7 @@
-import type { HandlerData, RouteConfig } from '../../config/routes.ts';
+import { type HandlerData, identityFieldsIn, type RouteConfig } from '../../config/routes.ts';
 import type { Report } from '../../config/problem.ts';
-import { identityFieldsIn } from '../../config/identity-operations.ts';
 import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
-import { anyHeaderOperations, field } from '../../config/shape-header.ts';
+import { anyHeaderOperations, field } from '../../config/shape-routes.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
 import { count, duration, flag, name, oneOf, secret, text } from '../../config/shape-values.ts';
 import { isHeaderName, isStatusPattern } from '../../config/well-formed.ts';

@@ -14,15 +14,15 @@ import {
 } from '../../hubfile/values.ts';
 import { headerOperation } from '../../hubfile/header-operation.ts';
 import { dynamicUpstreams } from './syntax/dynamic.ts';
-import { ResponseMatchers, handleResponse, replaceStatus } from './syntax/handle-response.ts';
+import { handleResponse, replaceStatus, ResponseMatchers } from './syntax/handle-response.ts';
 import { positiveDuration, proxyTransport } from './syntax/transport.ts';
 import { type TransportWords, upstreamsOf } from './syntax/upstreams.ts';
 import {
   type BalancingPolicy,
-  type ReverseProxyConfig,
   defaultActiveHealth,
   defaultReverseProxy,
   MAX_WEIGHT,
+  type ReverseProxyConfig,
 } from '../../proxy/proxy-config.ts';
 
 const USAGE = `

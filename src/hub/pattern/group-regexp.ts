@@ -1,5 +1,4 @@
-import { refusal } from './refusal.ts';
-import type { AsciiSet, Syntax } from './syntax.ts';
+import { type AsciiSet, refusal, type Syntax } from './syntax.ts';
 
 /** Distinct character classes in one pattern; each costs a run of the engine over ASCII. */
 const MAX_CLASSES = 64;

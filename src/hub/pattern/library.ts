@@ -1,9 +1,9 @@
 import { URLPattern } from 'urlpattern-polyfill';
 import { unmetered } from '../../kernel/slices.ts';
-import { type Component, compileComponent, matchesComponent } from './component.ts';
+import { compileComponent, type Component, matchesComponent } from './component.ts';
 import { CharacterClasses } from './group-regexp.ts';
-import { type Part, parseParts } from './parts.ts';
-import { refusal } from './refusal.ts';
+import { parseParts, type Part } from './parts.ts';
+import { refusal } from './syntax.ts';
 import { isPlain, type Token, tokenize } from './tokens.ts';
 import type { UrlComponentName } from './url-components.ts';
 import { requireUrl, withoutDotSegments } from '../../kernel/parse-url.ts';

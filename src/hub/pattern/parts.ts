@@ -1,4 +1,4 @@
-import { refusal } from './refusal.ts';
+import { refusal } from './syntax.ts';
 import { type Token, tokenize } from './tokens.ts';
 
 /** A piece of a component: fixed text, or a group between a prefix and a suffix. */

@@ -1,7 +1,6 @@
 import type { Meter } from '../../kernel/slices.ts';
 import { isAnything } from './glob.ts';
-import { refusal } from './refusal.ts';
-import type { AsciiSet, Syntax } from './syntax.ts';
+import { type AsciiSet, refusal, type Syntax } from './syntax.ts';
 
 /** Instructions in one component; a repeat counts each of its copies. */
 const MAX_INSTRUCTIONS = 5000;

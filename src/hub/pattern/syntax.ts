@@ -1,3 +1,5 @@
+import { HubgateError } from '../../kernel/error.ts';
+
 /** What a component's text must look like, as a tree: a regular expression without captures. */
 export type Syntax =
   | { readonly kind: 'char'; readonly code: number }
@@ -16,4 +18,9 @@ export type AsciiSet = Uint8Array;
 /** A text as it stands. */
 export function literal(text: string): readonly Syntax[] {
   return Array.from(text, (character) => ({ kind: 'char', code: character.codePointAt(0) ?? 0 }));
+}
+
+/** The error of a pattern that is malformed, or that linear time cannot hold. Code `invalid-pattern`. */
+export function refusal(why: string, cause?: unknown): HubgateError {
+  return new HubgateError('invalid-pattern', `invalid URL Pattern: ${why}`, { cause });
 }

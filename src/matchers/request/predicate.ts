@@ -6,17 +6,17 @@ import { capturing } from '../../site/capture.ts';
 import { expandPlaceholders, hostname, queryOf } from '../../site/placeholders.ts';
 import { allHold, type CompileMatcher, negated, type Predicate } from '../../site/predicate.ts';
 import type {
-  PathCondition,
-  PathRegexpCondition,
-  HostCondition,
-  MethodCondition,
+  ClientIpCondition,
   HeaderCondition,
   HeaderRegexpCondition,
-  QueryCondition,
-  ProtocolCondition,
-  RemoteIpCondition,
-  ClientIpCondition,
+  HostCondition,
+  MethodCondition,
   NotCondition,
+  PathCondition,
+  PathRegexpCondition,
+  ProtocolCondition,
+  QueryCondition,
+  RemoteIpCondition,
 } from './data.ts';
 import {
   decoderFor,

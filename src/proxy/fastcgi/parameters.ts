@@ -1,8 +1,8 @@
 import { join, resolve, sep } from 'node:path';
 import { HttpError } from '../../http/errors.ts';
 import type { Exchange } from '../../http/exchange.ts';
-import { utf8Field, type HeaderList } from '../../http/header-list.ts';
-import { splitAfter } from '../../http/split-path.ts';
+import { type HeaderList, utf8Field } from '../../http/header-list.ts';
+import { splitAfter } from '../../http/request-path.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { ForwardError } from '../forward-error.ts';
 

@@ -6,7 +6,7 @@ import { certificateNames } from '../certificate-store.ts';
 import { type KeyPair, readKeyPair } from '../key-pair.ts';
 import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
 import type { LocalAuthority } from '../local-authority.ts';
-import { type Challenges, type ChallengeType } from './challenges.ts';
+import type { Challenges, ChallengeType } from './challenges.ts';
 import { type AcmeAccount, type ChallengeProof, orderCertificate } from './client.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 

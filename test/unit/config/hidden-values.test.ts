@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { signingKey, staticKeySet } from '../../../src/auth/key.ts';
-import { decodeEncoded } from '../../../src/config/decode.ts';
-import { encodeConfig } from '../../../src/config/encode.ts';
+import { decodeEncoded, encodeConfig } from '../../../src/config/serialize.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { loadConfig, type ReadyConfig } from '../../../src/load-config.ts';
 

@@ -7,8 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { parse } from 'yaml';
 import type { Config } from '../../../src/config/config.ts';
-import { encodeConfig } from '../../../src/config/encode.ts';
-import { configSchema } from '../../../src/config/json-schema.ts';
+import { configSchema, encodeConfig } from '../../../src/config/serialize.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
 import { read } from '../../../src/hubfile/load.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { isOrigin } from '../../../src/config/origin.ts';
+import { isOrigin } from '../../../src/config/check-hub.ts';
 
 describe('isOrigin (catalogue H-500)', () => {
   for (const text of [

@@ -1,12 +1,12 @@
 import { directiveTable, registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { stringify } from 'yaml';
 import type { Config } from '../../../src/config/config.ts';
-import { encodeConfig } from '../../../src/config/encode.ts';
+import { encodeConfig } from '../../../src/config/serialize.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
 import { load } from '../../../src/hubfile/load.ts';

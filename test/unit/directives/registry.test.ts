@@ -3,11 +3,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { directives, directiveTable } from '../../../src/directives/registry.ts';
-import { unsupportedDirectives } from '../../../src/hubfile/unsupported.ts';
+import { unsupportedConditions, unsupportedDirectives } from '../../../src/hubfile/unsupported.ts';
 import { directiveOrder } from '../../../src/hubfile/directive-table.ts';
 import type { DirectiveSyntax } from '../../../src/hubfile/scope.ts';
 import { matchers } from '../../../src/matchers/registry.ts';
-import { unsupportedConditions } from '../../../src/hubfile/unsupported.ts';
 import { root } from '../../support/process.ts';
 
 const directive = (place: Partial<DirectiveSyntax> = {}): DirectiveSyntax => ({

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
-import { type RequestListener, request as httpRequest } from 'node:http';
+import { request as httpRequest, type RequestListener } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import fc from 'fast-check';
 import { compileGrants, grantValue } from '../../../src/discovery/grant-template.ts';

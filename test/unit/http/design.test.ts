@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { describe, it } from 'node:test';
-import { DESIGN_CSS } from '../../../src/http/design.ts';
+import { DESIGN_CSS } from '../../../src/http/page.ts';
 
 const COPY = new URL('../../../examples/design.css', import.meta.url);
 const HEADER = `/* A copy of src/http/design.ts: UPDATE_GOLDEN=1 npm test -- test/unit/http/design.test.ts */\n`;

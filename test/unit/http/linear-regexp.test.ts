@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, mock } from 'node:test';
 import { RE2JS } from 're2js';
-import { compilePattern } from '../../../src/http/linear-regexp.ts';
-import { compileWildcard } from '../../../src/http/wildcard.ts';
+import { compilePattern, compileWildcard } from '../../../src/http/linear-regexp.ts';
 
 describe('a regular expression of the configuration', () => {
   it('tells whether it matches as the search for its groups does', () => {

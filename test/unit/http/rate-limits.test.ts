@@ -6,8 +6,8 @@ import {
   type CountSiblings,
   RateLimits,
   type RateZone,
+  verdictOf,
 } from '../../../src/http/rate-limits.ts';
-import { verdictOf } from '../../../src/http/sliding-window.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 const WINDOW = 60_000;

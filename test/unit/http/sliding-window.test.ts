@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { verdictOf, type WindowCounts } from '../../../src/http/sliding-window.ts';
+import { verdictOf, type WindowCounts } from '../../../src/http/rate-limits.ts';
 
 const WINDOW = 1_000;
 const verdict = (current: number, previous: number, elapsedMs: number, events: number) =>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { compileWildcard, type WildcardKind } from '../../../src/http/wildcard.ts';
+import { compileWildcard, type WildcardKind } from '../../../src/http/linear-regexp.ts';
 
 const cases: readonly (readonly [WildcardKind, string, readonly string[], readonly string[]])[] = [
   ['edges', '*', ['', 'a', 'a/b\nc'], []],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { RefusalLog } from '../../../src/hub-http/refusal-log.ts';
+import { RefusalLog } from '../../../src/hub-http/refusal.ts';
 import { type LogLine, recorder } from '../../support/hub-server.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { resolve } from 'node:path';
 import { describe, it } from 'node:test';
 import { ConfigError, type Problem } from '../../../src/config/problem.ts';
-import { type AdaptedCaddyfile, adaptCaddyfile } from '../../../src/hubfile/caddyfile.ts';
+import { adaptCaddyfile, type AdaptedCaddyfile } from '../../../src/hubfile/caddyfile.ts';
 import type { HubfileIo } from '../../../src/hubfile/expand.ts';
 import { read } from '../../../src/hubfile/load.ts';
 

@@ -1,8 +1,8 @@
-import { directiveTable, directives, registry } from '../../../src/directives/registry.ts';
+import { directives, directiveTable, registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Config } from '../../../src/config/config.ts';
-import { encodeConfig } from '../../../src/config/encode.ts';
+import { encodeConfig } from '../../../src/config/serialize.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo } from '../../../src/hubfile/disk.ts';
 import { load } from '../../../src/hubfile/load.ts';

@@ -1,13 +1,13 @@
 import { directiveTable, registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { stringify } from 'yaml';
 import type { Config } from '../../../src/config/config.ts';
-import { encodeConfig } from '../../../src/config/encode.ts';
+import { encodeConfig } from '../../../src/config/serialize.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
 import type { HubfileIo } from '../../../src/hubfile/expand.ts';
 import { formatHubfile } from '../../../src/hubfile/format.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { type TestContext, describe, it } from 'node:test';
+import { describe, it, type TestContext } from 'node:test';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo, findFiles } from '../../../src/hubfile/disk.ts';
 import { load } from '../../../src/hubfile/load.ts';

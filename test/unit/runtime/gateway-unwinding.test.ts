@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { encodeConfig } from '../../../src/config/encode.ts';
+import { encodeConfig } from '../../../src/config/serialize.ts';
 import { createGateway, parseHubfile } from '../../../src/index.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { freePort } from '../../support/free-port.ts';

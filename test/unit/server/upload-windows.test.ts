@@ -13,7 +13,7 @@ import {
   WIDE_WINDOW_BYTES,
 } from '../../../src/server/upload-windows.ts';
 import { answer } from '../../../src/http/answer.ts';
-import { FLAG, FRAME, frame, headers } from '../../support/http2-frames.ts';
+import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
 import { serveExchanges } from '../http/exchange-server.ts';
 
 const STREAMS = 100;

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import type { AcmeOptions, TlsConfig } from '../../../src/config/config.ts';
 import { defaultDnsChallenge, defaultExec } from '../../../src/config/dns-challenge.ts';
 import { defaultOptions, defaultTls } from '../../../src/config/defaults.ts';
-import { type CertificateOrigin, certificateOrigin } from '../../../src/tls/certificate-policy.ts';
+import { certificateOrigin, type CertificateOrigin } from '../../../src/tls/certificate-policy.ts';
 
 type Source = TlsConfig['source'];
 const AUTO: Source = { kind: 'auto' };

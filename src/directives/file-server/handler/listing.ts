@@ -1,4 +1,4 @@
-import { opendir, lstat } from 'node:fs/promises';
+import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { answer } from '../../../http/answer.ts';
 import type { Exchange } from '../../../http/exchange.ts';

@@ -1,8 +1,9 @@
-import type { OptionInput, TransportOption } from '../../../config/transport-option.ts';
 import {
-  type TransportConfig,
+  type OptionInput,
   TRANSPORT_KINDS,
+  type TransportConfig,
   transportKinds,
+  type TransportOption,
 } from '../../../config/transports.ts';
 import { Secret } from '../../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../../hubfile/cursor.ts';

@@ -3,7 +3,7 @@ import { badValue, choiceOf, count, duration, oneOf } from '../../../hubfile/val
 import type { Cursor } from '../../../hubfile/cursor.ts';
 import type { Word } from '../../../hubfile/parser.ts';
 import { isDnsName, isResolver } from '../data/dynamic.ts';
-import { type DynamicConfig, defaultDynamic } from '../../../proxy/proxy-config.ts';
+import { defaultDynamic, type DynamicConfig } from '../../../proxy/proxy-config.ts';
 import { positiveDuration } from './transport.ts';
 
 interface Draft {

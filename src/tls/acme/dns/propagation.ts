@@ -1,6 +1,5 @@
 import { Resolver } from 'node:dns/promises';
-import type { DnsChallengeConfig } from '../../../config/dns-challenge.ts';
-import { parseNameServer } from '../../../config/dns-challenge.ts';
+import { type DnsChallengeConfig, parseNameServer } from '../../../config/dns-challenge.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { AcmeError } from '../acme-error.ts';
 import { wait } from '../wait.ts';

@@ -1,3 +1,5 @@
+import { getDomain } from 'tldts';
+
 /**
  * A redirect stays on the site where its template says so: whatever placeholders bring in, a target that
  * is written with one slash never becomes one that browsers take for another host, nor does a value with
@@ -24,4 +26,12 @@ function hasHost(location: string): boolean {
 
 function withoutHost(location: string): string {
   return hasHost(location) ? location.replace(UNREAD, '').replace(/^[/\\]+/, '/') : location;
+}
+
+/**
+ * The registrable domain of a host (`example.co.uk` for `a.b.example.co.uk`), private suffixes such
+ * as `github.io` counted as suffixes; null for a suffix itself, a single label or an IP address.
+ */
+export function registrableDomain(host: string): string | null {
+  return getDomain(host, { allowPrivateDomains: true, detectIp: true });
 }

@@ -1,4 +1,5 @@
-import type { HeaderList } from './header-list.ts';
+import { HeaderList } from './header-list.ts';
+import type { Exchange } from './exchange.ts';
 
 /**
  * What frames, routes or upgrades the message: nominating it changes nothing. Those that concern
@@ -28,4 +29,14 @@ export function dropNominated(headers: HeaderList): void {
   nominated.delete('close');
   nominated.delete('keep-alive');
   headers.deleteWhere((key) => nominated.has(key) && !KEPT.has(key));
+}
+
+/** Whether the client waits for 100 before it sends its body (RFC 9110 §10.1.1). */
+export function expectsContinue(exchange: Exchange): boolean {
+  return exchange.headers.get('expect')?.toLowerCase() === '100-continue';
+}
+
+/** Tells a client that waits that its body is wanted. Call it before the first read. */
+export function wantBody(exchange: Exchange): void {
+  if (exchange.hasBody && expectsContinue(exchange)) exchange.inform(100, new HeaderList());
 }

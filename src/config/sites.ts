@@ -1,0 +1,36 @@
+import type { Config, DiscoveryConfig, HubConfig, SiteAddress, SiteConfig } from './config.ts';
+import type { RequestMatcher } from './routes.ts';
+import { isIP } from 'node:net';
+
+/** The hubs of a site; the first is the one that is meant where none is named. */
+export function hubsOf({ hub, moreHubs }: SiteConfig): readonly HubConfig[] {
+  return hub === null ? [] : [hub, ...moreHubs];
+}
+
+/** A hub and the site that it is part of. */
+export interface HubOfSite {
+  readonly site: SiteConfig;
+  readonly hub: HubConfig;
+  /** Not the one that is meant where none is named: its `name` tells it apart. */
+  readonly further: boolean;
+}
+
+/** The hubs of all sites. */
+export function allHubs({ sites }: Pick<Config, 'sites'>): readonly HubOfSite[] {
+  return sites.flatMap((site) =>
+    hubsOf(site).map((hub, index) => ({ site, hub, further: index > 0 })),
+  );
+}
+
+/** All conditions of requests that a site's discovery asks. */
+export function matchersOf({ matcher, changes, live }: DiscoveryConfig): RequestMatcher[] {
+  const also = changes?.alsoFor.map((one) => one.matcher) ?? [];
+  const all = [matcher, changes?.matcher ?? null, live?.matcher ?? null, ...also];
+  return all.filter((one) => one !== null);
+}
+
+/** An address as it could stand in a Hubfile. */
+export function siteAddressText({ scheme, host, port }: SiteAddress): string {
+  const name = isIP(host) === 6 ? `[${host}]` : host;
+  return `${scheme}://${name}${port === null ? '' : `:${port}`}`;
+}
