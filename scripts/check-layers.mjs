@@ -55,7 +55,10 @@ const LIBRARY_PLACE = {
   'prom-client': ['runtime/metrics.ts'],
   pino: ['cli/', 'runtime/'],
   commander: ['cli/'],
-  'hash-wasm': ['directives/basic-auth/handler/password-thread.ts', 'cli/password-hash.ts'],
+  'hash-wasm': [
+    'directives/basic-auth/handler/password-thread.ts',
+    'cli/commands/hash-password.ts',
+  ],
   'mime-types': ['directives/file-server/handler/'],
   tldts: ['http/same-site.ts'],
 };

@@ -106,7 +106,7 @@ function circles(names, edges) {
     }
     if (low.get(name) !== index.get(name)) return;
     const group = stack.splice(stack.indexOf(name));
-    if (group.length > 1) found.push(group.sort());
+    if (group.length > 1) found.push(group);
   };
   for (const name of names) if (!index.has(name)) visit(name);
   return found;

@@ -11,7 +11,7 @@ import { type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
 import type { ReadConfig } from './hubfile/loaded.ts';
-import { checkHistories } from './runtime/check-histories.ts';
+import { checkHistories } from './runtime/check-files.ts';
 import { checkNamed, checkParts } from './runtime/check-parts.ts';
 import { checkPlaceholders } from './runtime/check-placeholders.ts';
 import { checkRoutes } from './runtime/check-routes.ts';

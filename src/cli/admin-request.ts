@@ -3,8 +3,7 @@ import type { GlobalOptions } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
-import { resolvingOf } from './loopback-name.ts';
-import { unreachableReason, withinTime } from './unreachable.ts';
+import { resolvingOf, unreachableReason, withinTime } from './unreachable.ts';
 
 /**
  * Where `reload` and `stop` look for a gateway: where they are told, else where the configuration

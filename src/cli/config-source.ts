@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
-import { readEnvFile } from './env-file.ts';
 import type { Language } from '../hubfile/load.ts';
+import { readFileSync } from 'node:fs';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 
 /** Which configuration a command is about. */
 export interface ConfigSource {
@@ -38,4 +39,43 @@ export function withConfigSource(
         'what it is written in, if the extension does not say it',
       ).choices(adapters),
     );
+}
+
+/**
+ * Variables from a file of `NAME=value` lines; `#` begins a comment line, quotes around a value
+ * are dropped. Nothing is expanded. Empty without a file.
+ *
+ * @param read told what was read, null for what cannot be
+ * @throws HubgateError `unreadable-file` or `invalid-envfile`, with the line
+ */
+export function readEnvFile(
+  file: string | undefined,
+  read: (content: Buffer | null) => void = () => {},
+): Record<string, string> {
+  if (file === undefined) return {};
+  const variables: Record<string, string> = {};
+  for (const [index, line] of readLines(file, read).entries()) {
+    const text = line.trim();
+    if (text === '' || text.startsWith('#')) continue;
+    const [, name, value = ''] = /^(?:export\s+)?([A-Za-z_]\w*)=(.*)$/.exec(text) ?? [];
+    if (name === undefined) {
+      throw new HubgateError('invalid-envfile', `${file}:${index + 1}: expected NAME=value`);
+    }
+    variables[name] = /^(["']).*\1$/.test(value) ? value.slice(1, -1) : value;
+  }
+  return variables;
+}
+
+function readLines(file: string, read: (content: Buffer | null) => void): string[] {
+  let content: Buffer | null = null;
+  try {
+    content = readFileSync(file);
+    return content.toString('utf8').split(/\r?\n/);
+  } catch (cause) {
+    throw new HubgateError('unreadable-file', `Cannot read ${file}: ${messageOf(cause)}`, {
+      cause,
+    });
+  } finally {
+    read(content);
+  }
 }

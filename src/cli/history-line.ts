@@ -1,7 +1,7 @@
 import type { Update } from '../hub/update.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { HistoryEntry } from '../runtime/history.ts';
-import { printable } from './printable.ts';
+import { printable } from './terminal.ts';
 
 /** An update as a line of JSON; `at` is when it was accepted. */
 export function toHistoryLine({ at, update }: HistoryEntry): string {

@@ -1,20 +1,22 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import type { Config, GlobalOptions } from '../config/config.ts';
-import { allHubs } from '../config/sites.ts';
+import type { Config, GlobalOptions, HubConfig } from '../config/config.ts';
+import { allHubs, siteAddressText } from '../config/sites.ts';
 import { keptBy } from '../config/transports.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
-import { announceLegacy } from './legacy-notice.ts';
 import { ServiceManager } from './service-manager.ts';
 import { workerCount } from './workers/worker-pool.ts';
 import { obeyUserSignals } from './user-signals.ts';
-import { EXIT } from './output.ts';
-import { packageVersion } from './package-version.ts';
+import { EXIT } from './terminal.ts';
+import { packageVersion } from './commands/version.ts';
 import { readText } from './read-config.ts';
 import { type ReadConfig, type Served, Supervisor } from './supervisor.ts';
+import { readsLegacyTokens } from '../auth/verify.ts';
+import { profiles } from '../hub/profile.ts';
+import type { Logger } from '../kernel/log.ts';
 
 export interface RunOptions {
   readonly read: ReadConfig;
@@ -179,4 +181,32 @@ function workersLine(options: GlobalOptions): string {
 function count(number: number, noun: string): string {
   const plural = noun.endsWith('s') ? `${noun}es` : `${noun}s`;
   return `${number} ${number === 1 ? noun : plural}`;
+}
+
+/** Says which hubs speak with clients of 0.x, and what they take from them. */
+export function announceLegacy(log: Logger, config: Config): void {
+  for (const { site, hub } of allHubs(config)) {
+    if (hub.protocolVersionCompatibility === null) continue;
+    log.info('Clients of 0.x are understood', {
+      site: site.addresses.map(siteAddressText).join(', '),
+      deprecated_claim: readsLegacyTokens ? 'on' : 'off',
+      accepts: acceptedBy(hub).join(', ') || 'nothing',
+    });
+  }
+}
+
+function acceptedBy({ profile, legacyForms }: HubConfig): readonly string[] {
+  const { legacyClaim, legacyCookieName } = profiles[profile];
+  const { strings, topics, templates } = legacyForms;
+  const tokens = [
+    `claim ${legacyClaim}`,
+    'query authorization',
+    `cookie ${legacyCookieName}`,
+    ...(strings ? ['strings'] : []),
+  ];
+  return [
+    ...(readsLegacyTokens ? tokens : []),
+    ...(topics ? ['topics'] : []),
+    ...(templates ? ['templates'] : []),
+  ];
 }

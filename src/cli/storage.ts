@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Config } from '../config/config.ts';
-import { defaultStorage } from '../runtime/default-storage.ts';
+import { defaultStorage } from '../tls/storage.ts';
 import { type ConfigSource, environmentOf } from './config-source.ts';
 import { readUnchecked } from './read-config.ts';
 

@@ -20,9 +20,8 @@ import {
   type LoadCounts,
   loadFamilies,
 } from '../runtime/metrics.ts';
-import { healthFault } from '../runtime/health.ts';
-import type { StatusReport } from '../runtime/report.ts';
-import { packageVersion } from './package-version.ts';
+import { healthFault, type StatusReport } from '../runtime/health.ts';
+import { packageVersion } from './commands/version.ts';
 import type { Family } from '../kernel/measures.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
 import { AdminPorts } from './admin-ports.ts';

@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { messageOf } from '../kernel/error.ts';
 import { findTrustStores } from '../tls/find-trust-stores.ts';
 import type { CommandLine, FoundStores, TrustStore } from '../tls/trust-store.ts';
-import type { Output } from './output.ts';
+import type { Output } from './terminal.ts';
 
 /** What is to be done to one store. */
 export interface TrustChange {

@@ -1,5 +1,6 @@
 import type { ClientRequest } from 'node:http';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import type { LookupFunction } from 'node:net';
 
 /** How long whoever is asked may take for the head of the answer, in milliseconds. */
 export const ANSWER_TIMEOUT_MS = 30_000;
@@ -43,3 +44,21 @@ export function unreachableReason(cause: unknown, { protocol, hostname, port }: 
       return `${text}; name the authority with --cacert (a local gateway keeps it in its storage, pki/local/root.crt)`;
   }
 }
+
+/**
+ * How a connection finds the address of a host: names below `localhost` are this machine, whatever
+ * the system's resolver makes of them; of others the system knows.
+ *
+ * @see RFC 6761 §6.3
+ */
+export function resolvingOf(host: string): { readonly lookup?: LookupFunction } {
+  return /(?:^|\.)localhost\.?$/i.test(host) ? { lookup: lookUpLoopback } : {};
+}
+
+const lookUpLoopback: LookupFunction = (_host, { all }, callback) => {
+  if (all !== true) return callback(null, '127.0.0.1', 4);
+  return callback(null, [
+    { address: '127.0.0.1', family: 4 },
+    { address: '::1', family: 6 },
+  ]);
+};

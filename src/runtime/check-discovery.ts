@@ -7,8 +7,7 @@ import { cookieDomain } from '../discovery/cookie.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { registrableDomain } from '../http/same-site.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { checkTokenMint } from './check-token-mint.ts';
-import { checkTokenIdentity } from './check-token-identity.ts';
+import { checkTokenIdentity, checkTokenMint } from './check-tokens.ts';
 import { type HubPlace, placeOfHub } from './hub-place.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 

@@ -1,15 +1,29 @@
 import { registry } from '../directives/registry.ts';
-import { resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { jwksFault } from '../auth/jwks.ts';
-import type { GlobalOptions, JwksKeySource, SiteAddress, SiteConfig } from '../config/config.ts';
+import type {
+  AccessLogConfig,
+  Config,
+  GlobalOptions,
+  JwksKeySource,
+  LogOptions,
+  SiteAddress,
+  SiteConfig,
+} from '../config/config.ts';
 import { hubsOf } from '../config/sites.ts';
-import { type Report, whyUnreadable } from '../config/problem.ts';
+import { type Finding, type Report, whyUnreadable } from '../config/problem.ts';
 import { filesRead } from '../config/routes.ts';
-import { messageOf } from '../kernel/error.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
 import { certificateNames } from '../tls/certificate-store.ts';
 import { coversHost, pairFault } from '../tls/file-certificates.ts';
 import { certificatesIn } from '../tls/handshake-policy.ts';
+import { accessSync, constants, type Stats, statSync } from 'node:fs';
+import { defaultStorage } from '../tls/storage.ts';
+import { type DnsChallengeConfig, providerFault } from '../config/dns-challenge.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
+import { certificateOrigin } from '../tls/certificate-policy.ts';
+import { historyNames } from './history-names.ts';
 
 /** The content of the file at an absolute path; throws if it cannot be read. */
 export type ReadFile = (path: string) => Uint8Array;
@@ -119,5 +133,155 @@ class FileCheck {
   #unusable(about: object, field: string, message: string): void {
     const code = 'certificate-unusable';
     this.#report(about, { severity: 'error', code, message }, { field });
+  }
+}
+
+/** Whether a log can be written where it is to go. Looks only: nothing is made. */
+export function checkLogFile(log: LogOptions | AccessLogConfig, report: Report): void {
+  const { output } = log;
+  if (output === null || output === 'stderr' || output === 'stdout') return;
+  const reason = whyUnwritable(output);
+  if (reason === null) return;
+  const message = `cannot log to ${output}: ${reason}`;
+  report(log, { severity: 'error', code: 'unusable-log-file', message }, { field: 'output' });
+}
+
+function whyUnwritable(path: string): string | null {
+  const found = look(path);
+  if (found === 'unknown') return null;
+  if (found !== null) {
+    if (found.isFile() || found.isFIFO() || found.isCharacterDevice()) return null;
+    return found.isDirectory() ? 'it is a directory' : 'it is no file';
+  }
+  return whyNoDirectory(dirname(path));
+}
+
+/** Missing directories are made when the log is opened, below the first that is there. */
+function whyNoDirectory(path: string): string | null {
+  const found = look(path);
+  if (found === null) return path === dirname(path) ? null : whyNoDirectory(dirname(path));
+  return found === 'unknown' || found.isDirectory() ? null : `${path} is no directory`;
+}
+
+/** null for what is not there; who may not look here may still run the gateway as somebody else. */
+function look(path: string): Stats | 'unknown' | null {
+  try {
+    return statSync(path);
+  } catch (thrown) {
+    const code = codeOf(thrown);
+    return code === 'ENOENT' || code === 'ENOTDIR' ? null : 'unknown';
+  }
+}
+
+/** Whether certificates, keys and history can be kept where they are to be. Nothing is made. */
+export function checkStorage(options: GlobalOptions, report: Report): void {
+  const path = resolve(options.storage ?? defaultStorage());
+  const fault = faultOf(path);
+  if (fault === null) return;
+  const message = `certificates, keys and history cannot be kept in ${path}: ${fault.reason}`;
+  const code = 'storage-unusable';
+  const hint = 'name a directory of its own with the global option storage <dir>';
+  report(options, { severity: fault.severity, code, message, hint }, { field: 'storage' });
+}
+
+interface Fault {
+  readonly severity: 'error' | 'warning';
+  readonly reason: string;
+}
+
+/** Missing directories are made, below the first that is there. */
+function faultOf(path: string): Fault | null {
+  try {
+    if (!statSync(path).isDirectory())
+      return { severity: 'error', reason: `${path} is no directory` };
+    accessSync(path, constants.W_OK | constants.X_OK);
+    return null;
+  } catch (thrown) {
+    switch (codeOf(thrown)) {
+      case 'ENOENT':
+      case 'ENOTDIR':
+        return path === dirname(path) ? null : faultOf(dirname(path));
+      case 'EROFS':
+        return { severity: 'error', reason: `${path} is on a read-only file system` };
+      default:
+        // Whoever runs the gateway may be somebody else.
+        return { severity: 'warning', reason: `whoever asks now may not write to ${path}` };
+    }
+  }
+}
+
+/** Whether every HTTPS address can get the certificate that it is to have. */
+export function checkCertificates({ options, sites }: Config, report: Report): void {
+  let ordered = false;
+  for (const { addresses, tls } of sites) {
+    for (const address of addresses) {
+      if (address.scheme !== 'https') continue;
+      const origin = certificateOrigin(address.host, tls, options);
+      if (origin.kind === 'none') report(address, origin.error);
+      if (origin.kind === 'local' && origin.warning !== undefined) report(address, origin.warning);
+      ordered ||= origin.kind === 'acme' || origin.kind === 'on-demand';
+    }
+  }
+  const issuers = sites.flatMap(({ tls }) =>
+    tls.source.kind === 'issuers' ? tls.source.issuers.filter((each) => each.kind === 'acme') : [],
+  );
+  for (const { dns } of [options.acme, ...sites.map(({ tls }) => tls), ...issuers]) {
+    if (dns !== null) checkProvider(dns, report);
+  }
+  for (const issuer of issuers) {
+    const { directory } = issuer;
+    if (directory !== null && !isDirectory(directory)) report(issuer, badDirectory(directory));
+  }
+  if (!ordered) return;
+  for (const directory of options.acme.directories) {
+    if (isDirectory(directory)) continue;
+    report(options, badDirectory(directory), { field: 'acme' });
+  }
+}
+
+function isDirectory(url: string): boolean {
+  return parseUrl(url)?.protocol === 'https:';
+}
+
+function badDirectory(url: string): Finding {
+  return {
+    severity: 'error',
+    code: 'bad-acme-directory',
+    message: `${url.slice(0, 80)} is no URL of an ACME directory`,
+    hint: 'a directory begins with https:// (RFC 8555 §6.1)',
+  };
+}
+
+function checkProvider({ provider }: DnsChallengeConfig, report: Report): void {
+  const fault = providerFault(provider);
+  if (fault === null) return;
+  const message = `${provider.kind} cannot write records: ${fault}`;
+  report(provider, { severity: 'error', code: 'bad-dns-provider', message });
+}
+
+/**
+ * Whether the histories that a project had when it was last in force still belong to a hub, and whether it
+ * shares one with another project.
+ *
+ * @param project the configuration file, absolute
+ */
+export function checkHistories(config: Config, project: string, report: Report): void {
+  const storage = resolve(config.options.storage ?? defaultStorage());
+  const { leftBehind, shared } = historyNames(config, storage, project);
+  for (const name of leftBehind) {
+    report(null, {
+      severity: 'warning',
+      code: 'history-left-behind',
+      message: `hub ${name} is no longer configured: its history stays in ${join(storage, 'history')}, unused, and its streams end`,
+      hint: 'where the hub is to go on under other addresses only, give it a name first: hub { name … }',
+    });
+  }
+  for (const [name, other] of shared) {
+    report(null, {
+      severity: 'warning',
+      code: 'history-shared',
+      message: `the history of ${name} in ${join(storage, 'history')} belongs to ${other} too`,
+      hint: 'give this project a storage of its own: storage .hubgate in the global options',
+    });
   }
 }

@@ -4,17 +4,18 @@ import type { Config, HubConfig, KeySource } from '../config/config.ts';
 import { allHubs } from '../config/sites.ts';
 import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { checkCertificates } from './check-certificates.ts';
+import {
+  checkCertificates,
+  checkLogFile,
+  checkOptionFiles,
+  checkSiteFiles,
+  checkStorage,
+  type ReadFile,
+} from './check-files.ts';
 import { checkDiscovery } from './check-discovery.ts';
-import { checkOptionFiles, checkSiteFiles, type ReadFile } from './check-files.ts';
-import { checkGuards } from './check-guards.ts';
-import { checkHandshake } from './check-handshakes.ts';
+import { checkGuards, checkHandshake, checkPlayground } from './check-security.ts';
 import { checkListenerServers } from './listener-servers.ts';
-import { checkLogFile } from './check-log-files.ts';
-import { checkPatterns } from './check-patterns.ts';
-import { checkPlayground } from './check-playground.ts';
-import { checkHubsOfSite } from './check-site-hubs.ts';
-import { checkStorage } from './check-storage.ts';
+import { checkHubsOfSite, checkPatterns } from './check-routes.ts';
 
 /**
  * Whether the patterns can be compiled, and the files used, that a configuration names: each can

@@ -1,9 +1,20 @@
 import { registry } from '../directives/registry.ts';
 import { resolve } from 'node:path';
 import type { Machine } from '../config/check.ts';
-import type { SiteConfig } from '../config/config.ts';
-import { dataOf, everyRoute, type HandlerConfig, type RouteConfig } from '../config/routes.ts';
+import type { HubConfig, SiteConfig } from '../config/config.ts';
+import {
+  dataOf,
+  everyCondition,
+  everyRoute,
+  type HandlerConfig,
+  type RouteConfig,
+} from '../config/routes.ts';
 import type { Report } from '../config/problem.ts';
+import { matchersOf } from '../config/sites.ts';
+import { compilePattern } from '../http/linear-regexp.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { defaultHub } from '../config/defaults.ts';
+import { hubPath } from './hub-place.ts';
 
 /** Handlers that answer every request that reaches them. */
 const ANSWERING: readonly HandlerConfig['kind'][] = [
@@ -81,4 +92,76 @@ function checkCodings(
     message: `Node ${process.versions.node} has no zstd: this coding is not offered`,
     hint: 'use Node 22.15 or later',
   });
+}
+
+/** Whether every regular expression of a site is one of RE2. */
+export function checkPatterns(site: SiteConfig, report: Report): void {
+  const routes = everyRoute([...site.routes, ...site.errorRoutes], registry);
+  const matchers = [
+    ...routes.map(({ matcher }) => matcher),
+    ...(site.discovery === null ? [] : matchersOf(site.discovery)),
+  ];
+  // A named matcher is one object wherever it is used.
+  const parts = new Set<object>([
+    ...matchers.flatMap((matcher) => everyCondition(matcher, registry)),
+    ...routes.flatMap(({ handler }) => dataOf(handler, registry).patterns?.(handler) ?? []),
+  ]);
+  for (const part of parts) checkPattern(part, report);
+}
+
+function checkPattern(part: object, report: Report): void {
+  if (!('pattern' in part) || typeof part.pattern !== 'string') return;
+  try {
+    compilePattern(part.pattern);
+  } catch (thrown) {
+    if (!(thrown instanceof HubgateError)) throw thrown;
+    const { code, message } = thrown;
+    const hint = 'patterns are in RE2 syntax: without lookaround and backreferences';
+    report(part, { severity: 'error', code, message, hint }, { field: 'pattern' });
+  }
+}
+
+/** Whether the further hubs of a site can be told apart: by name, and by who reaches which. */
+export function checkHubsOfSite(site: SiteConfig, report: Report): void {
+  const { hub, moreHubs, routes } = site;
+  for (const further of moreHubs) {
+    if (hub === null) {
+      const message = 'moreHubs stand beside a hub, and this site has none';
+      report(further, { severity: 'error', code: 'hub-without-first', message });
+    } else if (further.name === defaultHub.name) {
+      const message = 'a further hub of a site needs a name: its history and its metrics go by it';
+      const hint = 'write name events, say, in its block';
+      report(further, { severity: 'error', code: 'unnamed-hub', message, hint }, { other: hub });
+    }
+  }
+  for (const { handler } of everyRoute(routes, registry)) {
+    if (handler.kind !== 'hub' || handler.name === null) continue;
+    if (moreHubs.some(({ name }) => name === handler.name)) continue;
+    const message = `this site has no further hub of the name ${handler.name}`;
+    report(handler, { severity: 'error', code: 'unknown-hub', message });
+  }
+  checkPaths(site, report);
+}
+
+/** Side by side for every request, the first takes what is at or below its path. */
+function checkPaths({ hub, moreHubs, routes }: SiteConfig, report: Report): void {
+  const before: HubConfig[] = [];
+  for (const { matcher, handler } of routes) {
+    if (handler.kind !== 'hub' || matcher !== null) continue;
+    const { name } = handler;
+    const [here, namesake] = name === null ? [hub] : moreHubs.filter((each) => each.name === name);
+    // Two of one name are reported already.
+    if (here === undefined || here === null || namesake !== undefined) continue;
+    const other = before.find((each) => isBelow(hubPath(here), hubPath(each)));
+    if (other !== undefined) {
+      const message = `nobody reaches this hub: another one takes ${hubPath(other)}`;
+      const hint = 'give each a path of its own, or a matcher: hub @matcher { … }';
+      report(here, { severity: 'error', code: 'several-hubs', message, hint }, { other });
+    }
+    before.push(here);
+  }
+}
+
+function isBelow(path: string, other: string): boolean {
+  return path === other || path.startsWith(`${other}/`);
 }

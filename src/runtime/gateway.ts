@@ -3,14 +3,14 @@ import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Family } from '../kernel/measures.ts';
 import { upstreamFamilies } from '../proxy/upstream-families.ts';
-import type { CertificateInUse } from '../tls/certificate-in-use.ts';
+import type { CertificateInUse } from '../tls/certificate.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
 import { type OpenListener, openPorts, type OpenPorts, takePorts } from './open-ports.ts';
 import { type LoadPreview, previewLoad } from './load-preview.ts';
 import {
-  openResources,
   type GatewayOptions,
+  openResources,
   rehearsing,
   type Resources,
   storageOf,

@@ -12,8 +12,7 @@ import { measureSite } from '../site/site-measures.ts';
 import { createSiteRouter } from '../site/router.ts';
 import type { SiteHandler } from '../site/site.ts';
 import type { Challenges } from '../tls/acme/challenges.ts';
-import type { CertificateInUse } from '../tls/certificate-in-use.ts';
-import type { Certificate } from '../tls/certificate.ts';
+import type { Certificate, CertificateInUse } from '../tls/certificate.ts';
 import {
   type CertificateOrder,
   type CertificateSource,
@@ -28,7 +27,7 @@ import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
 import { configAt, serversAt, serversOf } from './listener-servers.ts';
 import { OtlpExport } from './otlp-export.ts';
-import { saltName } from './playground-salts.ts';
+import { saltName } from './playground-keys.ts';
 import type { Resources } from './resources.ts';
 import { type RunningHub, slowestOf, type SlowSubscriber } from './running-hub.ts';
 import { setUpSite } from './site-setup.ts';

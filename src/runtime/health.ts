@@ -1,7 +1,9 @@
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { codeOf, HubgateError } from '../kernel/error.ts';
 import type { GatewayStatus } from './gateway.ts';
-import type { RunningHub } from './running-hub.ts';
+import type { RunningHub, SlowSubscriber } from './running-hub.ts';
+import type { Family } from '../kernel/measures.ts';
+import type { LoadCounts } from './metrics.ts';
 
 /** How long a log may take to prove that it works, before it counts as out of reach. */
 export const CHECK_PATIENCE_MS = 2_000;
@@ -52,4 +54,19 @@ async function within(patienceMs: number, check: Promise<void>, clock: Clock): P
   } finally {
     cancel();
   }
+}
+
+/** What `GET /status` of the admin API answers: what a person who watches wants to see together. */
+export interface StatusReport {
+  readonly version: string;
+  /** Milliseconds since the Unix epoch. */
+  readonly time: number;
+  readonly ready: boolean;
+  /** Why it is not; null when it is. */
+  readonly fault: string | null;
+  readonly loads: LoadCounts;
+  /** What `GET /metrics` tells, as data. */
+  readonly metrics: readonly Family[];
+  /** The streams of which most waits, of all hubs. */
+  readonly slowest: readonly SlowSubscriber[];
 }

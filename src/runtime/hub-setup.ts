@@ -27,10 +27,10 @@ import type { Scope } from '../kernel/scope.ts';
 import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
 import { readClientScript, readDebuggerScript, readLiveScript } from './browser-scripts.ts';
-import { countLegacyTokens } from './legacy-use.ts';
 import type { HubSignals } from './siblings.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
-import { playgroundIssuer } from './playground-key.ts';
+import { playgroundIssuer } from './playground-keys.ts';
+import type { HubCounts } from '../hub/hub-measures.ts';
 
 /** What a hub needs from around it. */
 export interface HubSurroundings {
@@ -275,4 +275,21 @@ function originOf(url: string): string {
   // As written: an explicit default port is another identity than none (catalogue F-422).
   const written = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)/i.exec(url)?.[1]?.toLowerCase();
   return `${protocol}//${written ?? host}`;
+}
+
+/**
+ * Counts the requests that only a hub of 0.x lets in, so that its operator sees when nobody needs
+ * it any more; the log tells the first, the tenth, the hundredth and so on.
+ */
+export function countLegacyTokens(
+  counts: Pick<HubCounts, 'legacyTokens'>,
+  site: string,
+  log: Logger,
+): () => void {
+  return () => {
+    counts.legacyTokens += 1;
+    const seen = counts.legacyTokens;
+    if (!Number.isInteger(Math.log10(seen))) return;
+    log.info('A token of a 0.x client was accepted', { site, seen });
+  };
 }

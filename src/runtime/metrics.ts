@@ -1,5 +1,5 @@
 import { counter, type Family, gauge, type Labels } from '../kernel/measures.ts';
-import type { CertificateInUse } from '../tls/certificate-in-use.ts';
+import type { CertificateInUse } from '../tls/certificate.ts';
 
 /** How the loads of configurations have gone. */
 export interface LoadCounts {

@@ -19,12 +19,12 @@ import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
 import { CertificateStore } from '../tls/certificate-store.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
 import { TicketKeys } from '../tls/ticket-keys.ts';
-import { defaultStorage } from './default-storage.ts';
+import { defaultStorage } from '../tls/storage.ts';
 import { createHubCores, type HubCore } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
 import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
-import { PlaygroundSalts, type Salts } from './playground-salts.ts';
+import { PlaygroundSalts, type Salts } from './playground-keys.ts';
 import { ProcessMeasures } from './process-measures.ts';
 import { countSiblings, HubSignals, type Siblings } from './siblings.ts';
 

@@ -1,8 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
-import { fileName } from './file-name.ts';
-import { type KeyPair, readKeyPair } from './key-pair.ts';
-import { namesIn, readIfPresent, writePrivate } from './storage.ts';
+import { fileName, namesIn, readIfPresent, writePrivate } from './storage.ts';
+import { type KeyPair, readKeyPair } from './certificate.ts';
 
 /** A certificate in the storage. */
 export interface StoredCertificate {

@@ -5,11 +5,10 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { challengeName } from './acme/challenge-name.ts';
+import { challengeName } from './acme/challenges.ts';
 import type { ManagedCertificate } from './acme/managed-certificate.ts';
-import type { ManagedCertificates } from './acme/managed-certificates.ts';
-import type { Certificate, SiteCertificates } from './certificate.ts';
-import type { CertificateInUse } from './certificate-in-use.ts';
+import { managedCertificates, type ManagedCertificates } from './acme/managed-certificates.ts';
+import type { Certificate, CertificateInUse, SiteCertificates } from './certificate.ts';
 import { certificateOrigin } from './certificate-policy.ts';
 import type { CertificateStore } from './certificate-store.ts';
 import {
@@ -19,7 +18,6 @@ import {
 import { readCertificates } from './file-certificates.ts';
 import type { LocalAuthority } from './local-authority.ts';
 import { localCertificates } from './local-certificates.ts';
-import { managedCertificates } from './managed-site-certificates.ts';
 
 /** Gives the certificate of a handshake. */
 export interface CertificateSource {

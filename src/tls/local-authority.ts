@@ -1,10 +1,9 @@
-import { type KeyObject, createPrivateKey, X509Certificate } from 'node:crypto';
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
-import type { CertificateInUse } from './certificate-in-use.ts';
-import type { KeyPair } from './key-pair.ts';
+import type { CertificateInUse, KeyPair } from './certificate.ts';
 import type { CertificateRequest, Issuer, Made } from './make-certificate.ts';
 import { readIfPresent, writePrivate } from './storage.ts';
 import { StorageLock } from './storage-lock.ts';

@@ -1,9 +1,8 @@
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { SiteCertificates } from './certificate.ts';
+import { type KeyPair, renewalTime, type SiteCertificates } from './certificate.ts';
 import type { CertificateStore } from './certificate-store.ts';
-import { type KeyPair, renewalTime } from './key-pair.ts';
 import type { LocalAuthority } from './local-authority.ts';
 
 export interface LocalCertificatesOptions {

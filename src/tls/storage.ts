@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import {
   constants,
   copyFile,
@@ -10,8 +10,9 @@ import {
   rename,
   rm,
 } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { codeOf } from '../kernel/error.ts';
+import { homedir } from 'node:os';
 
 /** How a file system says that it knows no hard links. */
 const NO_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'];
@@ -102,4 +103,18 @@ async function linkOrCopy(from: string, to: string): Promise<void> {
     if (!NO_LINKS.includes(codeOf(error) ?? '')) throw error;
     await copyFile(from, to, constants.COPYFILE_EXCL);
   }
+}
+
+/** `$XDG_DATA_HOME/hubgate`, else `~/.local/share/hubgate`. */
+export function defaultStorage(): string {
+  const data = process.env['XDG_DATA_HOME'] || join(homedir(), '.local', 'share');
+  return join(data, 'hubgate');
+}
+
+/** What is safe as a file name everywhere; a hash where names are many, long or strange. */
+export function fileName(names: readonly string[]): string {
+  const [name = ''] = names;
+  const plain = name.replace(/^\*/, 'wildcard').replace(/:(?=\d+$)/, '-');
+  if (names.length === 1 && /^[a-z0-9_][a-z0-9._-]{0,99}$/.test(plain)) return plain;
+  return createHash('sha256').update(JSON.stringify(names)).digest('hex').slice(0, 32);
 }

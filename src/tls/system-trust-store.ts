@@ -1,7 +1,6 @@
 import { access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { TrustedRoot } from './trusted-roots.ts';
-import type { TrustStore } from './trust-store.ts';
+import type { TrustedRoot, TrustStore } from './trust-store.ts';
 
 const DEBIAN_DIRECTORY = '/usr/local/share/ca-certificates';
 const FEDORA_DIRECTORY = '/etc/pki/ca-trust/source/anchors';

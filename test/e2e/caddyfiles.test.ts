@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, it, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
-import { adaptedCaddyfile } from '../../src/cli/caddyfile-source.ts';
+import { adaptedCaddyfile } from '../../src/cli/commands/adapt.ts';
 import { createGateway, parseHubfile, silentLogger } from '../support/installed-package.ts';
 import { runCaddy } from '../support/caddy.ts';
 import { freePort } from '../support/free-port.ts';

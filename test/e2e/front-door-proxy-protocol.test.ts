@@ -11,7 +11,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
-import { startGateway, type TestGateway, startLibraryGateway } from '../support/gateway.ts';
+import { startGateway, startLibraryGateway, type TestGateway } from '../support/gateway.ts';
 import { parseHubfile } from '../support/installed-package.ts';
 import { programPath } from '../support/program.ts';
 

@@ -1,14 +1,18 @@
 import { Command, Option } from 'commander';
 import { stringify } from 'yaml';
-import { registry } from '../../directives/registry.ts';
+import { directiveTable, registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/serialize.ts';
 import { describeProblem } from '../../config/problem.ts';
-import { HubgateError } from '../../kernel/error.ts';
-import { adaptedCaddyfile } from '../caddyfile-source.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { writeNew } from '../new-file.ts';
-import { EXIT, type Output } from '../output.ts';
-import { readWritten } from '../read-config.ts';
+import { EXIT, type Output } from '../terminal.ts';
+import { problemsIn, readWritten } from '../read-config.ts';
+import { readFileSync } from 'node:fs';
+import { adaptCaddyfile, type AdaptedCaddyfile } from '../../hubfile/caddyfile.ts';
+import { hubfileText } from '../../hubfile/format.ts';
+import { diskIo } from '../../hubfile/disk.ts';
+import type { Environment } from '../../hubfile/source.ts';
 
 type Notation = 'json' | 'yaml';
 
@@ -89,4 +93,26 @@ function print(value: unknown, to: Notation, pretty: boolean): string {
   }
   const members = typeof value === 'object' ? value : {};
   return JSON.stringify({ $schema: schema, ...members }, null, pretty ? 2 : 0);
+}
+
+/**
+ * Reads a Caddyfile, `-` for standard input, as a Hubfile.
+ *
+ * @throws {ConfigError} where it is no Caddyfile, or a variable is missing
+ */
+export function adaptedCaddyfile(config: string, environment: Environment): AdaptedCaddyfile {
+  const file = config === '-' ? '(standard input)' : config;
+  const text = hubfileText(read(config), file);
+  return adaptCaddyfile(text, file, diskIo(environment), directiveTable, (changed) =>
+    problemsIn(changed, file, environment),
+  );
+}
+
+function read(config: string): Uint8Array {
+  try {
+    return readFileSync(config === '-' ? 0 : config);
+  } catch (cause) {
+    const message = `Cannot read ${config}: ${messageOf(cause)}`;
+    throw new HubgateError('unreadable-file', message, { cause });
+  }
 }

@@ -1,10 +1,13 @@
 import { Argument, Command } from 'commander';
-import { bashCompletion } from '../completion/bash.ts';
-import { type Completed, completedCommands } from '../completion/completed.ts';
-import { fishCompletion } from '../completion/fish.ts';
-import { powershellCompletion } from '../completion/powershell.ts';
-import { zshCompletion } from '../completion/zsh.ts';
-import type { Output } from '../output.ts';
+import {
+  bashCompletion,
+  type Completed,
+  completedCommands,
+  fishCompletion,
+  powershellCompletion,
+  zshCompletion,
+} from '../shell-completion.ts';
+import type { Output } from '../terminal.ts';
 
 const SCRIPTS: Readonly<Record<string, (commands: readonly Completed[]) => string>> = {
   bash: bashCompletion,

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
-import { defaultStorage } from '../../runtime/default-storage.ts';
-import type { Output } from '../output.ts';
-import { packageVersion } from '../package-version.ts';
+import { defaultStorage } from '../../tls/storage.ts';
+import type { Output } from '../terminal.ts';
+import { packageVersion } from './version.ts';
 
 const SECRET_VARIABLE = /KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|DSN|_URL$/i;
 

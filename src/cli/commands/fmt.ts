@@ -4,7 +4,7 @@ import { formatHubfile, hubfileText } from '../../hubfile/format.ts';
 import { languageOf } from '../../hubfile/load.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { lineDiff } from '../line-diff.ts';
-import { EXIT, type Output } from '../output.ts';
+import { EXIT, type Output } from '../terminal.ts';
 
 interface FmtFlags {
   readonly write?: true;

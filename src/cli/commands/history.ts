@@ -10,10 +10,7 @@ import { type History, type HistoryEntry, openHistoryOf } from '../../runtime/hi
 import { readBoltFile } from '../bolt-file.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { parseHistoryLine, parseReferenceUpdate, toHistoryLine } from '../history-line.ts';
-import { EXIT, type Output } from '../output.ts';
-import { printable } from '../printable.ts';
-import { createProgress } from '../progress.ts';
-import { onTerminal } from '../question.ts';
+import { createProgress, EXIT, onTerminal, type Output, printable } from '../terminal.ts';
 import { readUnchecked } from '../read-config.ts';
 import { storageOf } from '../storage.ts';
 

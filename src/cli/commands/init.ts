@@ -5,8 +5,7 @@ import { Command, Option } from 'commander';
 import { ConfigError, describeProblem } from '../../config/problem.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { writeNew } from '../new-file.ts';
-import type { Output } from '../output.ts';
-import { type Ask, onTerminal } from '../question.ts';
+import { type Ask, onTerminal, type Output } from '../terminal.ts';
 import { readText } from '../read-config.ts';
 import { starterHubfile } from '../starter-hubfile.ts';
 

@@ -3,7 +3,7 @@ import type { Config } from '../../config/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { certificatesInStorage, type ListedCertificate, readListed } from '../../tls/listing.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
-import { EXIT, type Output } from '../output.ts';
+import { EXIT, type Output } from '../terminal.ts';
 import { configIfAny, storageOf } from '../storage.ts';
 
 interface ListFlags extends ConfigSource {

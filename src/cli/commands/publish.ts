@@ -3,8 +3,7 @@ import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { argumentValue } from '../argument-value.ts';
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
-import type { Output } from '../output.ts';
-import { printable } from '../printable.ts';
+import { type Output, printable } from '../terminal.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
 interface PublishFlags {

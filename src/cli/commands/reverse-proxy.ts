@@ -2,8 +2,8 @@ import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
-import { DEV } from '../dev-hub.ts';
-import type { Output } from '../output.ts';
+import { DEV } from '../starter-hubfile.ts';
+import type { Output } from '../terminal.ts';
 import { readText } from '../read-config.ts';
 import { storageOf } from '../storage.ts';
 

@@ -9,7 +9,7 @@ import {
   refusalText,
 } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
-import type { Output } from '../output.ts';
+import type { Output } from '../terminal.ts';
 import { configIfAny } from '../storage.ts';
 
 interface StopFlags extends ConfigSource {

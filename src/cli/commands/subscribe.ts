@@ -3,10 +3,9 @@ import { Command } from 'commander';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { parseEventStream, type ReceivedEvent, type StreamPosition } from '../event-source.ts';
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
-import type { Output } from '../output.ts';
+import { type Output, printable } from '../terminal.ts';
 import { hubAccess, noHub, refusedBy } from './publish.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
-import { printable } from '../printable.ts';
 
 interface SubscribeFlags {
   readonly hub: string;

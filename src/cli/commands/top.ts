@@ -1,11 +1,10 @@
 import { once } from 'node:events';
 import { Command, InvalidArgumentError } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
-import type { StatusReport } from '../../runtime/report.ts';
+import type { StatusReport } from '../../runtime/health.ts';
 import { adminAddressOf, getFromAdmin, refusalText } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
-import type { Output } from '../output.ts';
-import { printable } from '../printable.ts';
+import { type Output, printable } from '../terminal.ts';
 import { configIfAny } from '../storage.ts';
 
 interface TopFlags extends ConfigSource {

@@ -2,9 +2,9 @@ import { Command } from 'commander';
 import { systemClock } from '../../kernel/clock.ts';
 import { LocalAuthority } from '../../tls/local-authority.ts';
 import { readIfPresent } from '../../tls/storage.ts';
-import { type TrustedRoot, trustedRoot, TrustedRoots } from '../../tls/trusted-roots.ts';
+import { trustedRoot, type TrustedRoot, TrustedRoots } from '../../tls/trust-store.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
-import { EXIT, type Output } from '../output.ts';
+import { EXIT, type Output } from '../terminal.ts';
 import { configIfAny, storageOf } from '../storage.ts';
 import { changeTrust, type TrustChange, trustStores } from '../trust-change.ts';
 

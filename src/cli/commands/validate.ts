@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { ConfigError, describeProblem, type Problem, problemData } from '../../config/problem.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
-import { EXIT, type Output } from '../output.ts';
+import { EXIT, type Output } from '../terminal.ts';
 import { readConfig } from '../read-config.ts';
 
 interface ValidateFlags extends ConfigSource {

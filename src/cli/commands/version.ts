@@ -1,6 +1,7 @@
 import { Command } from 'commander';
-import type { Output } from '../output.ts';
-import { packageVersion } from '../package-version.ts';
+import type { Output } from '../terminal.ts';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 
 /** `hubgate version` */
 export function versionCommand(output: Output): Command {
@@ -11,4 +12,11 @@ export function versionCommand(output: Output): Command {
       const version = packageVersion();
       output.result(json ? JSON.stringify({ version, node: process.version }) : version);
     });
+}
+
+/** The version in this package's own package.json. */
+export function packageVersion(): string {
+  const text = readFileSync(fileURLToPath(import.meta.resolve('hubgate/package.json')), 'utf8');
+  const { version }: { version?: unknown } = JSON.parse(text);
+  return String(version);
 }

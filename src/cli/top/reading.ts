@@ -1,5 +1,5 @@
 import type { Sample } from '../../kernel/measures.ts';
-import type { StatusReport } from '../../runtime/report.ts';
+import type { StatusReport } from '../../runtime/health.ts';
 
 /** Two reports of a gateway, one after the other: what there is, and how fast it grows. */
 export class Reading {

@@ -1,4 +1,4 @@
-import { printable } from '../printable.ts';
+import { printable } from '../terminal.ts';
 import type { Overview } from './overview.ts';
 
 const BOLD = '\u001b[1m';

@@ -8,9 +8,8 @@ import {
   systemEvents,
   WatchedDirectories,
 } from './directory-events.ts';
-import { systemDisk, type WatchDisk } from './disk.ts';
+import { type Interest, systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
 import { Drives } from './drives.ts';
-import { type Interest, WatchedPath } from './watched-path.ts';
 
 /** What a configuration was read from. */
 export interface WatchedFiles {

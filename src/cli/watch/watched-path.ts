@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Stats, WatchDisk } from './disk.ts';
+import type { BigIntStats } from 'node:fs';
+import { readdir, readFile, stat } from 'node:fs/promises';
 
 /** The coarsest dates of a file system (FAT): what was written within it may have the same date. */
 const DATE_MS = 2_000;
@@ -97,3 +98,20 @@ function stampOf(stats: Stats | null): string {
   const { dev, ino, size, mtimeNs, ctimeNs } = stats;
   return [dev, ino, size, mtimeNs, ctimeNs].join();
 }
+
+/** What is known of a file without reading it. */
+export type Stats = Pick<BigIntStats, 'dev' | 'ino' | 'size' | 'mtimeNs' | 'ctimeNs' | 'mtimeMs'>;
+
+/** What a watch asks of the disk, where any answer may be late or never come. */
+export interface WatchDisk {
+  /** Follows symlinks. */
+  stat(path: string): Promise<Stats>;
+  readFile(path: string): Promise<Uint8Array>;
+  readdir(path: string): Promise<readonly string[]>;
+}
+
+export const systemDisk: WatchDisk = {
+  stat: (path) => stat(path, { bigint: true }),
+  readFile: (path) => readFile(path),
+  readdir: (path) => readdir(path),
+};

@@ -1,10 +1,10 @@
 import type { RevocationReach, RunningHub, SlowSubscriber } from '../../runtime/running-hub.ts';
-import type { Salts } from '../../runtime/playground-salts.ts';
+import type { Salts } from '../../runtime/playground-keys.ts';
 import type { LoadPreview } from '../../runtime/load-preview.ts';
 import type { BoundListener, ReloadReport, ReportWanted } from '../../runtime/gateway.ts';
 import type { Signal } from '../../runtime/siblings.ts';
 import type { Family } from '../../kernel/measures.ts';
-import type { CertificateInUse } from '../../tls/certificate-in-use.ts';
+import type { CertificateInUse } from '../../tls/certificate.ts';
 
 /** What the main process asks of a worker. Each is answered with what {@link Answers} says. */
 export type Order =

@@ -5,7 +5,7 @@ import { decodeEncoded } from '../../config/serialize.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { finishUncut, killThisProcess } from '../../kernel/process-end.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
-import type { Salts } from '../../runtime/playground-salts.ts';
+import type { Salts } from '../../runtime/playground-keys.ts';
 import type { Siblings } from '../../runtime/siblings.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { obeyUserSignals } from '../user-signals.ts';

@@ -16,7 +16,7 @@ import type {
   ReportWanted,
 } from '../../runtime/gateway.ts';
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
-import { PlaygroundSalts } from '../../runtime/playground-salts.ts';
+import { PlaygroundSalts } from '../../runtime/playground-keys.ts';
 import { ProcessMeasures } from '../../runtime/process-measures.ts';
 import {
   type RevocationReach,

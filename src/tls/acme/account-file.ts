@@ -2,8 +2,7 @@ import { createHash, generateKeyPair } from 'node:crypto';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { HubgateError } from '../../kernel/error.ts';
-import { fileName } from '../file-name.ts';
-import { createPrivate, readIfPresent, writePrivate } from '../storage.ts';
+import { createPrivate, fileName, readIfPresent, writePrivate } from '../storage.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
 /** What makes two accounts with an authority the same. */

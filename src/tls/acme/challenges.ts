@@ -2,11 +2,11 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { AcmeOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { fileName } from '../file-name.ts';
-import type { KeyPair } from '../key-pair.ts';
-import { namesIn, readIfPresent, writePrivate } from '../storage.ts';
-import { challengeCertificate } from './challenge-certificate.ts';
-import { challengeName } from './challenge-name.ts';
+import { fileName, namesIn, readIfPresent, writePrivate } from '../storage.ts';
+import type { KeyPair } from '../certificate.ts';
+import { createHash } from 'node:crypto';
+import { isIP } from 'node:net';
+import { requireUrl } from '../../kernel/parse-url.ts';
 
 /** A way to prove that a name is ours. */
 export type ChallengeType = FileChallengeType | 'dns-01';
@@ -98,4 +98,51 @@ async function readAnswer(file: string): Promise<Answer | null> {
   const text = await readIfPresent(file);
   // Files here are written whole, by this class only; each member is checked where it is used.
   return text === null ? null : (JSON.parse(text) as Answer);
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * The self-signed certificate that answers a TLS-ALPN-01 challenge (RFC 8737 §3): for exactly one
+ * name or address, with the digest of the key authorization in a critical extension.
+ */
+export async function challengeCertificate(
+  name: string,
+  keyAuthorization: string,
+  now: number,
+): Promise<KeyPair> {
+  const digest = createHash('sha256').update(keyAuthorization).digest();
+  // DER: an OCTET STRING of 32 bytes.
+  const extension = Buffer.concat([Buffer.from([0x04, digest.length]), digest]);
+  const [notBefore, notAfter] = [now - DAY_MS, now + DAY_MS];
+  const { makeCertificate } = await import('../make-certificate.ts');
+  const request = { kind: 'challenge', name, extension } as const;
+  const { pem, key } = await makeCertificate(request, { notBefore, notAfter });
+  return { chain: pem, key, notBefore, notAfter };
+}
+
+/**
+ * The server name with which an authority asks for the TLS-ALPN-01 answer: the name itself, and
+ * for an address the name of its reverse lookup (RFC 8738 §6).
+ */
+export function challengeName(name: string): string {
+  switch (isIP(name)) {
+    case 4:
+      return `${name.split('.').toReversed().join('.')}.in-addr.arpa`;
+    case 6:
+      return `${nibbles(name).toReversed().join('.')}.ip6.arpa`;
+    default:
+      return name;
+  }
+}
+
+/** The 32 hexadecimal digits of an IPv6 address. */
+function nibbles(address: string): string[] {
+  // The URL parser writes every IPv6 address with hexadecimal groups only.
+  const plain = requireUrl(`http://[${address}]`).hostname.slice(1, -1);
+  const [head = '', tail] = plain.split('::');
+  const before = head === '' ? [] : head.split(':');
+  const after = tail === undefined || tail === '' ? [] : tail.split(':');
+  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
+  return [...before, ...zeros, ...after].flatMap((group) => group.padStart(4, '0').split(''));
 }

@@ -3,7 +3,7 @@ import type { OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { certificateNames } from '../certificate-store.ts';
-import { type KeyPair, readKeyPair } from '../key-pair.ts';
+import { type KeyPair, readKeyPair } from '../certificate.ts';
 import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
 import type { LocalAuthority } from '../local-authority.ts';
 import type { Challenges, ChallengeType } from './challenges.ts';

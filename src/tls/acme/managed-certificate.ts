@@ -4,8 +4,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { CertificateStore } from '../certificate-store.ts';
-import { fileName } from '../file-name.ts';
-import { renewalTime } from '../key-pair.ts';
+import { fileName } from '../storage.ts';
+import { renewalTime } from '../certificate.ts';
 import { asAcmeError, cureOf } from './acme-error.ts';
 import {
   type Attempts,

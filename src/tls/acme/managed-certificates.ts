@@ -16,9 +16,10 @@ import {
   type ManagedCertificateTools,
   settingsOf,
 } from './managed-certificate.ts';
-import type { CertificateRequest } from './issuance.ts';
+import type { CertificateRequest, IssuedCertificate } from './issuance.ts';
 import type { NameCheck } from './name-check.ts';
 import { OrderQueue } from './order-queue.ts';
+import type { SiteCertificates } from '../certificate.ts';
 
 export interface ManagedCertificatesOptions {
   readonly storage: string;
@@ -117,4 +118,18 @@ async function readRoot(file: string): Promise<string> {
       { cause },
     );
   }
+}
+
+/** The certificate of one host, got by ACME: always the one of its name. */
+export function managedCertificates(managed: ManagedCertificate): SiteCertificates {
+  const presented = ({ pair }: IssuedCertificate) => ({ cert: pair.chain, key: pair.key });
+  return {
+    certificateFor: async () => presented(managed.require()),
+    fallbackFor: async () => (managed.current === null ? null : presented(managed.current)),
+    inUse() {
+      if (managed.current === null) return [];
+      const { authority, pair } = managed.current;
+      return [{ names: [managed.name], authority, notAfter: pair.notAfter }];
+    },
+  };
 }

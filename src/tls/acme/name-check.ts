@@ -1,12 +1,11 @@
-import { X509Certificate, randomBytes } from 'node:crypto';
+import { randomBytes, X509Certificate } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
 import { request } from 'node:http';
 import { isIP } from 'node:net';
 import { connect } from 'node:tls';
 import { codeOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
-import { challengeName } from './challenge-name.ts';
-import type { Challenges, FileChallengeType } from './challenges.ts';
+import { challengeName, type Challenges, type FileChallengeType } from './challenges.ts';
 
 /** How it is seen whether a name leads here. */
 export interface NameCheck {

@@ -4,9 +4,12 @@ import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Lease } from '../../kernel/lease.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { ManagedCertificate } from '../acme/managed-certificate.ts';
-import type { CertificateAuthority, ManagedCertificates } from '../acme/managed-certificates.ts';
+import {
+  type CertificateAuthority,
+  managedCertificates,
+  type ManagedCertificates,
+} from '../acme/managed-certificates.ts';
 import type { SiteCertificates } from '../certificate.ts';
-import { managedCertificates } from '../managed-site-certificates.ts';
 
 export interface OnDemandCertificatesOptions {
   readonly onDemand: OnDemandOptions;

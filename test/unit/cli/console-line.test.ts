@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
-import { consoleLine } from '../../../src/cli/console-line.ts';
+import { consoleLine } from '../../../src/cli/log-output.ts';
 
 const LINE = JSON.stringify({
   level: 'warn',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { toHistoryLine } from '../../../src/cli/history-line.ts';
-import { printable } from '../../../src/cli/printable.ts';
+import { printable } from '../../../src/cli/terminal.ts';
 import { screenOf } from '../../../src/cli/top/screen.ts';
 
 const ESCAPES = '\u009b2J\u001b[2J\u0007\u007f\r';

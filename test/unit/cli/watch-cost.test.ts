@@ -6,9 +6,8 @@ import type {
   DirectoryEvents,
   DirectoryListener,
 } from '../../../src/cli/watch/directory-events.ts';
-import type { Stats, WatchDisk } from '../../../src/cli/watch/disk.ts';
+import { digestOf, type Stats, type WatchDisk } from '../../../src/cli/watch/watched-path.ts';
 import { FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
-import { digestOf } from '../../../src/cli/watch/watched-path.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { TestClock } from '../../support/test-clock.ts';
 

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -12,7 +13,6 @@ import {
   unlinkSync,
   utimesSync,
   writeFileSync,
-  mkdirSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,8 +20,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { FileWatcher, type WatchedFiles } from '../../../src/cli/watch/file-watcher.ts';
 import { digestOf, digestOfNames } from '../../../src/cli/watch/watched-path.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import type { Logger } from '../../../src/kernel/log.ts';
-import { silentLogger } from '../../../src/kernel/log.ts';
+import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
 import { root } from '../../support/process.ts';
 
 interface Watched {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { certificateFamily, metricsText } from '../../../src/runtime/metrics.ts';
-import type { CertificateInUse } from '../../../src/tls/certificate-in-use.ts';
+import type { CertificateInUse } from '../../../src/tls/certificate.ts';
 
 describe('metrics of certificates', () => {
   it('are bounded, and those that end first are told', async () => {

@@ -1,0 +1,97 @@
+import * as readline from 'node:readline';
+import { createInterface } from 'node:readline/promises';
+import { HubgateError } from '../kernel/error.ts';
+import { Writable } from 'node:stream';
+
+/** Where a command speaks: results to standard output, everything else to standard error. */
+export interface Output {
+  result(text: string): void;
+  note(text: string): void;
+}
+
+export const processOutput: Output = {
+  result: (text) => void process.stdout.write(`${text}\n`),
+  note: (text) => void process.stderr.write(`${printable(text)}\n`),
+};
+
+/** Exit codes of every command; `partly` is of a result in which something is missing. */
+export const EXIT = { ok: 0, failed: 1, forced: 2, partly: 3, usage: 64 } as const;
+
+/** Asks; an empty answer is the standard one. */
+export type Ask = (question: string, standard: string) => Promise<string>;
+
+/**
+ * Talks with who sits at the terminal. Standard output is left to results.
+ *
+ * @throws {HubgateError} `no-answer` where the input ends instead
+ */
+export async function onTerminal<Result>(talk: (ask: Ask) => Promise<Result>): Promise<Result> {
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  const ended = new AbortController();
+  const { signal } = ended;
+  lines.once('close', () => ended.abort());
+  try {
+    return await talk(async (question, standard) => {
+      const answer = (await lines.question(`${question} [${standard}]: `, { signal })).trim();
+      return answer === '' ? standard : answer;
+    });
+  } catch (cause) {
+    if (!signal.aborted) throw cause;
+    throw new HubgateError('no-answer', 'Nothing was answered, and nothing is written', { cause });
+  } finally {
+    lines.close();
+  }
+}
+
+/**
+ * One line of standard input, without its end. On a terminal it is asked for and not shown; null when
+ * the input ends before it.
+ */
+export async function readSecret(prompt: string): Promise<string | null> {
+  const { stdin, stderr } = process;
+  if (stdin.isTTY) stderr.write(prompt);
+  // On a terminal readline writes what is typed to its output: this one shows nothing.
+  const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const lines = readline.createInterface({ input: stdin, output: silent, terminal: stdin.isTTY });
+  try {
+    return await new Promise<string | null>((resolve) => {
+      lines.once('line', resolve);
+      lines.once('SIGINT', () => resolve(null));
+      lines.once('close', () => resolve(null));
+    });
+  } finally {
+    lines.close();
+    if (stdin.isTTY) stderr.write('\n');
+  }
+}
+
+/** Tells on a terminal how far something is; a file or a pipe is spared. */
+export interface Progress {
+  at(count: number): void;
+  end(): void;
+}
+
+/** @param total null when it is not known */
+export function createProgress(what: string, total: number | null): Progress {
+  const { stderr } = process;
+  if (!stderr.isTTY) return { at() {}, end() {} };
+  const of = total === null ? '' : ` of ${total}`;
+  return {
+    at: (count) => void stderr.write(`\r${count}${of} ${what}`),
+    end: () => void stderr.write('\r\u001b[K'),
+  };
+}
+
+/** Control characters of both sets (C0, DEL, C1), but tab and line end. */
+const CONTROLS = /[^\P{Cc}\t\n]/gu;
+
+/**
+ * Text that somebody else has chosen, for a terminal: control characters, of which terminals take some
+ * for commands, as `\u009b`. What is JSON stays the same JSON.
+ */
+export function printable(text: string): string {
+  return text.replace(
+    CONTROLS,
+    (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}

@@ -1,0 +1,310 @@
+import {
+  isCounterpart,
+  JWKS_ALGORITHMS,
+  type KeyMaterial,
+  signingKey,
+  staticKeySet,
+} from '../auth/key.ts';
+import { readAuthorizationDetails } from '../auth/authorization-details.ts';
+import { authorizationDetails } from '../auth/mint.ts';
+import { InvalidTokenError } from '../auth/verify.ts';
+import type {
+  DiscoveryConfig,
+  HubConfig,
+  IssuerConfig,
+  KeySource,
+  SiteConfig,
+  TokenMintConfig,
+} from '../config/config.ts';
+import { nearestName } from '../config/nearest.ts';
+import type { Finding, Report } from '../config/problem.ts';
+import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
+import { profiles } from '../hub/profile.ts';
+import { hubBase } from '../hub/topic.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { hubPath } from './hub-place.ts';
+import { registry } from '../directives/registry.ts';
+import { dataOf, everyRoute, type HeaderOperation, type RouteConfig } from '../config/routes.ts';
+import { responseFieldsIn } from '../discovery/token-source.ts';
+import { type IdentitySource, identitySources } from '../site/identity-placeholders.ts';
+
+type Role = 'publisher' | 'subscriber';
+
+interface SigningKey {
+  readonly algorithm: string;
+  readonly material: KeyMaterial;
+}
+
+/**
+ * Whether the hub would accept what `token mint` makes. Its first user would find out otherwise,
+ * by a 401 that does not say why.
+ *
+ * @param hub null for one elsewhere, of which nothing is known
+ */
+export function checkTokenMint(mint: TokenMintConfig, hub: HubConfig | null, report: Report): void {
+  const key = readKey(mint, report);
+  if (mint.ttlMs < 1000) {
+    report(mint, error('short-lifetime', 'a token lives for at least a second'), {
+      field: 'ttlMs',
+    });
+  }
+  if (hub === null) return;
+  const issuer = hub.issuers.find(({ id }) => id === mint.issuer);
+  if (issuer === undefined) {
+    report(mint, unknownIssuer(mint, hub), { field: 'issuer' });
+  } else if (key !== null) {
+    for (const role of rolesOf(mint, hub)) checkRole(mint, issuer, role, key, report);
+  }
+  checkGrants(mint, hub, report);
+}
+
+function readKey(mint: TokenMintConfig, report: Report): SigningKey | null {
+  try {
+    return signingKey(mint.key, mint.algorithm);
+  } catch (thrown) {
+    if (!(thrown instanceof HubgateError)) throw thrown;
+    report(mint, error(thrown.code, `token mint: ${thrown.message}`), { field: 'key' });
+    return null;
+  }
+}
+
+function unknownIssuer({ issuer }: TokenMintConfig, { issuers }: HubConfig): Finding {
+  const ids = issuers.map(({ id }) => id);
+  const near = nearestName(issuer, ids);
+  const message = `the hub trusts no issuer ${issuer.slice(0, 80)}, so it would refuse every token`;
+  const hint =
+    near === undefined ? `the hub knows ${ids.join(', ') || 'no issuer'}` : `did you mean ${near}?`;
+  return error('mint-refused', message, hint);
+}
+
+/** The browser sends its cookie with every subscription, so subscribers' keys come into it always. */
+function rolesOf({ publish, publishUrlPattern }: TokenMintConfig, hub: HubConfig): readonly Role[] {
+  const verifiesSubscribers =
+    hub.legacy.subscriber !== null || hub.issuers.some(({ subscriber }) => subscriber !== null);
+  const publishes = publish.length + publishUrlPattern.length > 0;
+  return [
+    ...(verifiesSubscribers ? ['subscriber' as const] : []),
+    ...(publishes ? ['publisher' as const] : []),
+  ];
+}
+
+function checkRole(
+  mint: TokenMintConfig,
+  issuer: IssuerConfig,
+  role: Role,
+  key: SigningKey,
+  report: Report,
+): void {
+  const source = issuer[role];
+  const reason =
+    source === null ? `the issuer has no ${role} key` : whyNotVerified(source, role, key);
+  if (reason === null) return;
+  const message = `the hub would refuse the tokens that are minted here: ${reason}`;
+  const hint = `the key of token mint must be the counterpart of the one in issuer ${issuer.id} { ${role} { … } }`;
+  report(mint, error('mint-refused', message, hint), source === null ? {} : { other: source });
+}
+
+function whyNotVerified(source: KeySource, role: Role, key: SigningKey): string | null {
+  const { algorithm, material } = key;
+  if (source.kind === 'jwks') {
+    // The set itself is fetched later; what it can never verify is known now.
+    const accepted = source.algorithms.length === 0 ? JWKS_ALGORITHMS : source.algorithms;
+    return accepted.includes(algorithm) ? null : notAccepted(role, algorithm, accepted);
+  }
+  const keys = readKeys(source);
+  if (keys === null) return null;
+  if (!keys.algorithms.includes(algorithm)) return notAccepted(role, algorithm, keys.algorithms);
+  const candidates = keys.find({ alg: algorithm, kid: null });
+  if (candidates instanceof Promise) return null;
+  return candidates.some((candidate) => isCounterpart(material, candidate))
+    ? null
+    : `its ${role} key is another one`;
+}
+
+/** null for a key that cannot be used: that is reported where it stands. */
+function readKeys(source: Extract<KeySource, { kind: 'jwt' }>) {
+  try {
+    return staticKeySet(source);
+  } catch (thrown) {
+    if (thrown instanceof HubgateError) return null;
+    throw thrown;
+  }
+}
+
+function notAccepted(role: Role, algorithm: string, accepted: readonly string[]): string {
+  return `it verifies ${role}s with ${accepted.join(', ')}, not with ${algorithm}`;
+}
+
+/** The grants as they are with some plain value in each placeholder. */
+function checkGrants(mint: TokenMintConfig, hub: HubConfig, report: Report): void {
+  const grants = compileGrants(mint)((template) =>
+    template.replace(/\\\{|\{[A-Za-z_][^{}\s]*\}/g, (match) => (match === '\\{' ? '{' : 'x')),
+  );
+  if (typeof grants === 'string') return;
+  const detailType = hub.detailType ?? profiles[hub.profile].detailType;
+  const base = hubBase(hub.resourceIdentifier, hubPath(hub));
+  try {
+    const details = authorizationDetails(grants, detailType);
+    readAuthorizationDetails(details, { detailType, base, cache: null });
+  } catch (thrown) {
+    if (!(thrown instanceof InvalidTokenError)) throw thrown;
+    const { check, found } = thrown.diagnosis;
+    const message = `the hub would refuse the tokens that are minted here: ${check}: ${found}`;
+    report(mint, error('mint-refused', message));
+  }
+}
+
+function error(code: string, message: string, hint?: string): Finding {
+  return hint === undefined
+    ? { severity: 'error', code, message }
+    : { severity: 'error', code, message, hint };
+}
+
+type Source = NonNullable<DiscoveryConfig['tokenSource']>;
+
+const CHOSEN = 'client-chosen-identity';
+
+/**
+ * Whether the texts that name a user in a token read only what the gateway establishes itself, or
+ * what the app answers. While requests run nothing else is read, whatever a configuration says; here
+ * it is told where a text could never be filled, or could be filled by the client.
+ */
+export function checkTokenIdentity(
+  site: SiteConfig,
+  { tokenSource: source }: DiscoveryConfig,
+  report: Report,
+): void {
+  if (source === null) return;
+  const templates = grantTemplates(source);
+  for (const read of unique(templates.flatMap(identitySources))) {
+    const finding = fault(read, site);
+    if (finding !== null) report(source, finding);
+  }
+  const subject = source.kind === 'exchange' ? source.subjectToken : null;
+  for (const read of unique(identitySources(subject ?? ''))) {
+    if (read.kind !== 'client' || read.name.startsWith('cookie.')) continue;
+    report(source, badSubject(read.name), { field: 'subjectToken' });
+  }
+  const answered = subject === null ? templates : [...templates, subject];
+  for (const field of responseFieldsIn(answered)) checkAnswerField(field, site, source, report);
+}
+
+function fault(read: IdentitySource, site: SiteConfig): Finding | null {
+  switch (read.kind) {
+    case 'answer':
+      return null;
+    case 'user':
+      return establishedBy(site).some(({ user }) => user) ? null : noPasswords();
+    case 'field': {
+      const name = read.name.toLowerCase();
+      const isKnown = establishedBy(site).some(({ fields }) =>
+        fields.some((field) => field.toLowerCase() === name),
+      );
+      return isKnown ? null : claimedField(read.name);
+    }
+    case 'neutral': {
+      const isOfHost = read.name === 'host' || read.name.startsWith('labels.');
+      return isOfHost && hasManyHosts(site) ? chosenHost(read.name) : null;
+    }
+    case 'client':
+      return chosen(read.name);
+  }
+}
+
+function establishedBy({ routes, errorRoutes }: SiteConfig) {
+  return everyRoute([...routes, ...errorRoutes], registry).flatMap(
+    ({ handler }) => dataOf(handler, registry).establishes?.(handler) ?? [],
+  );
+}
+
+/** Whether clients choose by which name they ask for the site. */
+function hasManyHosts({ addresses }: SiteConfig): boolean {
+  return addresses.some(({ host }) => host === '' || host.startsWith('*.'));
+}
+
+function claimedField(field: string): Finding {
+  return {
+    severity: 'error',
+    code: CHOSEN,
+    message: `any client may send ${field} and have a token in the name of somebody else`,
+    hint:
+      `let forward_auth { … copy_headers ${field} } establish it, name the user of basic_auth by ` +
+      `{http.auth.user.id}, or take the name from the app's answer: {http.response.header.${field}}`,
+  };
+}
+
+function noPasswords(): Finding {
+  return {
+    severity: 'error',
+    code: 'unestablished-identity',
+    message:
+      'no basic_auth of this site establishes {http.auth.user.id}, so that there is no token',
+    hint: 'add basic_auth, or name the user by a field that forward_auth { … copy_headers } gives',
+  };
+}
+
+function chosenHost(name: string): Finding {
+  return {
+    severity: 'error',
+    code: CHOSEN,
+    message: `a client of this site chooses what {${name}} is, and so the grants of its token`,
+    hint: 'write the name of the host, in a site of its own',
+  };
+}
+
+function chosen(name: string): Finding {
+  return {
+    severity: 'error',
+    code: CHOSEN,
+    message: `a client chooses what {${name}} is, and so in whose name its token is`,
+    hint:
+      'name the user by what the gateway establishes: {header.FIELD} behind forward_auth { … ' +
+      "copy_headers FIELD }, {http.auth.user.id} behind basic_auth, or the app's answer: " +
+      '{http.response.header.FIELD}',
+  };
+}
+
+function badSubject(name: string): Finding {
+  return {
+    severity: 'error',
+    code: CHOSEN,
+    message: `a link can bring {${name}} along, and with it the token of somebody else`,
+    hint: 'take the subject token from a cookie or a field: {cookie.NAME}, {header.Authorization}',
+  };
+}
+
+/** What a site itself makes of a field of the app's answer, before the token is made of it. */
+function checkAnswerField(field: string, site: SiteConfig, source: Source, report: Report): void {
+  const routes = [...site.routes, ...site.errorRoutes];
+  for (const operation of operationsOn(field.toLowerCase(), routes)) {
+    if (operation.kind === 'delete') {
+      report(operation, takenAway(field, source));
+      continue;
+    }
+    const text = operation.kind === 'replace' ? operation.replacement : operation.value;
+    const [finding] = identitySources(text).flatMap((read) => fault(read, site) ?? []);
+    if (finding !== undefined) report(operation, finding);
+  }
+}
+
+function operationsOn(field: string, routes: readonly RouteConfig[]): HeaderOperation[] {
+  return everyRoute(routes, registry).flatMap(({ handler }) =>
+    (dataOf(handler, registry).responseFields?.(handler) ?? []).filter(
+      ({ name }) => name.toLowerCase() === field,
+    ),
+  );
+}
+
+function takenAway(field: string, { kind }: Source): Finding {
+  return {
+    severity: 'warning',
+    code: 'field-taken-away',
+    message: `this takes ${field} away before token ${kind} can read it, so that there is no token`,
+    hint: `remove this line: what token ${kind} has read goes no further (unless keep_fields)`,
+  };
+}
+
+/** Each source once, however often the texts read it. */
+function unique(sources: readonly IdentitySource[]): IdentitySource[] {
+  return [...new Map(sources.map((one) => [JSON.stringify(one), one])).values()];
+}
