@@ -14,7 +14,7 @@ const ENTRIES = [
   'hub',
   'cli/main',
   'cli/workers/worker-main',
-  'directives/basic-auth/handler/password-thread',
+  'directives/basic-auth/password-thread',
   'auth/legacy-claim',
   'auth/no-legacy-claim',
 ];

@@ -55,11 +55,8 @@ const LIBRARY_PLACE = {
   'prom-client': ['runtime/metrics.ts'],
   pino: ['cli/', 'runtime/'],
   commander: ['cli/'],
-  'hash-wasm': [
-    'directives/basic-auth/handler/password-thread.ts',
-    'cli/commands/hash-password.ts',
-  ],
-  'mime-types': ['directives/file-server/handler/'],
+  'hash-wasm': ['directives/basic-auth/password-thread.ts', 'cli/commands/hash-password.ts'],
+  'mime-types': ['directives/file-server/'],
   tldts: ['http/same-site.ts'],
 };
 

@@ -3,13 +3,12 @@ import { byKind, list, object } from '../config/shape.ts';
 import { headerName as headerNameShape } from '../config/shape-options.ts';
 import { name as nameShape } from '../config/shape-values.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
-import { reverseProxy as proxyData } from './reverse-proxy/data.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import type { Word } from '../hubfile/parser.ts';
 import type { Span } from '../hubfile/place.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { headerName, name } from '../hubfile/values.ts';
-import { proxySettings } from './reverse-proxy/syntax.ts';
+import { proxySettings, reverseProxy } from './reverse-proxy.ts';
 import { Writable } from 'node:stream';
 import { HttpError } from '../http/errors.ts';
 import type { Handler, Next } from '../http/exchange.ts';
@@ -17,7 +16,6 @@ import type { HeaderList } from '../http/header-list.ts';
 import { dashed } from '../site/identity-fields.ts';
 import { SubExchange } from '../site/sub-exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
-import { reverseProxy as compileProxy } from './reverse-proxy/handler.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface ForwardAuthConfig {
@@ -31,19 +29,19 @@ const data: HandlerData<ForwardAuthConfig> = {
   shape: (inner) =>
     object(
       {
-        proxy: byKind({ reverse_proxy: proxyData.shape(inner) }),
+        proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner) }),
         uri: nameShape('a path'),
         copyHeaders: list(object({ from: headerNameShape, to: headerNameShape })),
       },
       { copyHeaders: [] },
     ),
-  answering: ({ proxy }) => proxyData.answering?.(proxy) ?? [],
-  patterns: ({ proxy }) => proxyData.patterns?.(proxy) ?? [],
-  upstreams: ({ proxy }) => proxyData.upstreams?.(proxy) ?? [],
-  files: ({ proxy }) => proxyData.files?.(proxy) ?? [],
+  answering: ({ proxy }) => reverseProxy.data.answering?.(proxy) ?? [],
+  patterns: ({ proxy }) => reverseProxy.data.patterns?.(proxy) ?? [],
+  upstreams: ({ proxy }) => reverseProxy.data.upstreams?.(proxy) ?? [],
+  files: ({ proxy }) => reverseProxy.data.files?.(proxy) ?? [],
   establishes: ({ copyHeaders }) => ({ fields: copyHeaders.map(({ to }) => to), user: false }),
   identifies: true,
-  check: ({ proxy }, report) => proxyData.check?.(proxy, report),
+  check: ({ proxy }, report) => reverseProxy.data.check?.(proxy, report),
 };
 
 declare module '../config/routes.ts' {
@@ -130,7 +128,7 @@ const NO_MORE: Next = () => Promise.resolve();
 function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: HandlerContext): Handler {
   const headerUp = [...ABOUT_THE_REQUEST, ...proxy.headerUp];
   const isCopied = new Set(copyHeaders.map(({ to }) => dashed(to.toLowerCase())));
-  const ask = compileProxy({ ...proxy, headerUp }, context);
+  const ask = reverseProxy.compile({ ...proxy, headerUp }, context);
   return async (exchange, next) => {
     exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)));
     for (const { to } of copyHeaders) exchange.identity.withdraw(to);

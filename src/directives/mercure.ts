@@ -4,8 +4,8 @@ import { transportKinds } from '../config/transports.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import type { DirectiveSyntax } from '../hubfile/scope.ts';
 import { count, flag, list, name } from '../hubfile/values.ts';
-import { OPTIONS, readHub } from './hub/syntax.ts';
-import { transport } from './hub/syntax/transport.ts';
+import { OPTIONS, readHub } from './hub.ts';
+import { transport } from './hub/transport.ts';
 import type { Directive } from './directive.ts';
 
 const USAGE = `

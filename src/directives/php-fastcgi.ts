@@ -4,8 +4,8 @@ import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { name, triedFiles } from '../hubfile/values.ts';
 import { defaultFile } from '../matchers/file.ts';
 import { defaultFastcgi, defaultReverseProxy } from '../proxy/proxy-config.ts';
-import { proxySettings } from './reverse-proxy/syntax.ts';
-import { FASTCGI_OPTIONS, FASTCGI_UNSUPPORTED } from './reverse-proxy/syntax/transport.ts';
+import { proxySettings } from './reverse-proxy.ts';
+import { FASTCGI_OPTIONS, FASTCGI_UNSUPPORTED } from './reverse-proxy/transport.ts';
 import type { Directive } from './directive.ts';
 
 const USAGE = `

@@ -9,8 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Readable, Transform } from 'node:stream';
 import { describe, it, mock, type TestContext } from 'node:test';
-import { FILE_READ_BYTES } from '../../../src/directives/file-server/handler/file-content.ts';
-import { serveFile } from '../../../src/directives/file-server/handler/serve-file.ts';
+import { FILE_READ_BYTES, serveFile } from '../../../src/directives/file-server/serve-file.ts';
 import { type ExchangeServer, serveExchanges } from '../http/exchange-server.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 

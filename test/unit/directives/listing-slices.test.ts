@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { sorted, texts } from '../../../src/directives/file-server/handler/in-slices.ts';
+import { sorted, texts } from '../../../src/directives/file-server/listing.ts';
 import { completed, SLICE_STEPS, unmetered } from '../../../src/kernel/slices.ts';
 
 describe('a listing of 10,000 entries', () => {

@@ -27,7 +27,7 @@ describe('npm test -- --changed', () => {
     for (const file of ['src/client/live/page-morph.ts', 'src/client/subscribe.ts']) {
       assert.ok(testsConcernedBy([file]).includes('test/e2e/live-page.test.ts'), file);
     }
-    const hashing = 'src/directives/basic-auth/handler/password-thread.ts';
+    const hashing = 'src/directives/basic-auth/password-thread.ts';
     assert.ok(testsConcernedBy([hashing]).includes('test/e2e/basic-auth.test.ts'));
   });
 

@@ -1,23 +1,14 @@
-import type { Cursor, OptionTable } from '../../../hubfile/cursor.ts';
-import {
-  badValue,
-  count,
-  duration,
-  flag,
-  list,
-  name,
-  oneOf,
-  text,
-} from '../../../hubfile/values.ts';
-import { trustPool } from '../../tls/syntax.ts';
+import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
+import { badValue, count, duration, flag, list, name, oneOf, text } from '../../hubfile/values.ts';
+import { trustPool } from '../tls.ts';
 import type { TransportWords } from './upstreams.ts';
-import { isParameterName } from '../data.ts';
+import { isParameterName } from './data.ts';
 import {
   defaultFastcgi,
   defaultReverseProxy,
   type FastcgiConfig,
   type ReverseProxyConfig,
-} from '../../../proxy/proxy-config.ts';
+} from '../../proxy/proxy-config.ts';
 
 type Transport = ReverseProxyConfig['transport'];
 

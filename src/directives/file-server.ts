@@ -1,7 +1,16 @@
-import { answer } from '../../http/answer.ts';
-import { HttpError } from '../../http/errors.ts';
-import type { Exchange, Handler } from '../../http/exchange.ts';
-import { decodePath, matchedPath, pathOf } from '../../http/request-path.ts';
+import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { choiceOf, flag, list, name, oneOf, statusCode } from '../hubfile/values.ts';
+import {
+  defaultFileServer,
+  fileServer as data,
+  type FileServerConfig,
+  PRECOMPRESSED,
+} from './file-server/data.ts';
+import { answer } from '../http/answer.ts';
+import { HttpError } from '../http/errors.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
+import { decodePath, matchedPath, pathOf } from '../http/request-path.ts';
 import {
   type HidesFile,
   noSuchFile,
@@ -9,19 +18,79 @@ import {
   siteFile,
   type SiteFile,
   siteNames,
-} from '../../site/site-files.ts';
-import type { HandlerContext } from '../../site/handler-context.ts';
-import type { FileServerConfig } from './data.ts';
-import { hiddenBy, type IsHidden } from './handler/hidden-names.ts';
-import { answerListing } from './handler/listing.ts';
-import { type Representations, serveFile } from './handler/serve-file.ts';
+} from '../site/site-files.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import { hiddenBy, type IsHidden } from './file-server/hidden-names.ts';
+import { answerListing } from './file-server/listing.ts';
+import { type Representations, serveFile } from './file-server/serve-file.ts';
+import type { HandlerDirective } from './directive.ts';
+
+const USAGE = `
+file_server [<matcher>] [browse] {
+    root <directory>
+    index <file…>
+    hide <file…>
+    browse
+    precompressed [br] [zstd] [gzip]
+    status <status>
+    pass_thru
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'answers with files below the root',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const browse = cursor.left > 0 && oneOf(cursor, ['browse']) === 'browse';
+    const settings = cursor.options({ ...defaultFileServer, browse }, OPTIONS, {
+      unsupported: UNSUPPORTED,
+    });
+    cursor.end();
+    return [step(cursor, matcher, settings)];
+  },
+};
+
+const OPTIONS: OptionTable<FileServerConfig> = {
+  root: (option) => ({ root: name(option, 'a directory') }),
+  index: (option) => ({ index: list(option, 'a file name') }),
+  hide: (option) => ({ hide: list(option, 'a file name or path') }),
+  browse: (option) => ({ browse: listing(option) }),
+  precompressed: (option) => ({ precompressed: encodings(option) }),
+  status: (option) => ({ status: statusCode(option, option.argument('a status')) }),
+  pass_thru: () => ({ passThru: flag() }),
+};
+
+const UNSUPPORTED: Readonly<Record<string, string>> = {
+  disable_canonical_uris: 'rewrite to the directory with its slash instead',
+  etag_file_extensions: 'tags are made of size and time of change',
+  fs: 'files are those of the operating system',
+};
+
+function listing(option: Cursor): true {
+  const template = option.peek();
+  if (template !== undefined) {
+    const message = 'templates of listings are not supported by hubgate';
+    const hint = 'ask for the listing with Accept: application/json, and let the app show it';
+    option.fail(template.span, 'unsupported-option', message, hint);
+  }
+  return flag();
+}
+
+/** Without a word all that there are. */
+function encodings(option: Cursor): FileServerConfig['precompressed'] {
+  const words = option.rest();
+  return words.length === 0
+    ? PRECOMPRESSED
+    : words.map((word) => choiceOf(option, word, PRECOMPRESSED));
+}
 
 /**
  * Files below the root, with ranges and conditional requests. What begins with a dot (but for
  * `.well-known`), what is hidden, the configuration and what a symlink leads to outside of the root
  * does not exist.
  */
-export function fileServer(
+function compile(
   config: FileServerConfig,
   { expand, hidesFile, besidePages, slices }: HandlerContext,
 ): Handler {
@@ -120,3 +189,5 @@ async function indexOf(
   }
   return null;
 }
+
+export const fileServer: HandlerDirective<FileServerConfig> = { data, syntax, compile };

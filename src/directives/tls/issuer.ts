@@ -1,11 +1,11 @@
-import type { AcmeIssuerConfig, CertificateIssuer } from '../../../config/config.ts';
-import { defaultAcmeIssuer } from '../../../config/defaults.ts';
-import { defaultDnsChallenge } from '../../../config/dns-challenge.ts';
-import { nearestName } from '../../../config/nearest.ts';
-import { Secret } from '../../../kernel/secret.ts';
-import type { Cursor, OptionTable } from '../../../hubfile/cursor.ts';
-import { name } from '../../../hubfile/values.ts';
-import { DNS_SETTINGS, dnsChallenge, type DnsSettings } from '../../../hubfile/dns-challenge.ts';
+import type { AcmeIssuerConfig, CertificateIssuer } from '../../config/config.ts';
+import { defaultAcmeIssuer } from '../../config/defaults.ts';
+import { defaultDnsChallenge } from '../../config/dns-challenge.ts';
+import { nearestName } from '../../config/nearest.ts';
+import { Secret } from '../../kernel/secret.ts';
+import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
+import { name } from '../../hubfile/values.ts';
+import { DNS_SETTINGS, dnsChallenge, type DnsSettings } from '../../hubfile/dns-challenge.ts';
 
 interface AcmeDraft extends Omit<AcmeIssuerConfig, 'kind'> {
   readonly dnsSettings: Partial<DnsSettings> | null;

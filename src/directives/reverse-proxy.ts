@@ -1,8 +1,8 @@
-import { nearestName } from '../../config/nearest.ts';
-import { isHeaderName, isStatusPattern } from '../../config/well-formed.ts';
-import { Secret } from '../../kernel/secret.ts';
-import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../../hubfile/scope.ts';
+import { nearestName } from '../config/nearest.ts';
+import { isHeaderName, isStatusPattern } from '../config/well-formed.ts';
+import { Secret } from '../kernel/secret.ts';
+import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
+import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
 import {
   badValue,
   count,
@@ -11,19 +11,29 @@ import {
   headerValue,
   ranges,
   statusClasses,
-} from '../../hubfile/values.ts';
-import { headerOperation } from '../../hubfile/header-operation.ts';
-import { dynamicUpstreams } from './syntax/dynamic.ts';
-import { handleResponse, replaceStatus, ResponseMatchers } from './syntax/handle-response.ts';
-import { positiveDuration, proxyTransport } from './syntax/transport.ts';
-import { type TransportWords, upstreamsOf } from './syntax/upstreams.ts';
+} from '../hubfile/values.ts';
+import { headerOperation } from '../hubfile/header-operation.ts';
+import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
+import {
+  handleResponse,
+  replaceStatus,
+  ResponseMatchers,
+} from './reverse-proxy/handle-response.ts';
+import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
+import { type TransportWords, upstreamsOf } from './reverse-proxy/upstreams.ts';
 import {
   type BalancingPolicy,
   defaultActiveHealth,
   defaultReverseProxy,
   MAX_WEIGHT,
   type ReverseProxyConfig,
-} from '../../proxy/proxy-config.ts';
+} from '../proxy/proxy-config.ts';
+import type { Handler } from '../http/exchange.ts';
+import { ReverseProxy } from '../proxy/reverse-proxy.ts';
+import { rewrittenTarget } from '../site/rewritten-target.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import { reverseProxy as data } from './reverse-proxy/data.ts';
+import type { HandlerDirective } from './directive.ts';
 
 const USAGE = `
 reverse_proxy [<matcher>] [<upstream…>] {
@@ -107,7 +117,7 @@ reverse_proxy [<matcher>] [<upstream…>] {
 }
 `;
 
-export const reverseProxy: DirectiveSyntax = {
+const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'forwards to one or several upstreams',
   read(cursor, scope) {
@@ -355,3 +365,18 @@ function flushInterval(cursor: Cursor): number {
   cursor.optional();
   return -1;
 }
+
+/**
+ * Forwards to upstreams, whose state outlives the configuration.
+ *
+ * @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool`
+ */
+function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
+  const { rewrite } = config;
+  const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expand);
+  const proxy = new ReverseProxy(config, { ...context, registry: context.upstreams, target });
+  context.defer(() => proxy.close());
+  return context.besidePages(proxy.handle);
+}
+
+export const reverseProxy: HandlerDirective<ReverseProxyConfig> = { data, syntax, compile };

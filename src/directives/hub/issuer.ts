@@ -3,11 +3,11 @@ import type {
   JwksKeySource,
   KeySource,
   StaticKeySource,
-} from '../../../config/config.ts';
-import { defaultJwks } from '../../../config/defaults.ts';
-import { Secret } from '../../../kernel/secret.ts';
-import type { Cursor } from '../../../hubfile/cursor.ts';
-import { duration, flag, name, text } from '../../../hubfile/values.ts';
+} from '../../config/config.ts';
+import { defaultJwks } from '../../config/defaults.ts';
+import { Secret } from '../../kernel/secret.ts';
+import type { Cursor } from '../../hubfile/cursor.ts';
+import { duration, flag, name, text } from '../../hubfile/values.ts';
 
 /**
  *     issuer <id> {

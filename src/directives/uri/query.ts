@@ -1,7 +1,7 @@
-import { HttpError } from '../../../http/errors.ts';
-import { compilePattern, matchable } from '../../../http/linear-regexp.ts';
-import type { Exchange, Expand } from '../../../http/exchange.ts';
-import type { QueryChange } from '../data.ts';
+import { HttpError } from '../../http/errors.ts';
+import { compilePattern, matchable } from '../../http/linear-regexp.ts';
+import type { Exchange, Expand } from '../../http/exchange.ts';
+import type { QueryChange } from './data.ts';
 
 type Parameter = readonly [name: string, value: string];
 type Parameters = readonly Parameter[];

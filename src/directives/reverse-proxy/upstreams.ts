@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
-import type { Cursor } from '../../../hubfile/cursor.ts';
-import type { Word } from '../../../hubfile/parser.ts';
+import type { Cursor } from '../../hubfile/cursor.ts';
+import type { Word } from '../../hubfile/parser.ts';
 
 const UPSTREAM =
   /^(?:([a-z][a-z0-9+.-]*):\/\/)?(\[[^\]]*\]|\{(?:env|file)\.[^{}]+\}|[^:/[\]{}]*)(?::([\d-]+))?(\/.*)?$/i;

@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { clientNetwork, fairShareNetwork } from '../../../http/client-network.ts';
-import { HttpError } from '../../../http/errors.ts';
-import { codeOf } from '../../../kernel/error.ts';
-import { FairQueue } from '../../../kernel/fair-queue.ts';
+import { clientNetwork, fairShareNetwork } from '../../http/client-network.ts';
+import { HttpError } from '../../http/errors.ts';
+import { codeOf } from '../../kernel/error.ts';
+import { FairQueue } from '../../kernel/fair-queue.ts';
 
 /** Threads that check passwords at most; one core is left to everything else, where there are several. */
 const MAX_THREADS = 4;

@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { CertificateIssuer, TlsConfig } from '../../config/config.ts';
-import { defaultAcmeIssuer, defaultTls } from '../../config/defaults.ts';
-import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import type { DirectiveSyntax } from '../../hubfile/scope.ts';
-import { dnsChallenge, type DnsSettings } from '../../hubfile/dns-challenge.ts';
-import { certificateIssuer, dnsOptions } from './syntax/issuer.ts';
-import { badValue, choiceOf, flag, list, name, oneOf } from '../../hubfile/values.ts';
+import type { CertificateIssuer, TlsConfig } from '../config/config.ts';
+import { defaultAcmeIssuer, defaultTls } from '../config/defaults.ts';
+import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
+import type { DirectiveSyntax } from '../hubfile/scope.ts';
+import { dnsChallenge, type DnsSettings } from '../hubfile/dns-challenge.ts';
+import { certificateIssuer, dnsOptions } from './tls/issuer.ts';
+import { badValue, choiceOf, flag, list, name, oneOf } from '../hubfile/values.ts';
+import type { Directive } from './directive.ts';
 
 const USAGE = `
 tls internal
@@ -76,7 +77,7 @@ tls [internal|<email>|<certificate file> <key file>] {
 }
 `;
 
-export const tls: DirectiveSyntax = {
+const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'the certificate of the site, and what TLS it speaks',
   siteOnly: true,
@@ -256,3 +257,5 @@ export function trustPool(cursor: Cursor): string {
   if (cursor.left > 1 && cursor.peek()?.text === 'file') cursor.optional();
   return name(cursor, 'a PEM file');
 }
+
+export const tls: Directive = { syntax };

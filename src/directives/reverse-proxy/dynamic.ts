@@ -1,9 +1,9 @@
 import { isIP } from 'node:net';
-import { badValue, choiceOf, count, duration, oneOf } from '../../../hubfile/values.ts';
-import type { Cursor } from '../../../hubfile/cursor.ts';
-import type { Word } from '../../../hubfile/parser.ts';
-import { isDnsName, isResolver } from '../data/dynamic.ts';
-import { defaultDynamic, type DynamicConfig } from '../../../proxy/proxy-config.ts';
+import { badValue, choiceOf, count, duration, oneOf } from '../../hubfile/values.ts';
+import type { Cursor } from '../../hubfile/cursor.ts';
+import type { Word } from '../../hubfile/parser.ts';
+import { isDnsName, isResolver } from './data.ts';
+import { defaultDynamic, type DynamicConfig } from '../../proxy/proxy-config.ts';
 import { positiveDuration } from './transport.ts';
 
 interface Draft {

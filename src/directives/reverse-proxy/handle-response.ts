@@ -1,11 +1,11 @@
-import { nearestName } from '../../../config/nearest.ts';
-import { placeText } from '../../../config/problem.ts';
-import { Cursor } from '../../../hubfile/cursor.ts';
-import type { Line } from '../../../hubfile/parser.ts';
-import { placeOf, type Span } from '../../../hubfile/place.ts';
-import type { Scope } from '../../../hubfile/scope.ts';
-import { count, headerName, statusClasses } from '../../../hubfile/values.ts';
-import type { ReverseProxyConfig } from '../../../proxy/proxy-config.ts';
+import { nearestName } from '../../config/nearest.ts';
+import { placeText } from '../../config/problem.ts';
+import { Cursor } from '../../hubfile/cursor.ts';
+import type { Line } from '../../hubfile/parser.ts';
+import { placeOf, type Span } from '../../hubfile/place.ts';
+import type { Scope } from '../../hubfile/scope.ts';
+import { count, headerName, statusClasses } from '../../hubfile/values.ts';
+import type { ReverseProxyConfig } from '../../proxy/proxy-config.ts';
 
 type Handled = ReverseProxyConfig['handleResponse'][number];
 type ResponseMatcher = Pick<Handled, 'status' | 'header'>;

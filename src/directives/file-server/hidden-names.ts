@@ -1,6 +1,6 @@
 import { resolve, sep } from 'node:path';
-import { compileGlob } from '../../../kernel/glob.ts';
-import type { Exchange, Expand } from '../../../http/exchange.ts';
+import { compileGlob } from '../../kernel/glob.ts';
+import type { Exchange, Expand } from '../../http/exchange.ts';
 
 /** Whether a file or directory of these names, from the root on, is not to be seen. */
 export type IsHidden = (names: readonly string[]) => boolean;

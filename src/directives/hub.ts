@@ -1,11 +1,33 @@
-import type { HubConfig } from '../../config/config.ts';
-import type { RouteConfig } from '../../config/routes.ts';
-import { defaultHub } from '../../config/defaults.ts';
-import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../../hubfile/scope.ts';
-import { badValue, count, duration, flag, list, name, oneOf, size } from '../../hubfile/values.ts';
-import { issuer, jwksUri, jwt } from './syntax/issuer.ts';
-import { transport } from './syntax/transport.ts';
+import type { HandlerData, RouteConfig } from '../config/routes.ts';
+import { nullable, object } from '../config/shape.ts';
+import { name as nameShape } from '../config/shape-values.ts';
+import type { HubConfig } from '../config/config.ts';
+import { defaultHub } from '../config/defaults.ts';
+import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
+import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
+import { badValue, count, duration, flag, list, name, oneOf, size } from '../hubfile/values.ts';
+import { issuer, jwksUri, jwt } from './hub/issuer.ts';
+import { transport } from './hub/transport.ts';
+import type { Handler } from '../http/exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+/** The place of a hub of the site among its routes. */
+export interface HubPlaceConfig {
+  readonly kind: 'hub';
+  /** One of its further hubs; null for the first. */
+  readonly name: string | null;
+}
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    hub: HubPlaceConfig;
+  }
+}
+
+const data: HandlerData<HubPlaceConfig> = {
+  shape: () => object({ name: nullable(nameShape('the name of a further hub')) }, { name: null }),
+};
 
 const USAGE = `
 hub [@<matcher>] [<path>] {
@@ -67,7 +89,7 @@ hub [@<matcher>] [<path>] {
 }
 `;
 
-export const hub: DirectiveSyntax = {
+const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'a publish/subscribe hub of the site',
   after: 'encode',
@@ -183,3 +205,10 @@ function bufferSize(cursor: Cursor): number {
   if (bytes === 0 && word !== undefined) badValue(cursor, word, 'a size above 0');
   return bytes;
 }
+
+/** The hub itself is set up with the site; here is its place among the routes. */
+function compile({ name }: HubPlaceConfig, { hubHandler }: HandlerContext): Handler {
+  return hubHandler(name);
+}
+
+export const hub: HandlerDirective<HubPlaceConfig> = { data, syntax, compile };

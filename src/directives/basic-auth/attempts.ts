@@ -1,4 +1,4 @@
-import type { Clock } from '../../../kernel/clock.ts';
+import type { Clock } from '../../kernel/clock.ts';
 
 /** Wrong passwords of one client within the window, before it has to wait. */
 const MAX_FAILURES = 20;

@@ -4,10 +4,10 @@ import {
   type TransportConfig,
   transportKinds,
   type TransportOption,
-} from '../../../config/transports.ts';
-import { Secret } from '../../../kernel/secret.ts';
-import type { Cursor, OptionTable } from '../../../hubfile/cursor.ts';
-import { choiceOf, count, duration, flag, name, oneOf } from '../../../hubfile/values.ts';
+} from '../../config/transports.ts';
+import { Secret } from '../../kernel/secret.ts';
+import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
+import { choiceOf, count, duration, flag, name, oneOf } from '../../hubfile/values.ts';
 
 /** Transports of other hubs, and what comes closest. */
 const INSTEAD: Readonly<Record<string, string>> = { bolt: 'lmdb', local: 'memory' };

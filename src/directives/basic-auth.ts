@@ -1,0 +1,241 @@
+import type { HandlerData } from '../config/routes.ts';
+import type { Report } from '../config/problem.ts';
+import { list, object } from '../config/shape.ts';
+import { secret, text } from '../config/shape-values.ts';
+import { Secret } from '../kernel/secret.ts';
+import type { Cursor } from '../hubfile/cursor.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { badValue } from '../hubfile/values.ts';
+import { createHmac, randomBytes } from 'node:crypto';
+import { HttpError } from '../http/errors.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
+import { clientNetwork } from '../http/client-network.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import { Attempts } from './basic-auth/attempts.ts';
+import { passwordChecks } from './basic-auth/hash-check.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface BasicAuthConfig {
+  readonly kind: 'basic_auth';
+  readonly realm: string;
+  readonly accounts: readonly BasicAuthAccount[];
+}
+
+export interface BasicAuthAccount {
+  /** Without a colon (RFC 7617 §2). */
+  readonly user: string;
+  /** bcrypt (`$2a$…`, `$2b$…`, `$2y$…`) or argon2id in the PHC format. */
+  readonly hash: Secret;
+}
+
+const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
+const ARGON2ID =
+  /^\$argon2id\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,86}$/;
+/** Doublings of bcrypt's work: some 10 s of a processor. */
+const MAX_COST = 16;
+/** KiB that one check of argon2id may take, and how often it goes over them. */
+const MAX_MEMORY = 256 * 1024;
+const MAX_ITERATIONS = 64;
+const MAX_PARALLELISM = 16;
+
+/** What a text is the hash of; null for what is none, or would cost more than the bounds. */
+export function hashAlgorithm(hash: string): 'bcrypt' | 'argon2id' | null {
+  const cost = BCRYPT.exec(hash)?.[1];
+  if (cost !== undefined) return Number(cost) >= 4 && Number(cost) <= MAX_COST ? 'bcrypt' : null;
+  const [, memory, iterations, parallelism] = (ARGON2ID.exec(hash) ?? []).map(Number);
+  if (memory === undefined || iterations === undefined || parallelism === undefined) return null;
+  const isModest =
+    memory <= MAX_MEMORY && iterations <= MAX_ITERATIONS && parallelism <= MAX_PARALLELISM;
+  return isModest && memory >= 8 * parallelism && iterations > 0 && parallelism > 0
+    ? 'argon2id'
+    : null;
+}
+
+/** A realm goes into a quoted string as it is. */
+export function isRealm(realm: string): boolean {
+  return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(realm);
+}
+
+export function isUserName(user: string): boolean {
+  return user !== '' && !/[:\p{Cc}]/u.test(user);
+}
+
+const accountShape = object<BasicAuthAccount>({
+  user: text('a name without a colon', isUserName),
+  hash: secret,
+});
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    basic_auth: BasicAuthConfig;
+  }
+}
+
+const data: HandlerData<BasicAuthConfig> = {
+  shape: () =>
+    object(
+      {
+        realm: text('a realm in plain characters, without quotes', isRealm),
+        accounts: list(accountShape, { min: 1 }),
+      },
+      { realm: 'restricted' },
+    ),
+  establishes: () => ({ fields: [], user: true }),
+  identifies: true,
+  check: checkAccounts,
+};
+
+function checkAccounts({ accounts }: BasicAuthConfig, report: Report): void {
+  const known = new Map<string, object>();
+  for (const each of accounts) {
+    if (hashAlgorithm(each.hash.reveal()) === null) {
+      const message = `the password of ${each.user} is no hash of bcrypt or argon2id, or one that costs too much`;
+      const hint = 'make one with hubgate hash-password';
+      report(each, { severity: 'error', code: 'bad-password-hash', message, hint });
+    }
+    const other = known.get(each.user);
+    if (other !== undefined) {
+      const message = `the user ${each.user} is given twice`;
+      report(each, { severity: 'error', code: 'duplicate-user', message }, { other });
+    }
+    known.set(each.user, each);
+  }
+}
+
+const USAGE = `
+basic_auth [<matcher>] [bcrypt|argon2id] [<realm>] {
+    <user> <hash>
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'asks for a user and a password (HTTP basic authentication)',
+  oldNames: ['basicauth'],
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const first = cursor.peek();
+    // Which algorithm it is stands in each hash; that word of a Caddyfile says no more.
+    if (first?.text === 'bcrypt' || first?.text === 'argon2id') cursor.optional();
+    const word = cursor.optional();
+    if (word !== undefined && !isRealm(word.text)) {
+      badValue(cursor, word, 'a realm in plain characters, without quotes');
+    }
+    cursor.block();
+    const accounts = cursor
+      .lines()
+      .flatMap((line) => cursor.problems.attempt(() => account(line)) ?? []);
+    if (accounts.length === 0 && cursor.line.block?.length === 0) {
+      const hint = 'write a user and what hubgate hash-password gives for the password';
+      cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an account`, hint);
+    }
+    cursor.end();
+    const realm = word?.text ?? 'restricted';
+    return [step(cursor, matcher, { kind: 'basic_auth', realm, accounts })];
+  },
+};
+
+/** Nothing of the line but the user is ever shown. */
+function account(line: Cursor): BasicAuthAccount {
+  const [user] = line.line.words;
+  if (user === undefined || !isUserName(user.text)) {
+    return line.fail(line.span, 'bad-value', 'a user is a name without a colon');
+  }
+  const hash = line.argument('the hash of a password');
+  line.end();
+  return line.origins.of(line.span, { user: user.text, hash: new Secret(hash.text) });
+}
+
+/** Credentials that were right, as their digests: a page and its parts ask once. */
+const MAX_REMEMBERED = 1_000;
+
+interface Credentials {
+  readonly user: string;
+  readonly password: string;
+}
+
+/**
+ * Lets pass who knows the password of a user (RFC 7617), and says who in `{http.auth.user.id}`. What
+ * a check costs is spent in threads of their own, for unknown users too, in fair turns and not
+ * without a bound for any client. What is remembered of right passwords are digests under a key that nobody has.
+ */
+function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext): Handler {
+  const hashes = new Map(accounts.map(({ user, hash }) => [user, hash.reveal()]));
+  const anyHash = accounts[0]?.hash.reveal() ?? '';
+  const attempts = new Attempts(clock);
+  const key = randomBytes(32);
+  const right = new Set<string>();
+  const running = new Map<string, Promise<boolean>>();
+
+  const check = async (
+    given: Credentials,
+    digest: string,
+    client: string,
+    address: string,
+  ): Promise<boolean> => {
+    attempts.begin(client);
+    try {
+      const known = hashes.get(given.user);
+      const question = { password: given.password, hash: known ?? anyHash };
+      const fits = await passwordChecks.matches(question, address);
+      const isRight = fits && known !== undefined;
+      if (isRight) passwordChecks.remember(address);
+      else attempts.failed(client);
+      return isRight;
+    } finally {
+      attempts.end(client);
+      running.delete(digest);
+    }
+  };
+
+  const isRight = async (given: Credentials, exchange: Exchange): Promise<boolean> => {
+    const pair = `${given.user}:${given.password}`;
+    const digest = createHmac('sha256', key).update(pair).digest('base64');
+    if (right.has(digest)) return true;
+    const client = clientNetwork(exchange.clientAddress);
+    // The connections of a browser send the same at once; they wait for one check.
+    const shared = running.get(`${client} ${digest}`);
+    if (shared !== undefined) return shared;
+    const waitMs = attempts.waitMs(client);
+    if (waitMs > 0) throw tooMany(exchange, waitMs);
+    const begun = check(given, `${client} ${digest}`, client, exchange.clientAddress);
+    running.set(`${client} ${digest}`, begun);
+    if (!(await begun)) return false;
+    const [oldest] = right;
+    if (right.size >= MAX_REMEMBERED && oldest !== undefined) right.delete(oldest);
+    right.add(digest);
+    return true;
+  };
+
+  return async (exchange, next) => {
+    exchange.identity.user = null;
+    const given = credentialsOf(exchange.headers.get('authorization') ?? '');
+    if (given === null || !(await isRight(given, exchange))) {
+      exchange.onHead((head) => {
+        if (head.status === 401) head.headers.set('WWW-Authenticate', `Basic realm="${realm}"`);
+        return undefined;
+      });
+      throw new HttpError(401, given === null ? 'no credentials' : 'wrong user or password');
+    }
+    exchange.identity.user = given.user;
+    await next();
+  };
+}
+
+function credentialsOf(field: string): Credentials | null {
+  const encoded = /^basic +([A-Za-z0-9+/_-]+={0,2}) *$/i.exec(field)?.[1];
+  if (encoded === undefined) return null;
+  const text = Buffer.from(encoded, 'base64').toString('utf8');
+  const colon = text.indexOf(':');
+  return colon === -1 ? null : { user: text.slice(0, colon), password: text.slice(colon + 1) };
+}
+
+function tooMany(exchange: Exchange, waitMs: number): HttpError {
+  exchange.onHead((head) => {
+    if (head.status === 429) head.headers.set('Retry-After', String(Math.ceil(waitMs / 1000)));
+    return undefined;
+  });
+  return new HttpError(429, 'too many wrong passwords from this client');
+}
+
+export const basicAuth: HandlerDirective<BasicAuthConfig> = { data, syntax, compile };

@@ -1,0 +1,297 @@
+import { lstat, opendir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { answer } from '../../http/answer.ts';
+import type { Exchange } from '../../http/exchange.ts';
+import { escaped, page, PAGE_POLICY } from '../../http/page.ts';
+import type { Meter, Slices } from '../../kernel/slices.ts';
+import { errorStatus } from '../../site/error-status.ts';
+import { queryOf } from '../../site/placeholders.ts';
+import { type HidesFile, siteFile, siteNames, unreadable } from '../../site/site-files.ts';
+import type { IsHidden } from './hidden-names.ts';
+
+/** Entries of a directory that are listed; what is beyond is only counted as being there. */
+const MAX_ENTRIES = 10_000;
+/** Entries that are looked at at once. */
+const AT_ONCE = 32;
+
+export interface ListedDirectory {
+  readonly root: string;
+  readonly names: readonly string[];
+  readonly isHidden: IsHidden;
+  readonly hidesFile: HidesFile;
+  readonly status: number | null;
+}
+
+/** Lists a directory, as a page or as JSON (RFC 9110 §12.5.1), in the order that the query asks for. */
+export async function answerListing(
+  exchange: Exchange,
+  directory: ListedDirectory,
+  slices: Slices,
+): Promise<void> {
+  const query = queryOf(exchange);
+  const sort = SORTS.find((one) => one === query.get('sort')) ?? 'namedirfirst';
+  const order = query.get('order') === 'desc' ? 'desc' : 'asc';
+  const { entries, isComplete } = await entriesOf(directory);
+  const ascending = await slices.compute((meter) => sorted(entries, comparison(sort), meter));
+  const inOrder = order === 'desc' ? ascending.toReversed() : ascending;
+  const offset = whole(query.get('offset')) ?? 0;
+  const shown = inOrder.slice(offset, offset + (whole(query.get('limit')) ?? MAX_ENTRIES));
+  const listing = { names: directory.names, isComplete, sort, order } as const;
+  const status = directory.status ?? (errorStatus(exchange) || 200);
+  const fields = {
+    vary: 'Accept',
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-cache',
+  };
+  if (/\bapplication\/json\b/i.test(exchange.headers.combined('accept') ?? '')) {
+    const all = await slices.compute((meter) => texts(shown, asJson, meter));
+    answer(exchange, status, { ...fields, 'content-type': 'application/json' }, `[${all.join()}]`);
+    return;
+  }
+  const type = {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': PAGE_POLICY,
+  };
+  const rows = await slices.compute((meter) => texts(shown, row, meter));
+  answer(exchange, status, { ...fields, ...type }, listingPage(listing, rows));
+}
+
+async function entriesOf({
+  root,
+  names,
+  isHidden,
+  hidesFile,
+}: ListedDirectory): Promise<{ entries: Entry[]; isComplete: boolean }> {
+  const found: string[] = [];
+  const directory = await opendir(join(root, ...names)).catch((cause: unknown) => {
+    throw unreadable(cause);
+  });
+  let isComplete = true;
+  for await (const { name } of directory) {
+    if (siteNames(name) === null || isHidden([...names, name])) continue;
+    isComplete = found.length < MAX_ENTRIES;
+    if (!isComplete) break;
+    found.push(name);
+  }
+  const entries: Entry[] = [];
+  for (let at = 0; at < found.length; at += AT_ONCE) {
+    const some = found
+      .slice(at, at + AT_ONCE)
+      .map(async (name) => entryOf(root, [...names, name], hidesFile));
+    entries.push(...(await Promise.all(some)).filter((entry) => entry !== null));
+  }
+  return { entries, isComplete };
+}
+
+/** null for what has gone, is hidden, cannot be read, or leads out of the root. */
+async function entryOf(
+  root: string,
+  names: readonly string[],
+  hidesFile: HidesFile,
+): Promise<Entry | null> {
+  try {
+    const { stats } = await siteFile(root, names, hidesFile);
+    const isSymlink = (await lstat(join(root, ...names))).isSymbolicLink();
+    const isDirectory = stats.isDirectory();
+    const name = `${names.at(-1) ?? ''}${isDirectory ? '/' : ''}`;
+    return {
+      name,
+      folded: name.toLowerCase(),
+      size: stats.size,
+      modified: stats.mtime,
+      mode: stats.mode,
+      isDirectory,
+      isSymlink,
+    };
+  } catch {
+    // What the client could not fetch is not shown to him.
+    return null;
+  }
+}
+
+function comparison(sort: Sort): (a: Entry, b: Entry) => number {
+  const byName = (a: Entry, b: Entry): number =>
+    compare(a.folded, b.folded) || compare(a.name, b.name);
+  switch (sort) {
+    case 'name':
+      return byName;
+    case 'namedirfirst':
+      return (a, b) => Number(b.isDirectory) - Number(a.isDirectory) || byName(a, b);
+    case 'size':
+      return (a, b) =>
+        Number(b.isDirectory) - Number(a.isDirectory) || a.size - b.size || byName(a, b);
+    case 'time':
+      return (a, b) => a.modified.getTime() - b.modified.getTime() || byName(a, b);
+  }
+}
+
+function compare(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
+
+function whole(text: string | null): number | null {
+  return text !== null && /^\d{1,6}$/.test(text) ? Number(text) : null;
+}
+
+/** The members that Caddy's listing has. */
+function asJson({ name, size, modified, mode, isDirectory, isSymlink }: Entry): string {
+  return JSON.stringify({
+    name,
+    size,
+    url: entryUrl(name),
+    mod_time: modified.toISOString(),
+    mode: mode & 0o777,
+    is_dir: isDirectory,
+    is_symlink: isSymlink,
+  });
+}
+
+export const SORTS = ['namedirfirst', 'name', 'size', 'time'] as const;
+
+export type Sort = (typeof SORTS)[number];
+
+export interface Entry {
+  /** Of a directory with `/` at its end. */
+  readonly name: string;
+  /** The name in lower case, by which it is sorted. */
+  readonly folded: string;
+  /** Bytes. */
+  readonly size: number;
+  readonly modified: Date;
+  readonly mode: number;
+  readonly isDirectory: boolean;
+  readonly isSymlink: boolean;
+}
+
+export interface Listing {
+  readonly names: readonly string[];
+  readonly isComplete: boolean;
+  readonly sort: Sort;
+  readonly order: 'asc' | 'desc';
+}
+
+/** Relative, so that no name is taken for a scheme. */
+export function entryUrl(name: string): string {
+  const bare = name.endsWith('/') ? name.slice(0, -1) : name;
+  return `./${encodeURIComponent(bare)}${bare === name ? '' : '/'}`;
+}
+
+/** Entries that are sorted in one go. */
+const RUN = 500;
+/** About what a comparison of two names costs, in steps, and how many of them an entry of a run needs. */
+const COMPARISON_STEPS = 15;
+const RUN_COMPARISONS = 9;
+/** About what the text of an entry costs, in steps. */
+const TEXT_STEPS = 300;
+
+/** Sorts as `Array.prototype.sort` does; yields when nothing is left of the meter. */
+export function* sorted<T>(
+  items: readonly T[],
+  compare: (a: T, b: T) => number,
+  meter: Meter,
+): Generator<void, readonly T[], void> {
+  let runs: (readonly T[])[] = [];
+  for (let at = 0; at < items.length; at += RUN) {
+    if (meter.left <= 0) yield;
+    const run = items.slice(at, at + RUN).sort(compare);
+    meter.left -= run.length * RUN_COMPARISONS * COMPARISON_STEPS;
+    runs.push(run);
+  }
+  while (runs.length > 1) {
+    const merged: (readonly T[])[] = [];
+    for (let at = 0; at < runs.length; at += 2) {
+      merged.push(yield* merge(runs[at] ?? [], runs[at + 1] ?? [], compare, meter));
+    }
+    runs = merged;
+  }
+  return runs[0] ?? [];
+}
+
+function* merge<T>(
+  some: readonly T[],
+  others: readonly T[],
+  compare: (a: T, b: T) => number,
+  meter: Meter,
+): Generator<void, readonly T[], void> {
+  const merged: T[] = [];
+  let other = 0;
+  for (const one of some) {
+    for (let next = others[other]; next !== undefined; next = others[other]) {
+      if (meter.left <= 0) yield;
+      meter.left -= COMPARISON_STEPS;
+      if (compare(one, next) <= 0) break;
+      merged.push(next);
+      other += 1;
+    }
+    merged.push(one);
+  }
+  return merged.concat(others.slice(other));
+}
+
+/** The texts of all items; yields when nothing is left of the meter. */
+export function* texts<T>(
+  items: readonly T[],
+  textOf: (item: T) => string,
+  meter: Meter,
+): Generator<void, string[], void> {
+  const all: string[] = [];
+  for (const item of items) {
+    if (meter.left <= 0) yield;
+    meter.left -= TEXT_STEPS;
+    all.push(textOf(item));
+  }
+  return all;
+}
+
+const COLUMNS: readonly (readonly [sort: Sort, title: string])[] = [
+  ['namedirfirst', 'Name'],
+  ['size', 'Size'],
+  ['time', 'Modified'],
+];
+
+/**
+ * A directory as a table, sorted by links; no script.
+ *
+ * @param rows of its entries; see {@link row}
+ */
+export function listingPage(listing: Listing, rows: readonly string[]): string {
+  const { names, isComplete } = listing;
+  const path = `/${names.map((name) => `${name}/`).join('')}`;
+  const more = isComplete ? '' : '<p>There are more than can be shown.</p>\n';
+  const up = names.length === 0 ? '' : '<p><a href="../" rel="up">Parent directory</a></p>\n';
+  const table =
+    rows.length === 0
+      ? '<p class="empty">This folder is empty.</p>\n'
+      : `<table>
+<thead><tr>${COLUMNS.map((column) => heading(column, listing)).join('')}</tr></thead>
+<tbody>
+${rows.join('')}</tbody>
+</table>
+`;
+  return page(`Index of ${path}`, `<h1>Index of ${escaped(path)}</h1>\n${up}${table}${more}`);
+}
+
+function heading([sort, title]: (typeof COLUMNS)[number], listing: Listing): string {
+  const isSorted = listing.sort === sort || (listing.sort === 'name' && sort === 'namedirfirst');
+  const next = isSorted && listing.order === 'asc' ? 'desc' : 'asc';
+  const now = isSorted
+    ? ` aria-sort="${listing.order === 'asc' ? 'ascending' : 'descending'}"`
+    : '';
+  const number = sort === 'size' ? ' class="number"' : '';
+  return `<th scope="col"${number}${now}><a href="./?sort=${sort}&amp;order=${next}">${title}</a></th>`;
+}
+
+/** An entry as a row of the table. */
+export function row({ name, size, modified, isDirectory }: Entry): string {
+  const time = modified.toISOString();
+  return `<tr><td><a href="${escaped(entryUrl(name))}">${escaped(name)}</a></td><td class="number">${isDirectory ? '' : shortSize(size)}</td><td><time datetime="${time}">${time.slice(0, 16).replace('T', ' ')}</time></td></tr>\n`;
+}
+
+function shortSize(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let amount = bytes;
+  let unit = 0;
+  for (; amount >= 1024 && unit < units.length - 1; unit += 1) amount /= 1024;
+  return `${unit === 0 ? amount : amount.toFixed(1)} ${units[unit]}`;
+}

@@ -1,0 +1,246 @@
+import type { HandlerData } from '../config/routes.ts';
+import type { Report } from '../config/problem.ts';
+import { list, object } from '../config/shape.ts';
+import {
+  count as countShape,
+  duration as durationShape,
+  text as textShape,
+} from '../config/shape-values.ts';
+import type { Cursor } from '../hubfile/cursor.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { badValue, count, duration, text } from '../hubfile/values.ts';
+import { createHash } from 'node:crypto';
+import { clientNetwork } from '../http/client-network.ts';
+import { HttpError } from '../http/errors.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
+import { type RateZone, type Verdict, verdictOf, type WindowCounts } from '../http/rate-limits.ts';
+import { messageOf } from '../kernel/error.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface RateLimitConfig {
+  readonly kind: 'rate_limit';
+  readonly zones: readonly RateZoneConfig[];
+}
+
+export interface RateZoneConfig {
+  /** Zones of one name and one length of window are one, in all sites. */
+  readonly name: string;
+  /** Who is counted, with placeholders. */
+  readonly key: string;
+  /** Requests within a window's length. */
+  readonly events: number;
+  readonly windowMs: number;
+}
+
+export const MIN_WINDOW_MS = 100;
+export const MAX_WINDOW_MS = 24 * 60 * 60 * 1000;
+
+/** A name stands in a field as it is. */
+export function isZoneName(name: string): boolean {
+  return /^[\w.-]{1,64}$/.test(name);
+}
+
+const zoneShape = object<RateZoneConfig>(
+  {
+    name: textShape('a name of letters, digits, _, - and .', isZoneName),
+    key: textShape('a key such as {client_ip}'),
+    events: countShape({ min: 1 }),
+    windowMs: durationShape({ min: MIN_WINDOW_MS }),
+  },
+  { key: '{client_ip}' },
+);
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    rate_limit: RateLimitConfig;
+  }
+}
+
+const data: HandlerData<RateLimitConfig> = {
+  shape: () => object({ zones: list(zoneShape, { min: 1 }) }),
+  check: checkZones,
+};
+
+function checkZones({ zones }: RateLimitConfig, report: Report): void {
+  const known = new Set<string>();
+  for (const each of zones) {
+    if (known.has(each.name)) {
+      const message = `the zone ${each.name} is given twice`;
+      report(each, { severity: 'error', code: 'duplicate-zone', message });
+    }
+    known.add(each.name);
+    if (each.windowMs > MAX_WINDOW_MS) {
+      const message = `the window of zone ${each.name} is longer than 24h`;
+      report(each, { severity: 'error', code: 'window-too-long', message });
+    }
+  }
+}
+
+const USAGE = `
+rate_limit [<matcher>] {
+    zone <name> {
+        key <text>
+        events <n>
+        window <duration>
+    }
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'refuses who sends too many requests',
+  after: 'try_files',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const start: { zones: readonly RateZoneConfig[] } = { zones: [] };
+    cursor.block();
+    const { zones } = cursor.options(
+      start,
+      { zone: (option, sofar) => ({ zones: [...sofar.zones, zone(option)] }) },
+      {
+        repeatable: ['zone'],
+        unsupported: {
+          distributed: 'nodes share their counts where the hub of the site has transport redis',
+          storage: 'nodes share their counts where the hub of the site has transport redis',
+          jitter: 'Retry-After is what it takes',
+          sweep_interval: 'what is over is forgotten by itself',
+        },
+      },
+    );
+    if (zones.length === 0 && cursor.line.block?.length === 0) {
+      const hint = 'for example zone api { events 100; window 1m }, each on a line of its own';
+      cursor.fail(cursor.span, 'expected-argument', 'rate_limit needs a zone', hint);
+    }
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'rate_limit', zones })];
+  },
+};
+
+interface Draft {
+  readonly key: string;
+  readonly events: number | null;
+  readonly windowMs: number | null;
+}
+
+function zone(cursor: Cursor): RateZoneConfig {
+  const name = cursor.argument('a name');
+  if (!isZoneName(name.text)) badValue(cursor, name, 'a name of letters, digits, _, - and .');
+  const start: Draft = { key: '{client_ip}', events: null, windowMs: null };
+  const { key, events, windowMs } = cursor.options(
+    start,
+    {
+      key: (option) => ({ key: text(option, 'a key such as {client_ip}') }),
+      events: (option) => ({ events: count(option, { min: 1 }) }),
+      window: (option) => ({ windowMs: windowLength(option) }),
+    },
+    { unsupported: { match: 'write a matcher before the block: rate_limit @api { … }' } },
+  );
+  if (events === null || windowMs === null) {
+    const hint = 'for example events 100 and window 1m';
+    return cursor.fail(cursor.span, 'missing-option', 'a zone needs events and window', hint);
+  }
+  return cursor.origins.of(cursor.span, { name: name.text, key, events, windowMs });
+}
+
+function windowLength(option: Cursor): number {
+  const word = option.peek();
+  const ms = duration(option);
+  const isPossible = ms >= MIN_WINDOW_MS && ms <= MAX_WINDOW_MS;
+  return isPossible || word === undefined
+    ? ms
+    : badValue(option, word, 'a duration from 100ms to 24h');
+}
+
+/** Characters of a key; longer ones are counted by their digests. */
+const MAX_KEY = 128;
+/** How often it is said that counts are not shared, at most. */
+const COMPLAIN_MS = 60_000;
+
+interface Zone extends RateZoneConfig {
+  readonly counts: RateZone;
+}
+
+/**
+ * Lets pass at most so many requests of a key within a window's length, in each of the zones. What
+ * is refused is not counted. Counts are those of all workers, a little late, and of all nodes where
+ * the site's hub has a store for that; while that one is away, of this machine.
+ */
+function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
+  const { expand, rateLimits, sharedCounts, defer, log, clock } = context;
+  const leased = zones.map((zone): Zone => {
+    const lease = rateLimits.acquire(zone.name, zone.windowMs);
+    defer(() => lease.release());
+    return { ...zone, counts: lease.value };
+  });
+  let complainedMs = Number.NEGATIVE_INFINITY;
+
+  /** null where there is no such store, or it is away. */
+  const countShared = async (zone: Zone, key: string): Promise<WindowCounts | null> => {
+    if (sharedCounts === null) return null;
+    try {
+      return await sharedCounts.count(
+        `${zone.name} ${zone.windowMs} ${key}`,
+        zone.events,
+        zone.windowMs,
+      );
+    } catch (error) {
+      if (clock.monotonic() - complainedMs >= COMPLAIN_MS) {
+        complainedMs = clock.monotonic();
+        log.warn('rate_limit counts on this machine only', { error: messageOf(error) });
+      }
+      return null;
+    }
+  };
+
+  return async (exchange, next) => {
+    const asked = leased.map((zone) => ({ zone, key: keyOf(zone.key, exchange, expand) }));
+    // Whoever is refused in one zone is counted in none, as far as it can be known here.
+    const refused = asked.find(
+      ({ zone, key }) => !verdictOf(zone.counts.counts(key), zone).allowed,
+    );
+    const verdicts: [Zone, Verdict][] = [];
+    for (const { zone, key } of refused === undefined ? asked : [refused]) {
+      const counts = refused === undefined ? await countShared(zone, key) : zone.counts.counts(key);
+      const verdict = verdictOf(counts ?? zone.counts.counts(key), zone);
+      verdicts.push([zone, verdict]);
+      if (!verdict.allowed) break;
+      zone.counts.count(key);
+    }
+    describe(exchange, verdicts);
+    if (verdicts.some(([, { allowed }]) => !allowed)) {
+      throw new HttpError(429, `too many requests in zone ${verdicts.at(-1)?.[0].name ?? ''}`);
+    }
+    await next();
+  };
+}
+
+/** A client stands for its network, as far as one client has several addresses. */
+function keyOf(template: string, exchange: Exchange, expand: HandlerContext['expand']): string {
+  const encode =
+    template === '{client_ip}' ||
+    template === '{remote_host}' ||
+    template === '{http.request.remote.host}'
+      ? clientNetwork
+      : undefined;
+  const key = expand(template, exchange, undefined, encode);
+  return key.length <= MAX_KEY ? key : createHash('sha256').update(key).digest('base64');
+}
+
+/** `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), and `Retry-After` (RFC 9110 §10.2.3). */
+function describe(exchange: Exchange, verdicts: readonly (readonly [Zone, Verdict])[]): void {
+  exchange.onHead((head) => {
+    for (const [{ name, events, windowMs }, { allowed, remaining, waitMs }] of verdicts) {
+      const seconds = Math.ceil(waitMs / 1000);
+      head.headers.append(
+        'RateLimit-Policy',
+        `"${name}";q=${events};w=${Math.ceil(windowMs / 1000)}`,
+      );
+      head.headers.append('RateLimit', `"${name}";r=${remaining};t=${seconds}`);
+      if (!allowed && head.status === 429) head.headers.set('Retry-After', String(seconds));
+    }
+    return undefined;
+  });
+}
+
+export const rateLimit: HandlerDirective<RateLimitConfig> = { data, syntax, compile };
