@@ -55,6 +55,7 @@ const LIBRARY_PLACE = {
   'prom-client': ['runtime/metrics.ts'],
   pino: ['cli/', 'runtime/'],
   commander: ['cli/'],
+  diff: ['cli/commands/fmt.ts'],
   'hash-wasm': ['directives/basic-auth/password-thread.ts', 'cli/commands/hash-password.ts'],
   'mime-types': ['directives/file-server/'],
   tldts: ['http/same-site.ts'],

@@ -1,10 +1,13 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Command } from 'commander';
+import { diffArrays } from 'diff';
 import { formatHubfile, hubfileText } from '../../hubfile/format.ts';
 import { languageOf } from '../../hubfile/load.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
-import { lineDiff } from '../line-diff.ts';
 import { EXIT, type Output } from '../terminal.ts';
+
+/** Lines removed and added between two texts; beyond it everything counts as changed. */
+const MAX_EDITS = 2_000;
 
 interface FmtFlags {
   readonly write?: true;
@@ -62,4 +65,19 @@ function read(file: string): Uint8Array {
     const message = `Cannot read ${file}: ${messageOf(cause)}`;
     throw new HubgateError('unreadable-file', message, { cause });
   }
+}
+
+/** Every line of two texts, behind ` ` where both have it, `-` where only the first, `+` the second. */
+function lineDiff(before: string, after: string): string {
+  const [old, young] = [before.split('\n'), after.split('\n')];
+  const changes = diffArrays(old, young, { maxEditLength: MAX_EDITS }) ?? [
+    { removed: true, added: false, value: old },
+    { removed: false, added: true, value: young },
+  ];
+  return changes
+    .flatMap(({ removed, added, value }) => {
+      const mark = removed ? '-' : added ? '+' : ' ';
+      return value.map((line) => mark + line);
+    })
+    .join('\n');
 }
