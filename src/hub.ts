@@ -108,7 +108,12 @@ export interface MountedHub {
    * @throws HubgateError `invalid-publication`, `publication-too-large`, `transport-failed`
    */
   publish(update: LocalUpdate): Promise<string>;
-  /** Id of the last update, for a `Link` header of your own; `earliest` before the first. */
+  /**
+   * Id of the last update, for a `Link` header of your own; `earliest` before the first. Subscription events do not
+   * count: they come and go with streams, and only the newest are kept.
+   */
+  readonly lastUpdateId: string;
+  /** The same with subscription events. */
   readonly lastEventId: string;
   /** Ends all streams and closes the history. */
   close(): Promise<void>;
@@ -161,6 +166,9 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
       const { update, topics: read } = parsePublication(fields, rules);
       await hub.core.hub.publish(update, read);
       return update.id;
+    },
+    get lastUpdateId() {
+      return hub.core.hub.lastUpdateId;
     },
     get lastEventId() {
       return hub.core.hub.lastEventId;

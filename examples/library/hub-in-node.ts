@@ -10,7 +10,10 @@ const hub = await createHub({
 
 const server = createServer((request, response) => {
   hub.handle(request, response, () => {
-    response.setHeader('Link', `</.well-known/hub>; rel="hub"; last-event-id="${hub.lastEventId}"`);
+    response.setHeader(
+      'Link',
+      `</.well-known/hub>; rel="hub"; last-event-id="${hub.lastUpdateId}"`,
+    );
     response.end('the app\n');
   });
 });

@@ -18,16 +18,18 @@ export function parseHistoryLine(text: string, line: number, now: number): Histo
   };
   const fields = fieldsOf(text) ?? refuse('it is not a JSON object');
   const { id, topics, data = '', private: secret = false, type = null, retry = null } = fields;
+  const { presence } = fields;
   if (typeof id !== 'string' || id === '') return refuse('"id" is missing');
   if (!isTexts(topics) || topics.length === 0) return refuse('"topics" is no list of texts');
   if (typeof data !== 'string') return refuse('"data" is no text');
   if (typeof secret !== 'boolean') return refuse('"private" is neither true nor false');
   if (type !== null && typeof type !== 'string') return refuse('"type" is no text');
   if (retry !== null && typeof retry !== 'string') return refuse('"retry" is no text');
+  if (presence !== undefined && presence !== true) return refuse('"presence" is not true');
   const at = typeof fields['at'] === 'string' ? Date.parse(fields['at']) : now;
   if (Number.isNaN(at)) return refuse('"at" is no time');
   const update: Update = { id, topics, data, private: secret, type, retry };
-  return { at, update };
+  return { at, update: presence === undefined ? update : { ...update, presence } };
 }
 
 /**

@@ -13,9 +13,11 @@ const LENIENT_BROTLI = { finishFlush: zlib.constants.BROTLI_OPERATION_FLUSH };
 
 /** Bytes of an encoded page that is known to be longer: it passes by as it is. */
 export const MAX_ENCODED_BYTES = 16 * 1024 * 1024;
-/** Bytes that are decoded of one page; then its answer is cut. */
-export const MAX_DECODED_BYTES = 64 * 1024 * 1024;
-/** Decoded bytes for each encoded one beyond the first few MB; then its answer is cut. */
+/**
+ * Decoded bytes for each encoded one beyond the first few MB; then this is a compression bomb, and its answer is cut:
+ * head and script are on their way. A page is never cut for its length, for nothing of it is kept here and its cost
+ * grows with what the app sends.
+ */
 export const MAX_RATIO = 200;
 const FREE_BYTES = 4 * 1024 * 1024;
 
@@ -43,8 +45,8 @@ const CODINGS: ReadonlyMap<string, Coding | null> = new Map([
 ]);
 
 /**
- * Whether a body in this `Content-Encoding`, of this length where it is known, can be looked into. A
- * page that is too long is told beforehand only; what else decodes to too much is cut.
+ * Whether a body in this `Content-Encoding`, of this length where it is known, can be looked into. A page that is
+ * known to be long passes by; one that turns out to be long has its script by then.
  */
 export function canDecode(encoding: string, length: number | null): boolean {
   if (encoding === 'identity') return true;
@@ -75,15 +77,15 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
   };
 }
 
-/** Passes on what is decoded, and fails where that is more than an honest page decodes to. */
+/** Passes on what is decoded, and fails where that is more than an honest page of this length decodes to. */
 function bounded(decoder: Transform & { readonly bytesWritten: number }): Transform {
   let decoded = 0;
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
       decoded += chunk.length;
       const mayDecode = Math.max(FREE_BYTES, decoder.bytesWritten * MAX_RATIO);
-      const isTooMuch = decoded > Math.min(mayDecode, MAX_DECODED_BYTES);
-      if (isTooMuch) done(new HubgateError('page-too-large', 'The page decodes to too much'));
+      if (decoded > mayDecode)
+        done(new HubgateError('page-too-large', 'The page decodes to too much'));
       else done(null, chunk);
     },
   });

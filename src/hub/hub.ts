@@ -10,7 +10,7 @@ import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.
 import { LogReader } from './log-reader.ts';
 import { OpenStreams } from './open-streams.ts';
 import type { EventSink } from './outlet.ts';
-import type { PresenceNames, SubscriptionRecord } from './presence.ts';
+import { mayReadPresence, type PresenceNames, type SubscriptionRecord } from './presence.ts';
 import type { PresenceMatcher, PresencePage } from './presence-board.ts';
 import { Revocation } from './revocation.ts';
 import { streamBacklog } from './stream-backlog.ts';
@@ -60,6 +60,7 @@ export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0, legacyTokens: 0 };
   readonly measures = new HubMeasures();
   readonly #transport: Transport;
+  readonly #names: PresenceNames;
   readonly #clock: Clock;
   readonly #slices: Slices;
   readonly #reader: LogReader;
@@ -70,6 +71,7 @@ export class Hub {
 
   constructor({ transport, names, clock, wheel, slices, log }: HubOptions) {
     this.#transport = transport;
+    this.#names = names;
     this.#clock = clock;
     this.#slices = slices;
     const reader = new LogReader(transport, names.base);
@@ -92,6 +94,14 @@ export class Hub {
   /** The hub-wide cursor: id of the last update dispatched here, or `earliest` before the first. */
   get lastEventId(): string {
     return this.#transport.lastEventId ?? EARLIEST;
+  }
+
+  /**
+   * The cursor for pages: id of the last update dispatched here that is not a presence event, or `earliest` before the
+   * first. Streams that come and go do not wear it out.
+   */
+  get lastUpdateId(): string {
+    return this.#transport.lastUpdateId ?? EARLIEST;
   }
 
   /** Grows with each revocation; see {@link SubscribeOptions.asOf}. */
@@ -138,6 +148,7 @@ export class Hub {
     const streams = this.#streams;
     // Nothing to wait for where there is no cursor.
     const found = knowsNothing(lastEventId) ? null : await locate(this.#reader, lastEventId);
+    const isComplete = found === null || !(await this.#hasMissedEvents(options, found));
     if (streams.isLeaving) throw new HubgateError('transport-closed', 'The hub is closed');
     if (!this.#admission.admits(options, asOf)) {
       throw new HubgateError('not-admitted', 'What let the subscriber in has gone');
@@ -153,10 +164,17 @@ export class Hub {
     }
     return {
       subscriber,
-      cursor: cursorAnswer(lastEventId, found),
+      cursor: cursorAnswer(lastEventId, isComplete ? found : null),
       open: (sink) => streams.open(subscriber, sink, isBehind),
       abandon: () => subscriber.closed(),
     };
+  }
+
+  /** Whether presence events that a subscriber may read were evicted behind its cursor. */
+  async #hasMissedEvents(options: SubscribeOptions, position: number): Promise<boolean> {
+    if (position === 0 || !mayReadPresence(options, this.#names)) return false;
+    const { events } = await this.#transport.evicted();
+    return position < events;
   }
 
   /** How many live streams have asked for exactly this topic. */

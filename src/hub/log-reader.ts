@@ -19,27 +19,30 @@ export class LogPage {
   readonly entries: readonly LogEntry[];
   /** Characters of data and topics. */
   readonly size: number;
-  /** Position of the oldest entry that the log had, where some at the beginning of the page were gone; else 0. */
-  readonly oldest: number;
+  /** Position of the newest update that was evicted, where entries at the beginning of the page were gone; else 0. */
+  readonly evicted: number;
   readonly #base: string;
   readonly #prepared: (PreparedUpdate | undefined)[] = [];
 
   constructor(
-    { after, until, oldest }: Pick<LogPage, 'after' | 'until' | 'oldest'>,
+    { after, until, evicted }: Pick<LogPage, 'after' | 'until' | 'evicted'>,
     entries: readonly LogEntry[],
     base: string,
   ) {
     this.after = after;
     this.until = until;
-    this.oldest = oldest;
+    this.evicted = evicted;
     this.entries = entries;
     this.size = entries.reduce((sum, { update }) => sum + updateSize(update), 0);
     this.#base = base;
   }
 
-  /** Whether entries after a position that was seen are gone. Before the first entry nothing was seen. */
+  /**
+   * Whether updates after a position that was seen have been evicted. Before the first entry nothing was seen.
+   * Presence events that are gone do not count, nor does what a store has lost when it failed over.
+   */
   isOvertaking(position: number): boolean {
-    return position > 0 && position + 1 < this.oldest;
+    return position > 0 && position < this.evicted;
   }
 
   /** Index of the first entry after a position. */
@@ -136,21 +139,12 @@ export class LogReader {
     // Large updates end a page early.
     const end = entries.at(-1)?.position ?? until;
     const isWhole = entries[0]?.position === after + 1;
-    const oldest = isWhole ? 0 : await this.#oldest(until);
-    const page = new LogPage({ after, until: end, oldest }, entries, this.#base);
+    const evicted = isWhole ? 0 : (await this.#transport.evicted()).updates;
+    const page = new LogPage({ after, until: end, evicted }, entries, this.#base);
     if (page.size > PAGE_SIZE) this.#entries = Math.max(1, Math.floor(this.#entries / 4));
     else if (page.size < PAGE_SIZE / 4) this.#entries = Math.min(PAGE_ENTRIES, this.#entries * 2);
     this.#keep(page);
     return page;
-  }
-
-  /**
-   * Position of the oldest entry that is kept. Entries that are missing before it have been evicted; those that
-   * are missing behind it a store has lost when it failed over, and no reader will ever get them.
-   */
-  async #oldest(until: number): Promise<number> {
-    const [oldest] = await this.#transport.read(0, 1);
-    return oldest?.position ?? until + 1;
   }
 
   #keep(page: LogPage): void {

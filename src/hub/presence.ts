@@ -1,7 +1,9 @@
 import type { Meter } from '../kernel/slices.ts';
-import { payloadFor, type JsonValue } from './grants.ts';
+import { payloadFor, type JsonValue, readMatchers } from './grants.ts';
+import { type GrantMatcher, matches } from './matcher.ts';
 import type { Profile } from './profile.ts';
-import type { Subscriber } from './subscriber.ts';
+import type { Subscriber, SubscriberOptions } from './subscriber.ts';
+import { parseTopic } from './topic.ts';
 import type { Update } from './update.ts';
 
 /** An active subscription as the subscription API and the subscription events tell it. */
@@ -63,7 +65,22 @@ export function subscriptionEvent(
     private: true,
     type: names.profile.reservedType,
     retry: null,
+    presence: true,
   };
+}
+
+/**
+ * Whether a subscriber may be given presence events: its matchers and its grants reach into their topics. Where that
+ * is not certain the answer is yes.
+ */
+export function mayReadPresence(
+  { grants, matchers }: Pick<SubscriberOptions, 'grants' | 'matchers'>,
+  { hubPath, base }: PresenceNames,
+): boolean {
+  const some = parseTopic(subscriptionPath(hubPath, 'exact', 'match', 'subscriber'), base);
+  const reaches = (matcher: GrantMatcher): boolean =>
+    matcher.spec === null || matcher.spec.match.includes('subscriptions') || matches(matcher, some);
+  return readMatchers(grants).some(reaches) && matchers.some(reaches);
 }
 
 export function subscriptionPath(hubPath: string, ...segments: readonly string[]): string {

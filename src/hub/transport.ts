@@ -10,6 +10,10 @@ import type { Update } from './update.ts';
  * first stands first. Fairness: no call holds the event loop longer than a page that it was asked
  * for. Trust: what `append` is given has been authorised and checked.
  *
+ * Eviction: updates and presence events have limits of their own. Updates go from the front, and presence
+ * events that stand before them go with them. Beyond {@link PRESENCE_EVENTS_KEPT} the oldest presence events go from
+ * wherever they stand: behind a position that is kept, no update is ever missing.
+ *
  * A log that loses its newest entries (a store that fails over) gives what replaces them positions
  * of their own: to a reader it is as if the lost ones had been evicted.
  */
@@ -31,6 +35,13 @@ export interface Transport {
   readonly position: number;
   /** Id of the entry at {@link position}, also when that entry has been evicted since; null before the first. */
   readonly lastEventId: string | null;
+  /**
+   * Id of the last entry up to {@link position} that is not a presence event; null before the first.
+   * It outlives any number of presence events.
+   */
+  readonly lastUpdateId: string | null;
+  /** What has been evicted so far. */
+  evicted(): Promise<Evicted>;
   /**
    * Position of the *earliest* kept entry with that id, compared byte for byte; null when there is
    * none, and for every id that is longer than an id may be.
@@ -61,6 +72,17 @@ export interface Transport {
   check(): Promise<void>;
   /** Finishes what was appended, then closes. Calling it again does nothing. */
   close(): Promise<void>;
+}
+
+/** Presence events that a log keeps, whatever its limits for updates are. */
+export const PRESENCE_EVENTS_KEPT = 1_000;
+/** The same where others share the log: what they have not read by then, they never hand out. */
+export const SHARED_PRESENCE_EVENTS_KEPT = 10_000;
+
+/** Positions of the newest entries that were evicted; 0 for none. */
+export interface Evicted {
+  readonly updates: number;
+  readonly events: number;
 }
 
 export interface LogEntry {

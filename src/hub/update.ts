@@ -11,6 +11,11 @@ export interface Update {
   readonly type: string | null;
   /** Reconnection time in milliseconds as decimal digits; null for none. */
   readonly retry: string | null;
+  /**
+   * The hub made it, about a subscription that has begun or ended. A log keeps these apart from what
+   * publishers send, so that nobody who only subscribes can push an update out.
+   */
+  readonly presence?: true;
 }
 
 /** Characters of an update's data and topics: what it takes of memory grows with both. */

@@ -246,7 +246,7 @@ function announced(
     path,
     relation: profile.relation,
     cookieName,
-    lastEventId: () => core.hub.lastEventId,
+    lastEventId: () => core.hub.lastUpdateId,
     hostFor,
     allowsOrigin:
       config.corsOrigins.length === 0

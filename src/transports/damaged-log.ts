@@ -1,5 +1,5 @@
 import type { PresenceBoard, PresenceChange } from '../hub/presence-board.ts';
-import type { LogEntry, Transport } from '../hub/transport.ts';
+import type { Evicted, LogEntry, Transport } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -78,6 +78,14 @@ class DamagedLog implements Transport {
 
   get lastEventId(): string | null {
     return this.#opened?.lastEventId ?? null;
+  }
+
+  get lastUpdateId(): string | null {
+    return this.#opened?.lastUpdateId ?? null;
+  }
+
+  async evicted(): Promise<Evicted> {
+    return this.#now().evicted();
   }
 
   tail(listener: (entries: readonly LogEntry[]) => void): void {

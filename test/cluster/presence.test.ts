@@ -145,16 +145,12 @@ async function start(test: TestContext) {
   const nodes: Node[] = [];
   for (let count = 0; count < NODES; count += 1) nodes.push(await startNode(test, redis, count));
   const reader = await open(test, redis.port, new TestClock());
-  reader.tail(() => {});
-  const events = async (): Promise<readonly SubscriptionRecord[]> => {
-    const all: SubscriptionRecord[] = [];
-    for (let from = 0; from < reader.position; ) {
-      const page = await reader.read(from, 1_000);
-      all.push(...page.map(({ update }) => JSON.parse(update.data) as SubscriptionRecord));
-      from = page.at(-1)?.position ?? reader.position;
-    }
-    return all.filter(({ subscriber }) => !subscriber.startsWith(FIRST));
-  };
+  const told: SubscriptionRecord[] = [];
+  reader.tail((entries) => {
+    told.push(...entries.map(({ update }) => JSON.parse(update.data) as SubscriptionRecord));
+  });
+  const events = async (): Promise<readonly SubscriptionRecord[]> =>
+    told.filter(({ subscriber }) => !subscriber.startsWith(FIRST));
   const until = async (condition: () => Promise<boolean>): Promise<void> => {
     while (!(await condition())) await nextTurn();
   };

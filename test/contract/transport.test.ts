@@ -15,7 +15,7 @@ const ENTRIES_AT_ONCE = 512;
 const LARGE = 'x'.repeat(2 * 1024 * 1024);
 
 for (const implementation of implementations) {
-  const { name, isShared, hasAge } = implementation;
+  const { name, isShared, hasAge, keptEvents } = implementation;
 
   describe(`transport ${name}: order`, () => {
     it('hands out every append in order, then resolves it', async (test) => {
@@ -243,6 +243,102 @@ for (const implementation of implementations) {
       await all;
       clearInterval(alive);
       assert.ok(Math.max(...sizes) <= ENTRIES_AT_ONCE, `${Math.max(...sizes)} at once`);
+    });
+  });
+
+  describe(`transport ${name}: presence events`, () => {
+    it('never push an update out, and are bounded themselves', async (test) => {
+      const log = await implementation.log(test, { size: 1000 });
+      if (log === null) return;
+      const transport = await open(log, test);
+      const wanted = Array.from({ length: 1000 }, (_, index) => `u${index}`);
+      // Streams with 100 matchers come and go, amid and behind the updates: more than are kept.
+      const atOnce = keptEvents + 600;
+      const comings = Array.from({ length: 4 }, (_, index) => index);
+      for (const coming of comings) {
+        const batch = wanted.slice(coming * 250, coming * 250 + 250);
+        await Promise.all(batch.slice(0, 100).map((id) => transport.append(update(id))));
+        await Promise.all(
+          Array.from({ length: 400 }, (_, index) => transport.append(event(`${coming}-${index}`))),
+        );
+        await Promise.all(batch.slice(100).map((id) => transport.append(update(id))));
+      }
+      await Promise.all(
+        Array.from({ length: atOnce }, (_, index) => transport.append(event(`last-${index}`))),
+      );
+      const check = async (reader: Transport): Promise<void> => {
+        const all = await allOf(reader);
+        const updates = all.filter((entry) => entry.update.presence !== true);
+        const events = all.filter((entry) => entry.update.presence === true);
+        assert.deepEqual(ids(updates), wanted);
+        assert.deepEqual(
+          ids(events),
+          Array.from({ length: keptEvents }, (_, index) => `last-${index + 600}`),
+        );
+        // Updates come in their order from wherever a client goes on.
+        for (const [index, id] of [...wanted.entries()].filter((_, nth) => nth % 97 === 0)) {
+          const found = await reader.find(id);
+          assert.ok(found !== null);
+          const behind = (await allOf(reader, found)).filter(
+            ({ update: { presence } }) => !presence,
+          );
+          assert.deepEqual(ids(behind), wanted.slice(index + 1));
+        }
+        assert.equal(await reader.find('last-599'), null);
+        assert.equal(reader.lastEventId, `last-${atOnce - 1}`);
+        assert.equal(reader.lastUpdateId, 'u999');
+        const { updates: evicted, events: evictedEvents } = await reader.evicted();
+        assert.equal(evicted, 0);
+        assert.equal(evictedEvents, ((await reader.find('last-600')) ?? 0) - 1);
+      };
+      await check(transport);
+      if (isShared) await check(await open(log, test));
+    });
+
+    it('go with the updates around them when those are evicted, and never outlast one behind them', async (test) => {
+      const log = await implementation.log(test, { size: 3 });
+      if (log === null) return;
+      const transport = await open(log, test);
+      for (const id of ['e0', 'a', 'e1', 'b', 'e2', 'c', 'e3', 'd', 'e4']) {
+        await transport.append(id.startsWith('e') ? event(id) : update(id));
+      }
+      assert.deepEqual(ids(await transport.read(0, 100)), ['e1', 'b', 'e2', 'c', 'e3', 'd', 'e4']);
+      assert.deepEqual(await transport.evicted(), { updates: 2, events: 1 });
+      await transport.append(update('f'));
+      assert.deepEqual(ids(await transport.read(0, 100)), ['e2', 'c', 'e3', 'd', 'e4', 'f']);
+      assert.equal(await transport.find('e1'), null, 'whoever went on there would miss b');
+      assert.deepEqual(ids(await transport.read((await transport.find('e2')) ?? 0, 100)), [
+        ...['c', 'e3', 'd', 'e4', 'f'],
+      ]);
+    });
+
+    it('leave an update with the same id findable', async (test) => {
+      const transport = await opened(implementation, test, { size: 10 });
+      if (transport === null) return;
+      await transport.append(update('same'));
+      await transport.append(event('same'));
+      await transport.append(update('same'));
+      await Promise.all(
+        Array.from({ length: keptEvents }, (_, index) => transport.append(event(`e${index}`))),
+      );
+      assert.equal(await transport.find('same'), 1);
+      for (let index = 0; index < 9; index += 1) await transport.append(update(`u${index}`));
+      assert.equal(await transport.find('same'), 3);
+      await transport.append(update('last'));
+      assert.equal(await transport.find('same'), null);
+    });
+
+    it('come back as what they are', async (test) => {
+      const transport = await opened(implementation, test, { size: 10 });
+      if (transport === null) return;
+      const seen = collect(transport);
+      await transport.append(event('e'));
+      await transport.append(update('u'));
+      assert.deepEqual(await transport.read(0, 2), [
+        { position: 1, update: event('e') },
+        { position: 2, update: update('u') },
+      ]);
+      assert.deepEqual(seen, await transport.read(0, 2));
     });
   });
 
@@ -516,6 +612,21 @@ function collect(transport: Transport): LogEntry[] {
 
 function ids(entries: readonly LogEntry[]): string[] {
   return entries.map(({ update: { id } }) => id);
+}
+
+/** All that is kept behind a position, read in pages. */
+async function allOf(transport: Transport, after = 0): Promise<LogEntry[]> {
+  const all: LogEntry[] = [];
+  for (let position = after; position < transport.position; ) {
+    const page = await transport.read(position, 512);
+    all.push(...page);
+    position = page.at(-1)?.position ?? transport.position;
+  }
+  return all;
+}
+
+function event(id: string): Update {
+  return { ...update(id), private: true, type: 'hub', presence: true };
 }
 
 function update(id: string): Update {

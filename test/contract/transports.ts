@@ -4,7 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import { after, type TestContext } from 'node:test';
-import type { Transport } from '../../src/hub/transport.ts';
+import {
+  PRESENCE_EVENTS_KEPT,
+  SHARED_PRESENCE_EVENTS_KEPT,
+  type Transport,
+} from '../../src/hub/transport.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
@@ -35,6 +39,8 @@ export interface Implementation {
   readonly isShared: boolean;
   /** It has a limit of age, and turns on the clock that it is given. */
   readonly hasAge: boolean;
+  /** Presence events that it keeps. */
+  readonly keptEvents: number;
   /** null: skipped, the test has said why. */
   log(test: TestContext, limits: LogLimits): Promise<TestLog | null>;
 }
@@ -45,6 +51,7 @@ export const implementations: readonly Implementation[] = [
     name: 'memory',
     isShared: false,
     hasAge: false,
+    keptEvents: PRESENCE_EVENTS_KEPT,
     async log(_test, { size }) {
       return { open: async () => createMemoryTransport({ size }) };
     },
@@ -53,6 +60,7 @@ export const implementations: readonly Implementation[] = [
     name: 'lmdb',
     isShared: true,
     hasAge: true,
+    keptEvents: SHARED_PRESENCE_EVENTS_KEPT,
     async log(test, { size, maxAgeMs = 0, clock = systemClock }) {
       const path = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
       removeWith(test, path);
@@ -81,6 +89,7 @@ export const implementations: readonly Implementation[] = [
     isShared: true,
     // It goes by the clock of the server.
     hasAge: false,
+    keptEvents: SHARED_PRESENCE_EVENTS_KEPT,
     async log(test, { size }) {
       const server = await redisOf(test);
       if (server === null) return null;

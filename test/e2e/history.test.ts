@@ -72,8 +72,10 @@ describe('hubgate history', () => {
     const hubfile = join(directory, 'Redisfile');
     await writeFile(hubfile, hubWith(`transport redis {\n\t\t\turl ${redis.url}\n\t\t}`));
     const file = join(directory, 'lines');
-    const lines = ['a', 'b', 'c'].map((id) => JSON.stringify(update(id, `é\n${id}`)));
-    await writeFile(file, `${lines.join('\n')}\n`);
+    const given = ['a', 'b', 'c'].map((id) => update(id, `é\n${id}`));
+    // One that the hub made itself, about a subscription.
+    given.splice(1, 0, { ...update('event'), private: true, type: 'hub', presence: true });
+    await writeFile(file, given.map((one) => `${JSON.stringify(one)}\n`).join(''));
     assert.equal((await history(['import', file], hubfile)).code, 0);
     const { stdout } = await history(['export'], hubfile);
     const back = stdout
@@ -82,10 +84,10 @@ describe('hubgate history', () => {
       .map((line) => JSON.parse(line));
     assert.deepEqual(
       back.map(({ at: _at, ...rest }) => rest),
-      ['a', 'b', 'c'].map((id) => update(id, `é\n${id}`)),
+      given,
     );
     const stats = JSON.parse((await history(['stats', '--json'], hubfile)).stdout);
-    assert.deepEqual([stats.updates, stats.position, stats.last_event_id], [3, 3, 'c']);
+    assert.deepEqual([stats.updates, stats.position, stats.last_event_id], [4, 4, 'c']);
     assert.equal((await history(['verify'], hubfile)).code, 0);
     const compacted = await history(['compact'], hubfile);
     assert.equal(compacted.code, 1);

@@ -4,7 +4,8 @@ import { isPossibleId } from '../../hub/update.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
 import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
-import { decodeStored, encodeStored, storedHead } from './stored-update.ts';
+import { addEntries, isEvicted } from './stored-log.ts';
+import { decodeStored, type StoredHead, storedHead } from './stored-update.ts';
 import { write } from './write.ts';
 
 /** Looked at in one turn of the event loop. */
@@ -13,6 +14,13 @@ const AT_ONCE = 256;
 /** Opens a history for its operator; a gateway may be using it. */
 export async function openLmdbHistory(path: string): Promise<History> {
   return new LmdbHistory(path, await openLmdbStore(path));
+}
+
+interface StoredBytes {
+  readonly position: number;
+  readonly bytes: Buffer;
+  /** Position of the oldest presence event in the same snapshot; null where there is none. */
+  readonly oldestEvent: number | null;
 }
 
 class LmdbHistory implements History {
@@ -33,8 +41,8 @@ class LmdbHistory implements History {
       updates: log.getKeysCount(),
       position: end?.position ?? 0,
       lastEventId: end?.eventId ?? null,
-      oldestAt: oldest === undefined ? null : storedHead(oldest.value).at,
-      newestAt: newest === undefined ? null : storedHead(newest.value).at,
+      oldestAt: oldest === undefined ? null : storedHead(oldest.value, oldest.key).at,
+      newestAt: newest === undefined ? null : storedHead(newest.value, newest.key).at,
       bytes: (await stat(file)).size,
     };
   }
@@ -53,17 +61,8 @@ class LmdbHistory implements History {
   }
 
   async add(entries: readonly HistoryEntry[]): Promise<void> {
-    const { root, log, ids, tail } = this.#store;
-    await write(root, () => {
-      let position = tail.get()?.position ?? 0;
-      for (const { update, at } of entries) {
-        position += 1;
-        log.putSync(position, encodeStored(update, at));
-        if (isPossibleId(update.id)) ids.putSync(update.id, position);
-      }
-      const last = entries.at(-1);
-      if (last !== undefined) tail.put({ position, eventId: last.update.id });
-    });
+    const { root } = this.#store;
+    await write(root, () => addEntries(this.#store, entries));
     await root.flushed;
   }
 
@@ -73,11 +72,15 @@ class LmdbHistory implements History {
     const end = this.#store.tail.get()?.position ?? 0;
     let checked = 0;
     let last = 0;
+    let before: StoredHead | null = null;
     for await (const page of this.#pages()) {
-      for (const { position, bytes } of page) {
-        // What is missing in front was evicted.
-        if (last > 0 && position > last + 1) faults.push(missing(last + 1, position - 1));
+      for (const { position, bytes, oldestEvent } of page) {
+        const head = storedHead(bytes, position);
+        if (position > last + 1 && !isEvicted({ position, head }, before, oldestEvent)) {
+          faults.push(missing(last + 1, position - 1));
+        }
         last = position;
+        before = head;
         const fault = faultOf(bytes, (id) => ids.doesExist(id, position));
         if (fault !== null) faults.push({ position, message: fault });
       }
@@ -110,13 +113,17 @@ class LmdbHistory implements History {
   }
 
   /** One snapshot, however long it takes to read and whatever is added or evicted meanwhile. */
-  async *#pages(): AsyncIterable<readonly { readonly position: number; readonly bytes: Buffer }[]> {
-    const { root, log } = this.#store;
+  async *#pages(): AsyncIterable<readonly StoredBytes[]> {
+    const { root, log, events } = this.#store;
     const transaction = root.useReadTransaction();
     try {
+      let oldestEvent: number | null = null;
+      for (const key of events.getKeys({ limit: 1, transaction })) oldestEvent = key;
       for (let from = 0; ; ) {
         const range = log.getRange({ start: from, limit: AT_ONCE, transaction });
-        const page = Array.from(range, ({ key, value }) => ({ position: key, bytes: value }));
+        const page = Array.from(range, ({ key, value }) => ({
+          ...{ position: key, bytes: value, oldestEvent },
+        }));
         const last = page.at(-1);
         if (last === undefined) return;
         yield page;

@@ -2,14 +2,17 @@ import { chmod, mkdir } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
+import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Slices } from '../../kernel/slices.ts';
 import { checkPages } from './page-check.ts';
 
-/** The log, its ids, its tail; who is subscribed, in lists too, and the processes that say so. */
-const MAX_DATABASES = 7;
+/** The log, its ids, its events, its tail; who is subscribed, in lists too, and the processes that say so. */
+const MAX_DATABASES = 8;
 /** Of what is stored. A store of a later version is left alone. */
 const FORMAT = 1;
+/** From the first presence event on: versions that know format 1 alone take evicted events for damage. */
+const FORMAT_WITH_EVENTS = 2;
 const TAIL = 'tail';
 const FORMAT_KEY = 'format';
 const PROBE_KEY = 'probe';
@@ -24,10 +27,20 @@ interface Probe {
   readonly room: Buffer;
 }
 
+/** How far the log has come. */
 export interface Tail {
   readonly position: number;
   readonly eventId: string;
+  /** How many updates there ever were, presence events not counted. */
+  readonly updates: number;
+  /** Id of the last of them; empty before the first. */
+  readonly updateId: string;
+  /** Positions of the newest entries that were evicted. */
+  readonly evicted: Evicted;
 }
+
+/** Before there were presence events, position and id said all. */
+type StoredTail = Pick<Tail, 'position' | 'eventId'> & Partial<Tail>;
 
 /** The databases of a history. */
 export interface LmdbStore {
@@ -37,7 +50,11 @@ export interface LmdbStore {
   readonly log: Database<Buffer, number>;
   /** Id → positions, ascending: an id may be used again. */
   readonly ids: Database<number, string>;
+  /** Positions of the presence events in the log. */
+  readonly events: Database<boolean, number>;
   readonly tail: { get(): Tail | undefined; put(tail: Tail): void };
+  /** Says, inside a transaction, that there are presence events from now on. */
+  expectEvents(): void;
   /** Writes so many bytes that mean nothing in the place of those before, inside a transaction. */
   probe(now: number, bytes: number): void;
 }
@@ -68,7 +85,10 @@ export async function openLmdbStore(path: string, slices?: Slices): Promise<Lmdb
 }
 
 function databasesOf(root: RootDatabase, file: string): LmdbStore {
-  const meta = root.openDB<Tail | Probe | number, string>({ name: 'meta', encoding: 'msgpack' });
+  const meta = root.openDB<StoredTail | Probe | number, string>({
+    name: 'meta',
+    encoding: 'msgpack',
+  });
   const format = readable(() => meta.get(FORMAT_KEY));
   if (format === undefined) {
     if (meta.get(TAIL) !== undefined) {
@@ -76,7 +96,7 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
       throw new HubgateError('history-damaged', message);
     }
     meta.putSync(FORMAT_KEY, FORMAT);
-  } else if (typeof format !== 'number' || format > FORMAT) {
+  } else if (typeof format !== 'number' || format > FORMAT_WITH_EVENTS) {
     const message =
       'it was written by a later version of hubgate; run that one, or export it there';
     throw new HubgateError('history-too-new', message);
@@ -93,16 +113,29 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
     file,
     log,
     ids: root.openDB({ name: 'ids', dupSort: true, encoding: 'ordered-binary' }),
+    events: root.openDB({ name: 'events', encoding: 'msgpack' }),
     tail: {
       get() {
         const tail = readable(() => meta.get(TAIL));
-        return typeof tail === 'object' && 'position' in tail ? tail : undefined;
+        return typeof tail === 'object' && 'position' in tail ? wholeTail(tail, log) : undefined;
       },
       put: (tail) => meta.putSync(TAIL, tail),
+    },
+    expectEvents() {
+      if (meta.get(FORMAT_KEY) === FORMAT) meta.putSync(FORMAT_KEY, FORMAT_WITH_EVENTS);
     },
     // What is as before might not be written.
     probe: (now, bytes) => meta.putSync(PROBE_KEY, { now, room: Buffer.alloc(bytes) }),
   };
+}
+
+/** Without presence events each position is an update, and all before the first one were evicted. */
+function wholeTail(tail: StoredTail, log: Database<Buffer, number>): Tail {
+  const { position, eventId, updates = position, updateId = eventId, evicted } = tail;
+  if (evicted !== undefined) return { position, eventId, updates, updateId, evicted };
+  let oldest = position + 1;
+  for (const key of log.getKeys({ limit: 1 })) oldest = key;
+  return { position, eventId, updates, updateId, evicted: { updates: oldest - 1, events: 0 } };
 }
 
 function readable<Value>(read: () => Value): Value {

@@ -1,6 +1,6 @@
 import { watch } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { LogEntry, Transport } from '../../hub/transport.ts';
+import type { Evicted, LogEntry, Transport } from '../../hub/transport.ts';
 import { PAGE_BYTES } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -8,10 +8,11 @@ import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { Slices } from '../../kernel/slices.ts';
 import { GroupCommit } from '../group-commit.ts';
-import { evict, type EvictableLog, type Oldest, type Retention } from './eviction.ts';
+import { evict, type Oldest, type Retention } from './eviction.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
 import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
-import { decodeStored, encodeStored, storedHead } from './stored-update.ts';
+import { addEntries, evictableLog, isEvicted } from './stored-log.ts';
+import { decodeStored, type StoredHead, storedHead } from './stored-update.ts';
 import { write } from './write.ts';
 
 export interface LmdbTransportOptions extends Retention {
@@ -53,6 +54,7 @@ class LmdbTransport implements Transport {
   #oldest: Oldest | null = null;
   #position: number;
   #lastEventId: string | null;
+  #lastUpdateId: string | null;
   #deliver: (entries: readonly LogEntry[]) => void = () => {};
   #closing: Promise<void> | undefined;
   #isClosed = false;
@@ -70,6 +72,7 @@ class LmdbTransport implements Transport {
     const tail = store.tail.get();
     this.#position = tail?.position ?? 0;
     this.#lastEventId = tail?.eventId ?? null;
+    this.#lastUpdateId = tail === undefined || tail.updates === 0 ? null : tail.updateId;
   }
 
   get position(): number {
@@ -78,6 +81,15 @@ class LmdbTransport implements Transport {
 
   get lastEventId(): string | null {
     return this.#lastEventId;
+  }
+
+  get lastUpdateId(): string | null {
+    return this.#lastUpdateId;
+  }
+
+  async evicted(): Promise<Evicted> {
+    this.#refuseClosed();
+    return this.#store.tail.get()?.evicted ?? { updates: 0, events: 0 };
   }
 
   tail(listener: (entries: readonly LogEntry[]) => void): void {
@@ -156,35 +168,17 @@ class LmdbTransport implements Transport {
 
   /** Runs inside the write transaction: one writer at a time, of all processes. */
   #put(group: readonly Update[]): { stored: readonly LogEntry[]; oldest: Oldest | null } {
-    const { log, ids, tail } = this.#store;
     const now = this.#options.clock.now();
-    let position = tail.get()?.position ?? 0;
-    const stored = group.map((update) => {
-      position += 1;
-      log.putSync(position, encodeStored(update, now));
-      if (isPossibleId(update.id)) ids.putSync(update.id, position);
-      return { position, update };
-    });
-    tail.put({ position, eventId: stored.at(-1)?.update.id ?? '' });
-    const extent = { newest: position, now, added: group.length };
-    return { stored, oldest: evict(this.#evictable(), this.#options, extent, this.#oldest) };
-  }
-
-  #evictable(): EvictableLog {
-    const { log, ids } = this.#store;
-    return {
-      first(from) {
-        for (const { key, value } of log.getRange({ start: from, limit: 1 })) {
-          return { position: key, at: storedHead(value).at };
-        }
-        return null;
-      },
-      remove(position) {
-        const bytes = log.get(position);
-        log.removeSync(position);
-        if (bytes !== undefined) ids.removeSync(storedHead(bytes).id, position);
-      },
-    };
+    const { stored, end } = addEntries(
+      this.#store,
+      group.map((update) => ({ update, at: now })),
+    );
+    const evicted = { ...end.evicted };
+    const extent = { newest: end.position, updates: end.updates, now, added: group.length };
+    const log = evictableLog(this.#store, evicted);
+    const oldest = evict(log, this.#options, extent, this.#oldest);
+    this.#store.tail.put({ ...end, evicted });
+    return { stored, oldest };
   }
 
   /** What this process has stored, after what others have stored before it: a slice of that in each turn. */
@@ -210,6 +204,7 @@ class LmdbTransport implements Transport {
     this.#step(tail.position);
     if (this.#position >= tail.position) {
       this.#lastEventId = tail.eventId;
+      if (tail.updates > 0) this.#lastUpdateId = tail.updateId;
       return;
     }
     this.#advancing = true;
@@ -242,12 +237,13 @@ class LmdbTransport implements Transport {
   #give(entries: readonly LogEntry[], position: number, eventId: string | null): void {
     this.#position = position;
     this.#lastEventId = eventId;
+    const update = entries.findLast((entry) => entry.update.presence !== true);
+    if (update !== undefined) this.#lastUpdateId = update.update.id;
     if (entries.length > 0) this.#deliver(entries);
   }
 
   /**
-   * Positions are given without a gap and evicted from the front: what else is missing, LMDB cannot
-   * find any more.
+   * Positions are given without a gap: what is missing and was not evicted, LMDB cannot find any more.
    *
    * @throws HubgateError `transport-failed` for updates that cannot be read back
    */
@@ -271,15 +267,26 @@ class LmdbTransport implements Transport {
   #missing(entries: readonly LogEntry[], after: number, end: number): number | null {
     let expected = after + 1;
     for (const { position } of entries) {
-      if (position !== expected && !this.#isFirst(position)) return expected;
+      if (position !== expected && !this.#isEvictedBefore(position)) return expected;
       expected = position + 1;
     }
-    return entries.length === 0 && expected <= end ? expected : null;
+    if (entries.length > 0 || expected > end) return null;
+    // Others may have added more since, and evicted all that was asked for.
+    for (const next of this.#store.log.getKeys({ start: end + 1, limit: 1 })) {
+      return this.#isEvictedBefore(next) ? null : expected;
+    }
+    return expected;
   }
 
-  #isFirst(position: number): boolean {
-    for (const key of this.#store.log.getKeys({ limit: 1 })) return key === position;
-    return false;
+  /** Whether what is missing right before an entry was evicted. */
+  #isEvictedBefore(position: number): boolean {
+    const { log, events } = this.#store;
+    const head = headOf(log.getRange({ start: position, limit: 1 }));
+    const before = headOf(log.getRange({ start: position - 1, limit: 1, reverse: true }));
+    if (head === null) return false;
+    let oldestEvent: number | null = null;
+    for (const key of events.getKeys({ limit: 1 })) oldestEvent = key;
+    return isEvicted({ position, head }, before, oldestEvent);
   }
 
   #found(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
@@ -351,6 +358,11 @@ class LmdbTransport implements Transport {
     await this.#commits.drained();
     await this.#store.root.close();
   }
+}
+
+function headOf(found: Iterable<{ key: number; value: Buffer }>): StoredHead | null {
+  for (const { key, value } of found) return storedHead(value, key);
+  return null;
 }
 
 function storingError(cause: unknown): HubgateError {

@@ -6,16 +6,23 @@ import { HubgateError } from '../../kernel/error.ts';
  * version   1 byte
  * accepted  8 bytes, milliseconds since the Unix epoch as a double
  * checksum  4 bytes, CRC-32 of everything else
- * id        2 bytes of length, UTF-8
+ * id        2 bytes of length; its text, in UTF-8, stands behind what version 2 adds
+ * kind      1 byte, in version 2: 1 for a presence event
+ * before    8 bytes, in version 2: how many updates there ever were before it, as a double
  * rest      JSON: [topics, data, private, type, retry]
  *
  * The id stands in front, so that evicting an update does not decode it. The checksum is there
- * because LMDB has none: a flipped bit must not reach a subscriber.
+ * because LMDB has none: a flipped bit must not reach a subscriber. Version 1 has nothing but updates before
+ * it, and is written where that is so.
  */
 const VERSION = 1;
+const VERSION_WITH_EVENTS = 2;
 const CHECKSUM_AT = 9;
 const ID_AT = 13;
+const KIND_AT = 15;
+const BEFORE_AT = 16;
 const TEXT_AT = 15;
+const TEXT_WITH_EVENTS_AT = 24;
 
 type Rest = [Update['topics'], string, boolean, string | null, string | null];
 
@@ -25,41 +32,64 @@ export interface StoredUpdate {
   readonly at: number;
 }
 
-export function encodeStored(
-  { id, topics, data, private: secret, type, retry }: Update,
-  at: number,
-) {
+/** What eviction and the search for damage need to know of an entry. */
+export interface StoredHead {
+  readonly id: string;
+  readonly at: number;
+  /** How many updates there ever were before it, presence events not counted. */
+  readonly before: number;
+  readonly isEvent: boolean;
+}
+
+/** @param before how many updates there ever were before it, presence events not counted */
+export function encodeStored(update: Update, at: number, position: number, before: number): Buffer {
+  const { id, topics, data, private: secret, type, retry, presence } = update;
+  const isPlain = presence !== true && before === position - 1;
+  const textAt = isPlain ? TEXT_AT : TEXT_WITH_EVENTS_AT;
   const rest: Rest = [[...topics], data, secret, type, retry];
   const text = id + JSON.stringify(rest);
-  const bytes = Buffer.allocUnsafe(TEXT_AT + Buffer.byteLength(text));
-  bytes[0] = VERSION;
+  const bytes = Buffer.allocUnsafe(textAt + Buffer.byteLength(text));
+  bytes[0] = isPlain ? VERSION : VERSION_WITH_EVENTS;
   bytes.writeDoubleBE(at, 1);
   bytes.writeUInt16BE(Buffer.byteLength(id), ID_AT);
-  bytes.write(text, TEXT_AT);
+  if (!isPlain) {
+    bytes[KIND_AT] = presence === true ? 1 : 0;
+    bytes.writeDoubleBE(before, BEFORE_AT);
+  }
+  bytes.write(text, textAt);
   bytes.writeUInt32BE(checksum(bytes), CHECKSUM_AT);
   return bytes;
 }
 
 /** @throws HubgateError `history-damaged`, `history-too-new` */
 export function decodeStored(bytes: Buffer): StoredUpdate {
-  if (bytes[0] !== undefined && bytes[0] > VERSION && checksumFits(bytes)) {
+  const [version = 0] = bytes;
+  if (version > VERSION_WITH_EVENTS && checksumFits(bytes)) {
     throw new HubgateError('history-too-new', 'an update was stored by a later version of hubgate');
   }
-  if (bytes[0] !== VERSION || !checksumFits(bytes)) {
+  if (version < VERSION || version > VERSION_WITH_EVENTS || !checksumFits(bytes)) {
     throw new HubgateError('history-damaged', 'an update does not have the checksum it was given');
   }
-  const { id, at } = storedHead(bytes);
-  const json = bytes.toString('utf8', TEXT_AT + bytes.readUInt16BE(ID_AT));
+  const { id, at, isEvent } = storedHead(bytes, 0);
+  const json = bytes.toString('utf8', textStart(bytes) + bytes.readUInt16BE(ID_AT));
   // What encodeStored has written: the checksum says so.
   const [topics, data, secret, type, retry] = JSON.parse(json) as Rest;
-  return { update: { id, topics, data, private: secret, type, retry }, at };
+  const update = { id, topics, data, private: secret, type, retry };
+  return { update: isEvent ? { ...update, presence: true } : update, at };
 }
 
-/** Id and time alone, without looking at the rest. */
-export function storedHead(bytes: Buffer): { readonly id: string; readonly at: number } {
-  if (bytes.length < TEXT_AT) return { id: '', at: 0 };
-  const length = bytes.readUInt16BE(ID_AT);
-  return { id: bytes.toString('utf8', TEXT_AT, TEXT_AT + length), at: bytes.readDoubleBE(1) };
+/** The head alone, without looking at the rest. */
+export function storedHead(bytes: Buffer, position: number): StoredHead {
+  const start = textStart(bytes);
+  const hasEvents = start === TEXT_WITH_EVENTS_AT;
+  const before = hasEvents && bytes.length >= start ? bytes.readDoubleBE(BEFORE_AT) : position - 1;
+  if (bytes.length < start) return { id: '', at: 0, before, isEvent: false };
+  const id = bytes.toString('utf8', start, start + bytes.readUInt16BE(ID_AT));
+  return { id, at: bytes.readDoubleBE(1), before, isEvent: hasEvents && bytes[KIND_AT] === 1 };
+}
+
+function textStart(bytes: Buffer): number {
+  return bytes[0] === VERSION_WITH_EVENTS ? TEXT_WITH_EVENTS_AT : TEXT_AT;
 }
 
 function checksumFits(bytes: Buffer): boolean {

@@ -1,50 +1,69 @@
 import { createProcessBoard } from '../../hub/presence-board.ts';
-import type { LogEntry, Transport } from '../../hub/transport.ts';
+import {
+  type Evicted,
+  type LogEntry,
+  PRESENCE_EVENTS_KEPT,
+  type Transport,
+} from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
+import { EntryRing, type Kept } from './entry-ring.ts';
 
 export interface MemoryTransportOptions {
-  /** Updates kept, 1 at least; older ones are forgotten. */
+  /** Updates kept, 1 at least; older ones are forgotten. Presence events are counted apart. */
   readonly size: number;
-}
-
-/** An entry that knows the next one with its id, so that an id is found however often it was used. */
-interface Kept {
-  readonly entry: LogEntry;
-  next: number | null;
 }
 
 /** A log in the memory of this process: quick, bounded, and gone with the process. */
 export function createMemoryTransport({ size }: MemoryTransportOptions): Transport {
-  /** A ring: the entry at position p is in slot p modulo its size. */
-  const ring: Kept[] = [];
-  /** Id → positions of the first and of the last kept entry with it. */
-  const ids = new Map<string, { first: number; last: number }>();
+  const updates = new EntryRing<LogEntry>(size);
+  const events = new EntryRing<LogEntry>(PRESENCE_EVENTS_KEPT);
+  /** Id → the first and the last kept entry with it. */
+  const ids = new Map<string, { first: Kept<LogEntry>; last: Kept<LogEntry> }>();
+  const evicted = { updates: 0, events: 0 };
   let position = 0;
   let lastEventId: string | null = null;
+  let lastUpdateId: string | null = null;
   let closed = false;
   let deliver: (entries: readonly LogEntry[]) => void = () => {};
 
-  const oldest = (): number => Math.max(1, position - size + 1);
-  const at = (wanted: number): Kept | undefined => ring[wanted % size];
   const refuseClosed = (): void => {
     if (closed) throw new HubgateError('transport-closed', 'The memory transport is closed');
   };
-  const forget = ({ next, entry }: Kept): void => {
+  const forget = ({ entry, previous, next }: Kept<LogEntry>): void => {
+    if (previous !== null) previous.next = next;
+    if (next !== null) next.previous = previous;
     const { id } = entry.update;
     const places = ids.get(id);
-    if (places === undefined || next === null) ids.delete(id);
-    else places.first = next;
+    if (places === undefined) return;
+    if (previous === null && next === null) ids.delete(id);
+    else if (previous === null && next !== null) places.first = next;
+    else if (next === null && previous !== null) places.last = previous;
   };
-  const remember = (id: string): void => {
-    const places = ids.get(id);
-    if (places === undefined) {
-      ids.set(id, { first: position, last: position });
-      return;
+  const remember = (entry: LogEntry): Kept<LogEntry> => {
+    const places = ids.get(entry.update.id);
+    const kept: Kept<LogEntry> = { entry, previous: places?.last ?? null, next: null };
+    if (places === undefined) ids.set(entry.update.id, { first: kept, last: kept });
+    else {
+      places.last.next = kept;
+      places.last = kept;
     }
-    const last = at(places.last);
-    if (last !== undefined) last.next = position;
-    places.last = position;
+    return kept;
+  };
+  const evictEvent = (oldest: Kept<LogEntry>): void => {
+    forget(oldest);
+    events.shift();
+    evicted.events = oldest.entry.position;
+  };
+  const evictUpdate = (oldest: Kept<LogEntry>): void => {
+    forget(oldest);
+    updates.shift();
+    evicted.updates = oldest.entry.position;
+    // Whoever went on behind such an event would miss the update without a word.
+    for (let event = events.oldest; event !== undefined; event = events.oldest) {
+      if (event.entry.position > evicted.updates) break;
+      evictEvent(event);
+    }
   };
 
   return {
@@ -54,16 +73,25 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     get lastEventId() {
       return lastEventId;
     },
+    get lastUpdateId() {
+      return lastUpdateId;
+    },
+    async evicted(): Promise<Evicted> {
+      refuseClosed();
+      return { ...evicted };
+    },
     // Async, so that a closed transport rejects like any other.
     async append(update: Update) {
       refuseClosed();
       position += 1;
       lastEventId = update.id;
-      const evicted = at(position);
-      if (evicted !== undefined) forget(evicted);
+      const isEvent = update.presence === true;
+      if (!isEvent) lastUpdateId = update.id;
+      const ring = isEvent ? events : updates;
+      const { oldest } = ring;
+      if (ring.isFull && oldest !== undefined) (isEvent ? evictEvent : evictUpdate)(oldest);
       const entry = { position, update };
-      ring[position % size] = { entry, next: null };
-      remember(update.id);
+      ring.add(remember(entry));
       deliver([entry]);
     },
     tail(listener) {
@@ -71,16 +99,22 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     },
     async find(eventId) {
       refuseClosed();
-      return isPossibleId(eventId) ? (ids.get(eventId)?.first ?? null) : null;
+      return isPossibleId(eventId) ? (ids.get(eventId)?.first.entry.position ?? null) : null;
     },
     async read(after, limit, most = Infinity) {
       refuseClosed();
       const entries: LogEntry[] = [];
       let bytes = 0;
-      for (let wanted = Math.max(after + 1, oldest()); wanted <= position; wanted += 1) {
-        if (entries.length === limit || bytes >= most) break;
-        const entry = at(wanted)?.entry;
-        if (entry === undefined) continue;
+      let nextUpdate = updates.indexAfter(after);
+      let nextEvent = events.indexAfter(after);
+      while (entries.length < limit && bytes < most) {
+        const update = updates.at(nextUpdate)?.entry;
+        const event = events.at(nextEvent)?.entry;
+        const isEvent = event !== undefined && event.position < (update?.position ?? Infinity);
+        const entry = isEvent ? event : update;
+        if (entry === undefined) break;
+        if (isEvent) nextEvent += 1;
+        else nextUpdate += 1;
         entries.push(entry);
         bytes += entry.update.data.length;
       }

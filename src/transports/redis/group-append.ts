@@ -3,13 +3,13 @@ import type { Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { HandedOut } from './handed-out.ts';
-import type { HubKeys } from './keys.ts';
+import { appendedKeys, type HubKeys } from './keys.ts';
 import { type ReadBacks, uncertain } from './read-backs.ts';
 import { refusalOf } from './refusals.ts';
 import { APPEND } from './scripts.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
-import { encodeRest, placeOf } from './stored-entry.ts';
+import { appendArguments, placeOf } from './stored-entry.ts';
 
 /** How long a group waits for its replicas. */
 const WAIT_MS = 2000;
@@ -49,7 +49,7 @@ export class GroupAppend {
     const { clock, sessions, handedOut } = this.#options;
     const name = randomBytes(12).toString('base64url');
     let since = handedOut.stored;
-    const updates = group.flatMap((update) => [update.id, encodeRest(update)]);
+    const updates = group.flatMap(appendArguments);
     const limits = this.#limitsOf(group);
     const end = clock.monotonic() + RETRY_MS;
     let mayBeStored = false;
@@ -89,7 +89,7 @@ export class GroupAppend {
   /** The position of the last of the group, once as many replicas have it as must. */
   async #append(session: Session, args: readonly string[]): Promise<number> {
     const { keys, replicas } = this.#options;
-    const places = [keys.log, keys.ids, keys.repeated, keys.meta];
+    const places = appendedKeys(keys);
     const [place, count] = await session.append(APPEND, places, args, replicas, WAIT_MS);
     if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have it`);
     return Number.parseInt(String(place), 10);

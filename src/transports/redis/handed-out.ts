@@ -14,6 +14,7 @@ export class HandedOut {
   #stored = 0;
   #position = 0;
   #lastEventId: string | null = null;
+  #lastUpdateId: string | null = null;
 
   /** Position of the last entry as it is stored. */
   get stored(): number {
@@ -27,6 +28,11 @@ export class HandedOut {
 
   get lastEventId(): string | null {
     return this.#lastEventId;
+  }
+
+  /** Id of the last entry that is not a presence event. */
+  get lastUpdateId(): string | null {
+    return this.#lastUpdateId;
   }
 
   /** Key of the last entry, where it is known. */
@@ -50,16 +56,20 @@ export class HandedOut {
   }
 
   /** What is there when the process begins is the past. */
-  beginAt({ position, key, id }: LogEnd): void {
+  beginAt({ position, key, id, updateId }: LogEnd): void {
     this.#stored = position;
     this.#position = position;
     this.#lastEventId = id;
-    if (key !== null && id !== null) this.recent.add(position, key, id);
+    this.#lastUpdateId = updateId;
+    if (key !== null && id !== null)
+      this.recent.add(position, { key, id, isEvent: id !== updateId });
   }
 
   /** Learns the keys of entries that were there before. */
   remember(entries: readonly StoredEntry[]): void {
-    for (const { position, key, update } of entries) this.recent.add(position, key, update.id);
+    for (const { position, key, update } of entries) {
+      this.recent.add(position, { key, id: update.id, isEvent: update.presence === true });
+    }
   }
 
   /** Goes on to the last of these, and says how the hub sees them. */
@@ -70,6 +80,8 @@ export class HandedOut {
     this.#stored = last.position;
     this.#position = this.positions.seen(last.position);
     this.#lastEventId = last.update.id;
+    const update = entries.findLast((entry) => entry.update.presence !== true);
+    if (update !== undefined) this.#lastUpdateId = update.update.id;
     return entries.map((entry) => this.seen(entry));
   }
 
@@ -79,5 +91,6 @@ export class HandedOut {
     this.recent.forgetAfter(common);
     this.#stored = common;
     this.#lastEventId = this.recent.idAt(common);
+    this.#lastUpdateId = this.recent.lastUpdateId();
   }
 }

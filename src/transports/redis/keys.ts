@@ -6,8 +6,13 @@ export interface HubKeys {
   readonly ids: string;
   /** Sorted set of further entries with an id that was there already: `id NUL position`. */
   readonly repeated: string;
-  /** Hash: version, position, key and id of the last entry, and a counter of the presence board. */
+  /**
+   * Hash: version, position, key and id of the last entry, id of the last that is not a presence event, positions of
+   * what was evicted last, and a counter of the presence board.
+   */
   readonly meta: string;
+  /** List: positions of the presence events in the log, the oldest first. */
+  readonly events: string;
   /** Sorted set: `process subscriber` by the order of coming. */
   readonly present: string;
   /** Hash: `process subscriber` → its records as JSON. */
@@ -37,6 +42,7 @@ export function hubKeys(stream: string): HubKeys {
     ids: key('ids'),
     repeated: key('repeated'),
     meta: key('meta'),
+    events: key('events'),
     present: key('present'),
     records: key('records'),
     owned: key('owned'),
@@ -48,4 +54,9 @@ export function hubKeys(stream: string): HubKeys {
     counts: key('counts'),
     probe: key('probe'),
   };
+}
+
+/** What the append script changes, in its order. */
+export function appendedKeys({ log, ids, repeated, meta, events }: HubKeys): readonly string[] {
+  return [log, ids, repeated, meta, events];
 }

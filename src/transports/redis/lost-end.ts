@@ -21,14 +21,15 @@ export async function findLostEnd(
   log: StoredLog,
   handedOut: HandedOut,
 ): Promise<LostEnd | null> {
-  const { stored, lastKey } = handedOut;
+  const { stored, lastKey, recent } = handedOut;
   const { position: top, key: topKey } = await log.end(session);
   if (top === stored && topKey === (lastKey ?? null)) return null;
   if (stored === 0) return null;
   if (top >= stored) {
-    const key = await log.keyAt(session, stored);
+    const [nearest] = await log.newest(session, [recent.oldest, stored], 1);
     // Evicted before this process had read on: then it cannot be compared, and need not be.
-    if (key === null || key === lastKey) return null;
+    const known = nearest === undefined ? undefined : recent.keyAt(nearest.position);
+    if (known === undefined || nearest?.key === known) return null;
   }
   const common = await commonEnd(session, log, handedOut, Math.min(top, stored));
   return { common, lost: stored - common, replaced: top - common };
@@ -46,9 +47,13 @@ async function commonEnd(
   // Entries name their predecessors, so what two logs have in common is a beginning of both.
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    const key = await log.keyAt(session, middle);
-    if (key !== null && key === recent.keyAt(middle)) low = middle;
-    else high = middle - 1;
+    const [below] = await log.newest(session, [low + 1, middle], 1);
+    const [above] = below === undefined ? await log.page(session, [middle + 1, high], 1, 1) : [];
+    const entry = below ?? above;
+    // Nobody gets anything from there any more, so it does not matter what it was.
+    if (entry === undefined) return high;
+    if (entry.key === recent.keyAt(entry.position)) low = entry.position;
+    else high = entry.position - 1;
   }
   return low;
 }

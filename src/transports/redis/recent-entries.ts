@@ -1,14 +1,21 @@
 /** Kept to find out how much of the log another server has. */
 const CAPACITY = 8192;
 
+interface RecentEntry {
+  readonly key: string;
+  readonly id: string;
+  /** A presence event. */
+  readonly isEvent: boolean;
+}
+
 /** Keys and ids of the entries that were handed out last, by their stored position. */
 export class RecentEntries {
   readonly capacity = CAPACITY;
-  readonly #entries = new Map<number, { readonly key: string; readonly id: string }>();
+  readonly #entries = new Map<number, RecentEntry>();
 
-  add(position: number, key: string, id: string): void {
+  add(position: number, entry: RecentEntry): void {
     this.#entries.delete(position);
-    this.#entries.set(position, { key, id });
+    this.#entries.set(position, entry);
     if (this.#entries.size > CAPACITY) this.#entries.delete(this.oldest);
   }
 
@@ -18,6 +25,11 @@ export class RecentEntries {
 
   idAt(position: number): string | null {
     return this.#entries.get(position)?.id ?? null;
+  }
+
+  /** Id of the last that is not a presence event; null where none is known. */
+  lastUpdateId(): string | null {
+    return [...this.#entries.values()].findLast(({ isEvent }) => !isEvent)?.id ?? null;
   }
 
   /** The oldest position that is known; 1 when none is. */

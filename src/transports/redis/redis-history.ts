@@ -2,11 +2,11 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { PAGE_BYTES } from '../../hub/transport.ts';
 import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
-import { hubKeys, type HubKeys } from './keys.ts';
+import { appendedKeys, hubKeys, type HubKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import { APPEND, READ } from './scripts.ts';
 import { Session } from './session.ts';
-import { decodeEntry, encodeRest, placeOf, type StoredEntry } from './stored-entry.ts';
+import { appendArguments, decodeEntry, placeOf, type StoredEntry } from './stored-entry.ts';
 import { randomBytes } from 'node:crypto';
 
 const AT_ONCE = 256;
@@ -56,10 +56,9 @@ class RedisHistory implements History {
 
   /** The server says when it has accepted them. */
   async add(entries: readonly HistoryEntry[]): Promise<void> {
-    const { log, ids, repeated, meta } = this.#keys;
-    const updates = entries.flatMap(({ update }) => [update.id, encodeRest(update)]);
+    const updates = entries.flatMap(({ update }) => appendArguments(update));
     const args = [randomBytes(12).toString('base64url'), '', '0', '0', '0', ...updates];
-    await this.#session.append(APPEND, [log, ids, repeated, meta], args, 0, 0);
+    await this.#session.append(APPEND, appendedKeys(this.#keys), args, 0, 0);
   }
 
   async verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]> {

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import type { LogEntry, Transport, TransportCounts } from '../../hub/transport.ts';
+import type { Evicted, LogEntry, Transport, TransportCounts } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
@@ -116,6 +116,17 @@ class RedisTransport implements Transport {
 
   get lastEventId(): string | null {
     return this.#handedOut.lastEventId;
+  }
+
+  get lastUpdateId(): string | null {
+    return this.#handedOut.lastUpdateId;
+  }
+
+  async evicted(): Promise<Evicted> {
+    this.#refuseClosed();
+    const { positions } = this.#handedOut;
+    const stored = await this.#sessions.ask((session) => this.#storedLog.evicted(session));
+    return { updates: positions.seen(stored.updates), events: positions.seen(stored.events) };
   }
 
   tail(listener: (entries: readonly LogEntry[]) => void): void {

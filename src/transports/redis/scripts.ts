@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { SHARED_PRESENCE_EVENTS_KEPT } from '../../hub/transport.ts';
 import { MAX_ID_BYTES } from '../../hub/update.ts';
 
 /** Of what is stored. A store of a later version is left alone. */
@@ -11,18 +12,19 @@ export interface Script {
 }
 
 /*
- * Appends a group. KEYS: log, ids, repeated, meta.
+ * Appends a group. KEYS: log, ids, repeated, meta, events.
  * ARGV: group key, position after which an earlier attempt may stand or '', updates kept or 0,
- * milliseconds kept or 0, how many to evict at most, then id and rest of each update.
+ * milliseconds kept or 0, how many to evict at most, then id, rest and 1 for a presence event or '' of each update.
  * Returns the position of the last one.
  */
 export const APPEND = script(`
-local log, ids, repeated, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log, ids, repeated, meta, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group, since, size, age, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local count = (#ARGV - 5) / 2
+local count = (#ARGV - 5) / 3
 local function place(position) return string.format('%.0f', position) .. '-1' end
 local function number(text) return tonumber(string.match(text, '^%d+')) end
-local state = redis.call('HMGET', meta, 'version', 'position', 'key')
+local function first(from) return redis.call('XRANGE', log, from, '+', 'COUNT', 1)[1] end
+local state = redis.call('HMGET', meta, 'version', 'position', 'key', 'evictedUpdates')
 if state[1] and tonumber(state[1]) > ${FORMAT} then
   return redis.error_reply('TOONEW the store was written by a later version of hubgate')
 end
@@ -40,33 +42,56 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local position, previous, id = tonumber(state[2] or 0), state[3] or '', ''
+if not state[4] then
+  local oldest = first('-')
+  redis.call('HSET', meta, 'evictedUpdates', oldest and number(oldest[1]) - 1 or position)
+end
 for index = 1, count do
   position = position + 1
-  id = ARGV[4 + index * 2]
+  id = ARGV[3 + index * 3]
   local key = group .. ':' .. index
-  redis.call('XADD', log, place(position), 'k', key, 'p', previous, 'a', now, 'i', id, 'u', ARGV[5 + index * 2])
+  local fields = {'k', key, 'p', previous, 'a', now, 'i', id, 'u', ARGV[4 + index * 3]}
+  if ARGV[5 + index * 3] == '1' then
+    fields[11], fields[12] = 'e', '1'
+    redis.call('RPUSH', events, string.format('%.0f', position))
+  else redis.call('HSET', meta, 'update', id) end
+  redis.call('XADD', log, place(position), unpack(fields))
   previous = key
   if #id <= ${MAX_ID_BYTES} and redis.call('HSETNX', ids, id, position) == 0 then
     redis.call('ZADD', repeated, 0, id .. '\\0' .. string.format('%016.0f', position))
   end
 end
 redis.call('HSET', meta, 'version', ${FORMAT}, 'position', position, 'key', previous, 'id', id)
-local surplus = size > 0 and redis.call('XLEN', log) - size or 0
-local left = 0
-for _ = 1, most do
-  local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
-  if not oldest or number(oldest[1]) == position then break end
-  if surplus <= 0 and not (age > 0 and tonumber(oldest[2][6]) < now - age) then break end
-  surplus = surplus - 1
-  local gone = oldest[2][8]
-  redis.call('XDEL', log, oldest[1])
-  if redis.call('HGET', ids, gone) == string.match(oldest[1], '^%d+') then
+local function evict(entry)
+  local at, gone = string.match(entry[1], '^%d+'), entry[2][8]
+  redis.call('XDEL', log, entry[1])
+  if redis.call('HGET', ids, gone) == at then
     local next = redis.call('ZRANGEBYLEX', repeated, '[' .. gone .. '\\0', '[' .. gone .. '\\0:', 'LIMIT', 0, 1)[1]
     if next then
       redis.call('HSET', ids, gone, string.format('%.0f', tonumber(string.sub(next, -16))))
       redis.call('ZREM', repeated, next)
     else redis.call('HDEL', ids, gone) end
-  end
+  else redis.call('ZREM', repeated, gone .. '\\0' .. string.format('%016.0f', tonumber(at))) end
+  redis.call('HSET', meta, entry[2][11] and 'evictedEvents' or 'evictedUpdates', at)
+end
+local function too_old(entry) return age > 0 and tonumber(entry[2][6]) < now - age end
+local updates = redis.call('XLEN', log) - redis.call('LLEN', events)
+local left = most
+while left > 0 do
+  local oldest = first('-')
+  if not oldest or not (size > 0 and updates > size or updates > 1 and too_old(oldest)) then break end
+  evict(oldest)
+  if oldest[2][11] then redis.call('LPOP', events) else updates = updates - 1 end
+  left = left - 1
+end
+while left > 0 do
+  local event = redis.call('LINDEX', events, 0)
+  if not event or tonumber(event) == position then break end
+  local entry = redis.call('XRANGE', log, event .. '-1', event .. '-1')[1]
+  if entry and redis.call('LLEN', events) <= ${SHARED_PRESENCE_EVENTS_KEPT} and not too_old(entry) then break end
+  if entry then evict(entry) end
+  redis.call('LPOP', events)
+  left = left - 1
 end
 return place(position)
 `);

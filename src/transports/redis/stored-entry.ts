@@ -15,8 +15,15 @@ export interface StoredEntry {
   readonly update: Update;
 }
 
+/** An update as the append script takes it. */
+export function appendArguments(
+  update: Update,
+): readonly [id: string, rest: string, isEvent: string] {
+  return [update.id, encodeRest(update), update.presence === true ? '1' : ''];
+}
+
 /** What is stored beside the id. */
-export function encodeRest({ topics, data, private: secret, type, retry }: Update): string {
+function encodeRest({ topics, data, private: secret, type, retry }: Update): string {
   const rest: Rest = [[...topics], data, secret, type, retry];
   return JSON.stringify(rest);
 }
@@ -24,11 +31,12 @@ export function encodeRest({ topics, data, private: secret, type, retry }: Updat
 /** @throws HubgateError `history-damaged` */
 export function decodeEntry(reply: unknown): StoredEntry {
   try {
-    // The shape that the append script has written: k, p, a, i, u with their values.
+    // The shape that the append script has written: k, p, a, i, u with their values, and e for a presence event.
     const [place, fields] = reply as [string, string[]];
-    const [, key = '', , previous = '', , at = '', , id = '', , json = ''] = fields;
+    const [, key = '', , previous = '', , at = '', , id = '', , json = '', mark] = fields;
     const [topics, data, secret, type, retry] = JSON.parse(json) as Rest;
-    const update = { id, topics, data, private: secret, type, retry };
+    const plain = { id, topics, data, private: secret, type, retry };
+    const update: Update = mark === 'e' ? { ...plain, presence: true } : plain;
     return { position: Number.parseInt(place, 10), key, previous, at: Number(at), update };
   } catch (cause) {
     throw new HubgateError('history-damaged', 'an entry of the stream is not one of a hub', {

@@ -1,3 +1,4 @@
+import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { HubKeys } from './keys.ts';
 import { listOf, textOf } from './replies.ts';
@@ -10,6 +11,8 @@ export interface LogEnd {
   readonly position: number;
   readonly key: string | null;
   readonly id: string | null;
+  /** Id of the last entry that is not a presence event. */
+  readonly updateId: string | null;
 }
 
 /** The log as it lies in Redis: questions, each with one answer, on the session that is named. */
@@ -22,16 +25,18 @@ export class StoredLog {
 
   /** @throws HubgateError `history-too-new` */
   async end(session: Session): Promise<LogEnd> {
-    const fields = ['version', 'position', 'key', 'id'];
+    const fields = ['version', 'position', 'key', 'id', 'update'];
     const reply = await session.command('HMGET', this.#keys.meta, ...fields);
-    const [version, position, key, id] = listOf(reply);
+    const [version, position, key, id, update] = listOf(reply);
     if (version !== null && Number(version) > FORMAT) {
       throw new HubgateError(
         'history-too-new',
         'The log in Redis was written by a later version of hubgate; run that one',
       );
     }
-    return { position: Number(position ?? 0), key: textOf(key), id: textOf(id) };
+    // Before there were presence events, the last entry was an update.
+    const updateId = textOf(update ?? id);
+    return { position: Number(position ?? 0), key: textOf(key), id: textOf(id), updateId };
   }
 
   /** The earliest kept position of an id; null when there is none. */
@@ -40,11 +45,17 @@ export class StoredLog {
     return typeof found === 'string' ? Number(found) : null;
   }
 
-  /** The key of the entry at a position; null where there is none. */
-  async keyAt(session: Session, position: number): Promise<string | null> {
-    const place = placeOf(position);
-    const [entry] = listOf(await session.command('XRANGE', this.#keys.log, place, place));
-    return entry === undefined ? null : decodeEntry(entry).key;
+  /** Positions of the newest entries that were evicted. */
+  async evicted(session: Session): Promise<Evicted> {
+    const { meta, log } = this.#keys;
+    const reply = await session.command('HMGET', meta, 'evictedUpdates', 'evictedEvents');
+    const [updates, events] = listOf(reply).map(textOf);
+    if (updates !== null && updates !== undefined) {
+      return { updates: Number(updates), events: Number(events ?? 0) };
+    }
+    // Written before there were presence events: what is missing in front was evicted.
+    const [oldest] = listOf(await session.command('XRANGE', log, '-', '+', 'COUNT', '1'));
+    return { updates: oldest === undefined ? 0 : decodeEntry(oldest).position - 1, events: 0 };
   }
 
   /** From the first of two positions to the second, as many as `limit` and `bytes` allow. */

@@ -1,8 +1,15 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { Writable } from 'node:stream';
 import { describe, it } from 'node:test';
-import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib';
+import {
+  brotliCompressSync,
+  brotliDecompressSync,
+  createGzip,
+  gunzipSync,
+  gzipSync,
+} from 'node:zlib';
 import {
   canDecode,
   injecting,
@@ -58,6 +65,34 @@ describe('a script that goes into an encoded page', () => {
       assert.equal(body.writableFinished, false);
     });
   }
+
+  it('cuts no page for its length, which nobody has told beforehand', async () => {
+    const head = Buffer.from('<!doctype html><html><head><title>t</title></head><body>');
+    // Honest text: numbers, which a coding makes smaller by a few times.
+    let number = 0;
+    const lines = (): Buffer =>
+      Buffer.from(Array.from({ length: 65_536 }, () => `${(number += 7919)} `).join(''));
+    const total = 80 * MB;
+    const body = receiver();
+    const written = inject('gzip')(body);
+    const packed = createGzip({ level: 1 });
+    packed.pipe(written);
+    const sent = createHash('sha256').update(
+      head.toString().replace('</head>', `${SCRIPT}</head>`),
+    );
+    packed.write(head);
+    for (let bytes = 0; bytes < total; ) {
+      const piece = lines();
+      bytes += piece.length;
+      sent.update(piece);
+      if (!packed.write(piece)) await once(packed, 'drain');
+    }
+    packed.end();
+    await once(body, 'finish');
+    const said = gunzipSync(Buffer.concat(body.chunks));
+    assert.ok(said.length > 64 * MB);
+    assert.equal(createHash('sha256').update(said).digest('hex'), sent.digest('hex'));
+  });
 
   it('is not tried where the page is known to be long', () => {
     assert.ok(canDecode('gzip', null));

@@ -9,7 +9,7 @@ import type { SubscriptionRecord } from '../../../src/hub/presence.ts';
 import type { PresenceChange } from '../../../src/hub/presence-board.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
-import type { Transport } from '../../../src/hub/transport.ts';
+import { PRESENCE_EVENTS_KEPT, type Transport } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
@@ -225,6 +225,30 @@ describe('hub: replay', () => {
     await settle(() => late.ids().length >= 1);
     assert.equal(late.cursor, 'hidden');
     assert.deepEqual(late.ids(), ['1']);
+  });
+
+  it('keeps the cursor of pages and of whoever reads updates, however many streams come and go', async (test) => {
+    const { hub, connect } = setUp(test, { size: 100 });
+    await hub.publish(update('u0'));
+    await hub.publish(update('u1'));
+    const comers = Array.from({ length: PRESENCE_EVENTS_KEPT / 2 + 50 }, (_, index) => index);
+    for (const index of comers) {
+      const comer = await connect({ announced: true, matchers: matchers(`m${index}`) });
+      comer.subscription.abandon();
+    }
+    await settle(() => hub.counts.connected === 0);
+    assert.equal(hub.lastUpdateId, 'u1');
+    assert.match(hub.lastEventId, /^urn:uuid:/);
+    const late = await connect({ lastEventId: 'u0' });
+    await settle(() => late.ids().length > 0);
+    assert.deepEqual([late.cursor, late.ids()], ['u0', ['u1']]);
+    // Events that it may read are gone, so it has to ask who is there.
+    const listener = await connect({ grants: readGrant('*'), lastEventId: 'u0' });
+    await settle(() => listener.ids().length > PRESENCE_EVENTS_KEPT / 2);
+    assert.equal(listener.cursor, 'earliest');
+    assert.ok(listener.ids().includes('u1'), 'no update is left out all the same');
+    const current = await connect({ grants: readGrant('*'), lastEventId: hub.lastEventId });
+    assert.notEqual(current.cursor, 'earliest');
   });
 
   it('waits for a client that does not read, and goes on when it does', async (test) => {

@@ -5,7 +5,7 @@ import { evict, type Oldest } from '../../../src/transports/lmdb/eviction.ts';
 describe('eviction costs what it evicts', () => {
   it('looks at nothing while the oldest that is known may stay', () => {
     const log = countedLog(1, 1000);
-    const oldest = { position: 1, at: 1 };
+    const oldest = entryAt(1);
     assert.deepEqual(evict(log, { size: 1000, maxAgeMs: 0 }, extent(1000), oldest), oldest);
     assert.deepEqual(evict(log, { size: 0, maxAgeMs: 2000 }, extent(1000), oldest), oldest);
     assert.equal(log.looks, 0);
@@ -13,21 +13,21 @@ describe('eviction costs what it evicts', () => {
 
   it('looks twice for each update that it removes', () => {
     const log = countedLog(1, 1010);
-    const oldest = evict(log, { size: 1000, maxAgeMs: 0 }, extent(1010), { position: 1, at: 1 });
+    const oldest = evict(log, { size: 1000, maxAgeMs: 0 }, extent(1010), entryAt(1));
     assert.deepEqual(log.removed, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-    assert.deepEqual(oldest, { position: 11, at: 11 });
+    assert.deepEqual(oldest, entryAt(11));
     assert.equal(log.looks, 20);
   });
 
   it('removes by age what came before, whatever the size', () => {
     const log = countedLog(1, 100);
-    evict(log, { size: 0, maxAgeMs: 40 }, { newest: 100, now: 100, added: 1 }, null);
+    evict(log, { size: 0, maxAgeMs: 40 }, extent(100), null);
     assert.equal(log.removed.at(-1), 59);
   });
 
   it('never removes what was just added', () => {
     const log = countedLog(5, 5);
-    evict(log, { size: 0, maxAgeMs: 1 }, { newest: 5, now: 1000, added: 1 }, null);
+    evict(log, { size: 0, maxAgeMs: 1 }, { ...extent(5), now: 1000 }, null);
     assert.deepEqual(log.removed, []);
   });
 
@@ -41,13 +41,17 @@ describe('eviction costs what it evicts', () => {
 
   it('finds its way when another process has evicted what it knew', () => {
     const log = countedLog(50, 100);
-    evict(log, { size: 45, maxAgeMs: 0 }, extent(100), { position: 1, at: 1 });
+    evict(log, { size: 45, maxAgeMs: 0 }, extent(100), entryAt(1));
     assert.deepEqual(log.removed, [50, 51, 52, 53, 54, 55]);
   });
 });
 
 function extent(newest: number): Parameters<typeof evict>[2] {
-  return { newest, now: newest, added: 1 };
+  return { newest, updates: newest, now: newest, added: 1 };
+}
+
+function entryAt(position: number): Oldest {
+  return { position, at: position, before: position - 1 };
 }
 
 /** A log whose entries were accepted at the time that is their position. */
@@ -58,8 +62,9 @@ function countedLog(oldest: number, newest: number) {
     first(from: number): Oldest | null {
       log.looks += 1;
       const position = Math.max(from, (log.removed.at(-1) ?? oldest - 1) + 1);
-      return position > newest ? null : { position, at: position };
+      return position > newest ? null : entryAt(position);
     },
+    firstEvent: (): Oldest | null => null,
     remove(position: number): void {
       log.removed.push(position);
     },

@@ -4,7 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { open } from 'lmdb';
-import type { LogEntry, Transport } from '../../../src/hub/transport.ts';
+import {
+  type LogEntry,
+  SHARED_PRESENCE_EVENTS_KEPT,
+  type Transport,
+} from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
@@ -46,12 +50,94 @@ describe('a history in LMDB on disk', () => {
     await transport.append(update('a'));
     await transport.close();
     const root = open({ path: join(path, 'history.mdb'), maxDbs: 5 });
-    await root.openDB({ name: 'meta', encoding: 'msgpack' }).put('format', 2);
+    await root.openDB({ name: 'meta', encoding: 'msgpack' }).put('format', 3);
     await root.close();
     await assert.rejects(openHistory(path), {
       code: 'history-too-new',
       message: /written by a later version of hubgate/,
     });
+  });
+
+  it('takes evicted presence events for no damage, and a lost update among them for damage', async (test) => {
+    const path = await directory(test);
+    const transport = await openHistory(path);
+    const group = (from: number): Promise<unknown> =>
+      Promise.all(
+        Array.from({ length: 500 }, (_, index) => transport.append(event(`e${from + index}`))),
+      );
+    await transport.append(update('a'));
+    await group(0);
+    await transport.append(update('b'));
+    for (let from = 500; from < SHARED_PRESENCE_EVENTS_KEPT + 500; from += 500) await group(from);
+    await transport.append(update('c'));
+    await transport.close();
+    const history = await openLmdbHistory(path);
+    assert.deepEqual(await history.verify(() => {}), []);
+    await history.close();
+    const root = open({ path: join(path, 'history.mdb'), maxDbs: 8 });
+    const log = root.openDB<Buffer, number>({ name: 'log', encoding: 'binary' });
+    assert.equal(log.getKeysCount(), SHARED_PRESENCE_EVENTS_KEPT + 3);
+    // Position 502 is b, all before it but a is evicted.
+    await log.remove(502);
+    await root.close();
+    const again = await openHistory(path);
+    await assert.rejects(again.read(1, 10), { code: 'transport-failed', message: /position 2 of/ });
+    assert.equal((await again.read(502, 10)).length, 10);
+    await again.close();
+    const damaged = await openLmdbHistory(path);
+    test.after(() => damaged.close());
+    assert.deepEqual(
+      (await damaged.verify(() => {})).map(({ position }) => position),
+      [2],
+    );
+  });
+
+  it('notices a presence event that is lost though it was not evicted', async (test) => {
+    const path = await directory(test);
+    const transport = await openHistory(path);
+    await transport.append(update('a'));
+    for (const id of ['e1', 'e2', 'e3']) await transport.append(event(id));
+    await transport.append(update('b'));
+    await transport.close();
+    const root = open({ path: join(path, 'history.mdb'), maxDbs: 8 });
+    await root.openDB({ name: 'log', encoding: 'binary' }).remove(3);
+    await root.close();
+    const again = await openHistory(path);
+    test.after(() => again.close());
+    await assert.rejects(again.read(1, 10), { code: 'transport-failed', message: /position 3 of/ });
+  });
+
+  it('goes on with a history from before there were presence events, and is read by those versions until one comes', async (test) => {
+    const path = await directory(test);
+    const transport = await openHistory(path);
+    for (const id of ['a', 'b', 'c']) await transport.append(update(id));
+    await transport.close();
+    const root = open({ path: join(path, 'history.mdb'), maxDbs: 8 });
+    const meta = root.openDB({ name: 'meta', encoding: 'msgpack' });
+    const log = root.openDB<Buffer, number>({ name: 'log', encoding: 'binary' });
+    assert.equal(meta.get('format'), 1);
+    assert.deepEqual(
+      [1, 2, 3].map((position) => log.get(position)?.[0]),
+      [1, 1, 1],
+    );
+    // As it was written then, with an update that was evicted.
+    await meta.put('tail', { position: 3, eventId: 'c' });
+    await log.remove(1);
+    await root.close();
+    const again = await openHistory(path);
+    assert.deepEqual(await again.evicted(), { updates: 1, events: 0 });
+    assert.equal(again.lastUpdateId, 'c');
+    for (const id of ['e1', 'e2']) await again.append(event(id));
+    await again.append(update('d'));
+    assert.deepEqual(
+      (await again.read(0, 10)).map(({ update: { id } }) => id),
+      ['b', 'c', 'e1', 'e2', 'd'],
+    );
+    assert.deepEqual(await again.evicted(), { updates: 1, events: 0 });
+    await again.close();
+    const after = open({ path: join(path, 'history.mdb'), maxDbs: 8 });
+    assert.equal(after.openDB({ name: 'meta', encoding: 'msgpack' }).get('format'), 2);
+    await after.close();
   });
 
   it('K-587: an update of which a byte has changed reaches nobody; the others stay readable', async (test) => {
@@ -187,6 +273,10 @@ async function directory(test: TestContext): Promise<string> {
 function openHistory(path: string): Promise<Transport> {
   const options = { path, size: 0, maxAgeMs: 0, clock: systemClock, log: silentLogger };
   return openLmdbTransport({ ...options, durability: 'commit' });
+}
+
+function event(id: string): Update {
+  return { ...update(id), private: true, type: 'hub', presence: true };
 }
 
 function update(id: string): Update {

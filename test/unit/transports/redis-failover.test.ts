@@ -13,7 +13,7 @@ import { update } from '../../support/lmdb-files.ts';
 
 function handedOutUpTo(position: number): HandedOut {
   const handedOut = new HandedOut();
-  handedOut.beginAt({ position, key: `k${position}`, id: `u${position}` });
+  handedOut.beginAt({ position, key: `k${position}`, id: `u${position}`, updateId: null });
   return handedOut;
 }
 
@@ -51,9 +51,50 @@ describe('a log in Redis that loses its end while a group is stored', () => {
   it('goes back to where the log ends, though nothing is known of it there', async () => {
     const log = {
       end: async () => ({ position: 0, key: null, id: null }),
-      keyAt: () => assert.fail('it is empty'),
+      newest: () => assert.fail('it is empty'),
     } as unknown as StoredLog;
     const lost = await findLostEnd({} as unknown as Session, log, handedOutUpTo(500));
     assert.deepEqual(lost, { common: 0, lost: 500, replaced: 0 });
+  });
+
+  it('finds what both have, though presence events are evicted on both sides of it', async () => {
+    const handedOut = handedOutUpTo(0);
+    const entryAt = (position: number, key = `k${position}`) => ({
+      ...{ position, key, previous: '', at: 0, update: update(`u${position}`) },
+    });
+    handedOut.advance(Array.from({ length: 100 }, (_, index) => entryAt(index + 1)));
+    for (const [common, top] of [
+      [60, 90],
+      [60, 100],
+      [60, 120],
+      [99, 130],
+      [1, 100],
+    ] as const) {
+      for (const gaps of [[], [40, 59], [61, 89], [30, 88], [2, 98]]) {
+        const [from = 0, to = 0] = gaps;
+        const kept = Array.from({ length: top }, (_, index) => index + 1)
+          .filter((position) => position < from || position > to)
+          .map((position) =>
+            entryAt(position, position > common ? `n${position}` : `k${position}`),
+          );
+        const last = kept.at(-1);
+        const log = {
+          end: async () => ({ position: top, key: last?.key ?? null, id: null, updateId: null }),
+          newest: async (
+            _session: unknown,
+            [first, end]: readonly [number, number],
+            limit: number,
+          ) => kept.filter(({ position }) => position >= first && position <= end).slice(-limit),
+          page: async (_session: unknown, [first, end]: readonly [number, number], limit: number) =>
+            kept.filter(({ position }) => position >= first && position <= end).slice(0, limit),
+        } as unknown as StoredLog;
+        const lost = await findLostEnd({} as unknown as Session, log, handedOut);
+        // What is evicted on the border could have been either: nobody gets it any more.
+        const isOpen = from <= common + 1 && to > common;
+        const highest = isOpen ? Math.min(to, 100) : common;
+        assert.ok(lost !== null, `${common} ${top} ${gaps.join()}`);
+        assert.ok(lost.common >= common && lost.common <= highest, `${lost.common} ${common}`);
+      }
+    }
   });
 });

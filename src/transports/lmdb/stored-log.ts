@@ -1,0 +1,84 @@
+import type { Evicted, LogEntry } from '../../hub/transport.ts';
+import { isPossibleId, type Update } from '../../hub/update.ts';
+import type { EvictableLog, Oldest } from './eviction.ts';
+import type { LmdbStore, Tail } from './lmdb-store.ts';
+import { encodeStored, type StoredHead, storedHead } from './stored-update.ts';
+
+const EMPTY: Tail = {
+  ...{ position: 0, eventId: '', updates: 0, updateId: '' },
+  evicted: { updates: 0, events: 0 },
+};
+
+/** Adds entries behind those that are there, inside a write transaction; says where each stands. */
+export function addEntries(
+  { log, ids, events, tail, expectEvents }: LmdbStore,
+  entries: readonly { readonly update: Update; readonly at: number }[],
+): { readonly stored: readonly LogEntry[]; readonly end: Tail } {
+  let end = tail.get() ?? EMPTY;
+  const stored = entries.map(({ update, at }) => {
+    const isEvent = update.presence === true;
+    const position = end.position + 1;
+    log.putSync(position, encodeStored(update, at, position, end.updates));
+    if (isPossibleId(update.id)) ids.putSync(update.id, position);
+    if (isEvent) events.putSync(position, true);
+    end = { ...end, position, eventId: update.id };
+    if (!isEvent) end = { ...end, updates: end.updates + 1, updateId: update.id };
+    return { position, update };
+  });
+  if (entries.some(({ update }) => update.presence === true)) expectEvents();
+  if (stored.length > 0) tail.put(end);
+  return { stored, end };
+}
+
+/** The log as eviction takes it, inside a write transaction; what it removes is noted in `evicted`. */
+export function evictableLog(
+  { log, ids, events }: LmdbStore,
+  evicted: { -readonly [Kind in keyof Evicted]: number },
+): EvictableLog {
+  return {
+    first(from) {
+      for (const { key, value } of log.getRange({ start: from, limit: 1 })) {
+        return oldestOf(key, storedHead(value, key));
+      }
+      return null;
+    },
+    firstEvent() {
+      for (const key of events.getKeys({ limit: 1 })) {
+        const bytes = log.get(key);
+        // One that the log has lost counts as the very first, and is taken off the list.
+        if (bytes === undefined) return { position: key, at: 0, before: key };
+        return oldestOf(key, storedHead(bytes, key));
+      }
+      return null;
+    },
+    remove(position) {
+      const bytes = log.get(position);
+      log.removeSync(position);
+      const isEvent = events.removeSync(position);
+      if (isEvent) evicted.events = Math.max(evicted.events, position);
+      else evicted.updates = Math.max(evicted.updates, position);
+      if (bytes !== undefined) ids.removeSync(storedHead(bytes, position).id, position);
+    },
+  };
+}
+
+/**
+ * Whether what is missing right before an entry was evicted: from the front, or nothing but presence events that
+ * are older than any that is kept. What else is missing, LMDB cannot find any more.
+ *
+ * @param before the last entry in front of what is missing; null where there is none
+ * @param oldestEvent position of the oldest presence event that is kept; null where there is none
+ */
+export function isEvicted(
+  entry: { readonly position: number; readonly head: StoredHead },
+  before: StoredHead | null,
+  oldestEvent: number | null,
+): boolean {
+  if (before === null) return true;
+  const updates = entry.head.before - before.before - (before.isEvent ? 0 : 1);
+  return updates === 0 && (oldestEvent === null || oldestEvent >= entry.position);
+}
+
+function oldestOf(position: number, { at, before }: StoredHead): Oldest {
+  return { position, at, before };
+}
