@@ -156,9 +156,8 @@ async function start(test: TestContext, round: number, redis: RedisServer | null
   return {
     async happen(): Promise<void> {
       const everywhere = (gateway: Gateway, step: number): (() => unknown)[] => [
-        () => opens(gateway, `s${step}`),
-        () => opens(gateway, `t${step}`),
-        () => opens(gateway, `u${step}`),
+        ...['s', 't', 'u', 'v', 'w', 'x'].map((name) => () => opens(gateway, `${name}${step}`)),
+        () => streams.get(pick([...streams.keys(), '']))?.close(),
         () => streams.get(pick([...streams.keys(), '']))?.close(),
         () => gateway.ends('SIGKILL'),
         () => gateway.ends('SIGTERM'),
@@ -213,8 +212,9 @@ async function start(test: TestContext, round: number, redis: RedisServer | null
         seen = text;
       }
       for (const [id, told] of courses(reader)) {
-        const expected = told.map((_, index) => index % 2 === 0);
-        assert.deepEqual(told, expected, `${id} was told as what it was already`);
+        // A gateway may be killed when a subscription stands on the board, and before it can say so.
+        const isTwice = told.some((active, index) => active === told[index - 1]);
+        assert.ok(!isTwice, `${id} was told as what it was already: ${told.join()}`);
       }
     },
   };
