@@ -4,11 +4,13 @@ import type { Config, GlobalOptions, HubConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
 import { keptBy } from '../config/transports.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
+import { systemClock } from '../kernel/clock.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
 import { ServiceManager } from './service-manager.ts';
 import { workerCount } from './workers/worker-pool.ts';
+import { StopSignals } from './stop-signals.ts';
 import { obeyUserSignals } from './user-signals.ts';
 import { EXIT } from './terminal.ts';
 import { packageVersion } from './commands/version.ts';
@@ -53,11 +55,11 @@ export async function runGateway({
   signals.obey(log, logs);
   logConsoleErrors(log);
   const manager = new ServiceManager(process.env, log);
-  let isStopping = false;
+  const stopSignals = new StopSignals(systemClock);
   let stop: (reason: string) => void = () => {};
   const stopped = new Promise<string>((resolve) => {
     stop = (reason) => {
-      isStopping = true;
+      stopSignals.stopping();
       resolve(reason);
     };
   });
@@ -80,10 +82,9 @@ export async function runGateway({
   // One listener for all of them: without any, even for a moment, a signal would end the process itself.
   for (const name of ['SIGINT', 'SIGTERM'] as const) {
     process.on(name, () => {
-      if (!isStopping) {
-        stop(name);
-        return;
-      }
+      const meaning = stopSignals.meaning(name);
+      if (meaning === 'stop') stop(name);
+      if (meaning !== 'force') return;
       const exit = EXIT.forced;
       log.warn('A second signal: what is in flight is cut off', { signal: name, exit });
       if (pidfile !== undefined) rmSync(pidfile, { force: true });

@@ -1,5 +1,4 @@
-import * as readline from 'node:readline';
-import { createInterface } from 'node:readline/promises';
+import { createInterface } from 'node:readline';
 import { HubgateError } from '../kernel/error.ts';
 import { Writable } from 'node:stream';
 
@@ -21,23 +20,26 @@ export const EXIT = { ok: 0, failed: 1, forced: 2, partly: 3, usage: 64 } as con
 export type Ask = (question: string, standard: string) => Promise<string>;
 
 /**
- * Talks with who sits at the terminal. Standard output is left to results.
+ * Talks with whoever sits at the terminal. Lines that are typed before their question is shown answer
+ * it too. Standard output is left to results.
  *
  * @throws {HubgateError} `no-answer` where the input ends instead
  */
 export async function onTerminal<Result>(talk: (ask: Ask) => Promise<Result>): Promise<Result> {
   const lines = createInterface({ input: process.stdin, output: process.stderr });
-  const ended = new AbortController();
-  const { signal } = ended;
-  lines.once('close', () => ended.abort());
+  // It keeps what comes between two questions.
+  const typed = lines[Symbol.asyncIterator]();
   try {
     return await talk(async (question, standard) => {
-      const answer = (await lines.question(`${question} [${standard}]: `, { signal })).trim();
+      lines.setPrompt(`${question} [${standard}]: `);
+      lines.prompt();
+      const { done, value } = await typed.next();
+      if (done === true) {
+        throw new HubgateError('no-answer', 'Nothing was answered, and nothing is written');
+      }
+      const answer = value.trim();
       return answer === '' ? standard : answer;
     });
-  } catch (cause) {
-    if (!signal.aborted) throw cause;
-    throw new HubgateError('no-answer', 'Nothing was answered, and nothing is written', { cause });
   } finally {
     lines.close();
   }
@@ -52,7 +54,7 @@ export async function readSecret(prompt: string): Promise<string | null> {
   if (stdin.isTTY) stderr.write(prompt);
   // On a terminal readline writes what is typed to its output: this one shows nothing.
   const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const lines = readline.createInterface({ input: stdin, output: silent, terminal: stdin.isTTY });
+  const lines = createInterface({ input: stdin, output: silent, terminal: stdin.isTTY });
   try {
     return await new Promise<string | null>((resolve) => {
       lines.once('line', resolve);

@@ -3,10 +3,17 @@ import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Family } from '../kernel/measures.ts';
 import { upstreamFamilies } from '../proxy/upstream-families.ts';
+import type { ServiceChange } from '../server/listener.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
-import { type OpenListener, openPorts, type OpenPorts, takePorts } from './open-ports.ts';
+import {
+  type OpenListener,
+  openPorts,
+  type OpenPorts,
+  type TakenPorts,
+  takePorts,
+} from './open-ports.ts';
 import { type LoadPreview, previewLoad } from './load-preview.ts';
 import {
   type GatewayOptions,
@@ -140,16 +147,21 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     const { loaded, ports } = await open(next, around);
     return {
       async commit(wanted) {
+        let taken: TakenPorts | null = null;
+        let changes: readonly ServiceChange[];
+        let told: Pick<ReloadReport, 'changes'> = {};
         try {
-          const listeners = await takePorts(ports, around);
+          taken = await takePorts(ports, around);
           // What it changes can be told only of what is still there.
-          const told =
-            wanted?.changes === true ? { changes: previewLoad(current, loaded, ports) } : {};
-          return { ...swap({ ...loaded, listeners }), ...told };
+          if (wanted?.changes === true) told = { changes: previewLoad(current, loaded, ports) };
+          changes = readyAll(taken.listeners, loaded.generation);
         } catch (error) {
+          await taken?.undo();
           await giveBack(loaded);
           throw error;
         }
+        // From here on there is no way back.
+        return { ...swap({ ...loaded, listeners: taken.listeners }, changes), ...told };
       },
       discard: () => giveBack(loaded),
     };
@@ -185,19 +197,19 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   }
 
   /** Synchronous: no request sees half of a configuration. */
-  function swap(next: Current): ReloadReport {
+  function swap(next: Current, changes: readonly ServiceChange[]): ReloadReport {
     const old = current;
-    for (const { planned, lease } of next.listeners) {
-      const { service, fallback } = next.generation.serviceFor(planned);
-      lease.value.serve(service, fallback);
-    }
+    for (const change of changes) change.begin();
     current = next;
     if (resources !== null) resources.measures.generation += 1;
-    const endingStreams =
-      next.generation.reauthorise() + streamsOf(old?.generation, next.generation);
-    next.generation.begin();
-    if (old !== null && resources !== null) retire(old, resources);
-    return { endingStreams };
+    try {
+      const endingStreams =
+        next.generation.reauthorise() + streamsOf(old?.generation, next.generation);
+      next.generation.begin();
+      return { endingStreams };
+    } finally {
+      if (old !== null && resources !== null) retire(old, resources);
+    }
   }
 
   async function giveBack({ listeners, generation }: Current): Promise<void> {
@@ -317,6 +329,28 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       ];
     },
   };
+}
+
+/**
+ * Makes what each listener needs to serve a generation; nothing is changed yet.
+ *
+ * @throws what Node throws where a server cannot be made
+ */
+function readyAll(
+  listeners: readonly OpenListener[],
+  generation: Generation,
+): readonly ServiceChange[] {
+  const changes: ServiceChange[] = [];
+  try {
+    for (const { planned, lease } of listeners) {
+      const { service, fallback } = generation.serviceFor(planned);
+      changes.push(lease.value.ready(service, fallback));
+    }
+    return changes;
+  } catch (error) {
+    for (const change of changes) change.discard();
+    throw error;
+  }
 }
 
 /** Streams of hubs that the next generation has no more. */

@@ -57,31 +57,42 @@ export async function openPorts(
   }
 }
 
+/** All ports of a configuration, those that have changed hands too. */
+export interface TakenPorts {
+  /** In the order of the plan. */
+  readonly listeners: readonly OpenListener[];
+  /** Gives those that have changed hands back to the listeners that had them. */
+  undo(): Promise<void>;
+}
+
 /**
- * Binds the ports that change hands, and gives all listeners in the order of the plan. Between the
- * two the system refuses connections, for no longer than binding takes.
+ * Binds the ports that change hands. Between the two listeners the system refuses connections, for no
+ * longer than binding takes.
  *
  * @throws HubgateError `listen-failed`; the old listeners have their ports again then
  */
 export async function takePorts(
   { plan, listeners, handedOver }: OpenPorts,
   resources: Resources,
-): Promise<readonly OpenListener[]> {
-  if (handedOver.length === 0) return listeners;
+): Promise<TakenPorts> {
   const leaving = [...new Set(handedOver.flatMap(({ from }) => from))];
   for (const { lease } of leaving) lease.value.suspend();
   const taken: OpenListener[] = [];
+  const undo = async (): Promise<void> => {
+    await Promise.allSettled(taken.map(({ lease }) => lease.release()));
+    for (const { lease } of leaving) await resume(lease.value, resources);
+  };
   try {
     for (const { planned } of handedOver) {
       taken.push({ planned, lease: await leaseWhenFree(planned, resources) });
     }
   } catch (error) {
-    await Promise.allSettled(taken.map(({ lease }) => lease.release()));
-    for (const { lease } of leaving) await resume(lease.value, resources);
+    await undo();
     throw error;
   }
   const all = [...listeners, ...taken];
-  return plan.flatMap((planned) => all.filter((one) => one.planned === planned));
+  const inOrder = plan.flatMap((planned) => all.filter((one) => one.planned === planned));
+  return { listeners: inOrder, undo };
 }
 
 async function leaseWhenFree(

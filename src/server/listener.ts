@@ -38,6 +38,13 @@ export interface Service {
   readonly clientAddress: ((headers: HeaderList, peer: string) => string) | null;
 }
 
+/** A service that a listener could have. One of its functions is called, once. */
+export interface ServiceChange {
+  /** From the next handshake and the next request on, the service answers. */
+  begin(): void;
+  discard(): void;
+}
+
 export interface ListenerOptions {
   /** An empty host stands for all interfaces. */
   readonly bind: BindAddress;
@@ -149,26 +156,34 @@ export class Listener {
   }
 
   /**
-   * From the next handshake and the next request on, this service answers.
+   * Makes what this service needs to answer, and changes nothing yet: several listeners change together
+   * or not at all.
    *
    * @param fallback certificate for clients that send no server name
+   * @throws what Node throws where it cannot make a server of it
    */
-  serve(service: Service, fallback: Certificate | null): void {
-    const speaksTls = service.policies !== null;
-    const changesSecurity =
-      this.#service !== null && speaksTls !== (this.#service.policies !== null);
-    this.#service = service;
-    const { clientAddress, limits } = service;
-    const { readBodyMs } = limits.timeouts;
-    const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
-    this.#settings = { log: this.#log, clientAddress, keeps: limits, silence };
-    if (service.policies !== null) this.#tls?.serve(service.policies, fallback);
-    else this.#endTls();
-    this.#renewProtocols(limits, changesSecurity);
-    for (const socket of this.#held) {
-      this.#held.delete(socket);
-      this.#receive(socket, service);
-    }
+  ready(service: Service, fallback: Certificate | null): ServiceChange {
+    const { clientAddress, limits, policies } = service;
+    const beginTls = policies === null ? null : this.#tls?.ready(policies, fallback);
+    const before = this.#service;
+    const changesSecurity = before !== null && (policies === null) !== (before.policies === null);
+    const protocols = this.#protocolsFor(limits, changesSecurity);
+    return {
+      begin: () => {
+        this.#service = service;
+        const { readBodyMs } = limits.timeouts;
+        const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
+        this.#settings = { log: this.#log, clientAddress, keeps: limits, silence };
+        if (policies === null) this.#endTls();
+        else beginTls?.();
+        if (protocols !== null) this.#renewProtocols(protocols, changesSecurity);
+        for (const socket of this.#held) {
+          this.#held.delete(socket);
+          this.#receive(socket, service);
+        }
+      },
+      discard: () => protocols?.close(),
+    };
   }
 
   #endTls(): void {
@@ -176,24 +191,28 @@ export class Listener {
     this.#tls = null;
   }
 
-  /** Connections that speak as the port no longer does finish what they are at. */
-  #renewProtocols(limits: ServerOptions, changesSecurity: boolean): void {
+  /** Null where those in force have the same limits. */
+  #protocolsFor(limits: ServerOptions, changesSecurity: boolean): Protocols | null {
     const newest = this.#protocols.at(-1);
     const sameLimits = JSON.stringify(newest?.limits) === JSON.stringify(limits);
-    if (sameLimits && !changesSecurity) return;
+    if (sameLimits && !changesSecurity) return null;
+    return new Protocols(
+      limits,
+      {
+        settings: () => this.#settings,
+        take: (exchange, policyId) => this.#take(exchange, policyId),
+      },
+      this.#clock,
+      this.#log,
+    );
+  }
+
+  /** Connections that speak as the port no longer does finish what they are at. */
+  #renewProtocols(next: Protocols, changesSecurity: boolean): void {
+    const newest = this.#protocols.at(-1);
     newest?.retire(() => this.#protocols.splice(this.#protocols.indexOf(newest), 1));
     if (changesSecurity) newest?.drain();
-    this.#protocols.push(
-      new Protocols(
-        limits,
-        {
-          settings: () => this.#settings,
-          take: (exchange, policyId) => this.#take(exchange, policyId),
-        },
-        this.#clock,
-        this.#log,
-      ),
-    );
+    this.#protocols.push(next);
   }
 
   #take(exchange: Exchange, policyId: string | null): void {

@@ -34,7 +34,7 @@ export interface TlsEndpointOptions {
   /** Asked at each handshake; null where no configuration is in force. */
   readonly certificates: () => CertificateSource | null;
   readonly protocols: () => readonly ('h1' | 'h2')[];
-  readonly ticketKeys: TicketKeys;
+  readonly ticketKeys: Pick<TicketKeys, 'follow'>;
   readonly measures: ConnectionMeasures;
   /** Takes a connection whose handshake is done. */
   readonly onSecure: (socket: TLSSocket, protocol: Protocol) => void;
@@ -95,18 +95,27 @@ export class TlsEndpoint {
   }
 
   /**
-   * Holds from the next handshake on.
+   * Makes the servers; what it returns lets them hold from the next handshake on.
    *
    * @param fallback certificate for clients that send no server name
+   * @throws what Node throws where it cannot make a server of a policy or of the certificate
    */
-  serve(policies: HandshakePolicies, fallback: Certificate | null): void {
-    this.#policies = policies;
-    this.#servers = new Map(
+  ready(policies: HandshakePolicies, fallback: Certificate | null): () => void {
+    const servers = new Map(
       policies.all.map((one) => {
         const named = this.#createServer(one, null);
         return [one.id, { named, unnamed: this.#createServer(one, fallback) }];
       }),
     );
+    return () => {
+      this.#policies = policies;
+      this.#servers = servers;
+      this.#follow(policies, fallback);
+    };
+  }
+
+  /** Asks for the fallback anew when there may be another. */
+  #follow(policies: HandshakePolicies, fallback: Certificate | null): void {
     this.#stopRefreshing();
     const refresh = (): void => void this.#refresh(policies, fallback);
     const cancel = this.#options.clock.after(FALLBACK_REFRESH_MS, refresh);
@@ -205,16 +214,16 @@ export class TlsEndpoint {
 
   /** Certificates are renewed while a configuration stays. */
   async #refresh(policies: HandshakePolicies, before: Certificate | null): Promise<void> {
-    let fallback = before;
     try {
-      fallback = (await this.#options.certificates()?.fallback()) ?? before;
+      const fallback = (await this.#options.certificates()?.fallback()) ?? before;
+      // Meanwhile another configuration may have come, or the end.
+      if (this.#policies === policies && !this.#closed) this.ready(policies, fallback)();
     } catch (error) {
       this.#options.log.warn('The certificate for clients without a server name is not renewed', {
         error: messageOf(error),
       });
+      if (this.#policies === policies && !this.#closed) this.#follow(policies, before);
     }
-    // Meanwhile another configuration may have come, or the end.
-    if (this.#policies === policies && !this.#closed) this.serve(policies, fallback);
   }
 
   #failed(message: string, error: Error): void {

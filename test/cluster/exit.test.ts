@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
@@ -15,10 +16,40 @@ const PUBLISHERS = 8;
 const ACKNOWLEDGED = { least: 20, most: 60 };
 const KEY = 'the key of the publishers, long enough';
 
+/** When the first signal is sent. */
+const MOMENTS = [
+  ['before the first line of output', opens],
+  ['when it serves', (gateway: TestProcess) => gateway.says('Listening on')],
+] as const;
+
 interface Running {
   readonly gateway: TestProcess;
   readonly hub: string;
 }
+
+describe(`a second SIGTERM however soon after the first, ${ROUNDS} rounds`, () => {
+  for (const [moment, until] of MOMENTS) {
+    it(`${moment}: it ends with a code, and by no signal`, {
+      timeout: ROUNDS * ROUND_MS,
+    }, async (test) => {
+      const place = await temporaryDirectory(test);
+      const codes: (number | null)[] = [];
+      for (let round = 0; round < ROUNDS; round += 1) {
+        const directory = join(place, String(round));
+        await mkdir(directory);
+        const gateway = await begin(test, directory, 1 + (round % 2));
+        await until(gateway.process, directory);
+        gateway.process.child.kill('SIGTERM');
+        // From none at all to some ten milliseconds.
+        for (let turns = 0; turns < (round % 8) ** 3; turns += 1) await nextTurn();
+        codes.push(await gateway.process.end('SIGTERM'));
+        assert.equal(gateway.process.child.signalCode, null, gateway.process.output);
+      }
+      assert.ok(codes.every((code) => code === 0 || code === 2));
+      test.diagnostic(`${codes.filter((code) => code === 2).length} of ${ROUNDS} ended with 2`);
+    });
+  }
+});
 
 describe(`the end of a process while it writes to LMDB, ${ROUNDS} rounds`, () => {
   it('the main process is killed: no worker stays, and the next start serves at once', {
@@ -64,6 +95,12 @@ describe(`the end of a process while it writes to LMDB, ${ROUNDS} rounds`, () =>
 });
 
 async function start(test: TestContext, directory: string, workers: number): Promise<Running> {
+  const { process: gateway, hub } = await begin(test, directory, workers);
+  await gateway.says('Listening on');
+  return { gateway, hub };
+}
+
+async function begin(test: TestContext, directory: string, workers: number) {
   const port = await freePort();
   const site = `http://localhost:${port}`;
   const file = join(directory, `${port}.hubfile`);
@@ -92,9 +129,17 @@ ${site} {
 }
 `,
   );
-  const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
-  await gateway.says('Listening on');
-  return { gateway, hub: `${site}/.well-known/hub` };
+  const process = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
+  return { process, hub: `${site}/.well-known/hub` };
+}
+
+/** Resolves when the program begins to open things: from then on it handles signals itself. */
+async function opens(_gateway: TestProcess, directory: string): Promise<void> {
+  while (!existsSync(join(directory, 'storage'))) await nextTurn();
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 /** Publishes until the gateway does not answer any more; resolves once enough is acknowledged. */

@@ -23,10 +23,10 @@ type Carried =
 /** Every block of commands of the documents, by its page and the beginning of its first line. */
 const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
   'README.md': {
-    'npm start': { parsed: 'takes the ports 8443 and 8080; main-job.test.ts starts the same' },
-    'curl --cacert': { by: 'test/e2e/readme.test.ts' },
-    'curl -N': { by: 'test/e2e/readme.test.ts' },
-    'curl -sI': { by: 'test/e2e/readme.test.ts' },
+    'npm start': { by: 'test/e2e/first-hour.test.ts' },
+    'curl --cacert': { by: 'test/e2e/first-hour.test.ts' },
+    'curl -N': { by: 'test/e2e/first-hour.test.ts' },
+    'curl -sI': { by: 'test/e2e/first-hour.test.ts' },
     'npm test': { parsed: 'is what runs this' },
   },
   'docs/contributing.md': { 'npm test': { parsed: 'is what runs this' } },
@@ -38,7 +38,7 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
   },
   'docs/install.md': {
     'npm install --global': { run: installTarball },
-    'npm start': { parsed: 'takes the ports 8443 and 8080; main-job.test.ts starts the same' },
+    'npm start': { parsed: 'stands in the README too, where first-hour.test.ts starts it' },
     'npm pack': { parsed: 'Docker fetches the image of Node' },
     'mkdir -p ~': { run: installCompletion },
   },
@@ -53,10 +53,10 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
     'hubgate history import': { run: restore },
   },
   'docs/tutorial.md': {
-    'node app.mjs': { by: 'test/e2e/documented-commands.test.ts' },
-    'export HUB_PUBLISHER': { by: 'test/e2e/documented-commands.test.ts' },
-    'hubgate subscribe': { by: 'test/e2e/documented-commands.test.ts' },
-    'TOKEN=$(hubgate': { by: 'test/e2e/documented-commands.test.ts' },
+    'node app.mjs': { by: 'test/e2e/first-hour.test.ts' },
+    'umask 077': { by: 'test/e2e/first-hour.test.ts' },
+    'hubgate subscribe': { by: 'test/e2e/first-hour.test.ts' },
+    'TOKEN=$(hubgate': { by: 'test/e2e/first-hour.test.ts' },
   },
 };
 

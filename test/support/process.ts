@@ -1,9 +1,16 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, type SpawnOptions } from 'node:child_process';
 import { once } from 'node:events';
 import type { Owner } from './http.ts';
 import { cli, root } from './installed-package.ts';
 
 export { cli, root };
+
+/** What is special about a process: another program than Node, another user. */
+interface ProcessOptions extends Pick<SpawnOptions, 'uid' | 'gid' | 'detached'> {
+  readonly program?: string;
+  /** All of its environment, instead of that of the tests. */
+  readonly wholeEnv?: NodeJS.ProcessEnv;
+}
 
 /** A child process whose output is kept. */
 export class TestProcess {
@@ -13,10 +20,16 @@ export class TestProcess {
   #isClosed = false;
   readonly #closed: Promise<void>;
 
-  constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}, cwd = root) {
-    this.child = spawn(process.execPath, args, {
+  constructor(
+    args: readonly string[],
+    env: NodeJS.ProcessEnv = {},
+    cwd = root,
+    { program = process.execPath, wholeEnv, ...options }: ProcessOptions = {},
+  ) {
+    this.child = spawn(program, args, {
+      ...options,
       cwd,
-      env: { ...process.env, NO_COLOR: '1', ...env },
+      env: wholeEnv ?? { ...process.env, NO_COLOR: '1', ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     for (const stream of [this.child.stdout, this.child.stderr]) {

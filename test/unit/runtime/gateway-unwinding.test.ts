@@ -7,6 +7,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { encodeConfig } from '../../../src/config/serialize.ts';
 import { createGateway, parseHubfile } from '../../../src/index.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
+import { Listener } from '../../../src/server/listener.ts';
 import { freePort } from '../../support/free-port.ts';
 import { send } from '../../support/http.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
@@ -47,6 +48,31 @@ describe('what a configuration has opened', () => {
     assert.deepEqual([...open.names], ['first']);
     assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'first');
   });
+
+  for (const [from, bind] of [
+    ['its own ports', '127.0.0.1'],
+    ['ports that change hands', 'localhost'],
+  ] as const) {
+    it(`is closed when a listener cannot serve it, and none does: ${from}`, async (test) => {
+      const { gateway, config, open, port } = await start(test);
+      const further = await freePort();
+      await gateway.reload(config('second', [port, further]));
+      const ready = Listener.prototype.ready;
+      test.mock.method(Listener.prototype, 'ready', function (this: Listener, ...args: never) {
+        if (this.port === further) throw new Error('no server can be made of it');
+        return ready.apply(this, args);
+      });
+      const third = gateway.reload(config('third', [port, further], bind));
+      await assert.rejects(third, /no server can be made of it/);
+      assert.deepEqual([...open.names], ['second']);
+      for (const each of [port, further]) {
+        assert.equal((await send(`http://127.0.0.1:${each}/`)).body, 'second');
+      }
+      test.mock.restoreAll();
+      await gateway.reload(config('third', [port, further], bind));
+      assert.equal((await send(`http://127.0.0.1:${further}/`)).body, 'third');
+    });
+  }
 });
 
 describe('a configuration that is shown', () => {
