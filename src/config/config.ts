@@ -366,8 +366,10 @@ export interface DiscoveryConfig {
   readonly tokenSource: TokenMintConfig | TokenExchangeConfig | null;
   /** Whether the app may publish by the fields `Hub-Publish` and `Hub-Data` of its answers. */
   readonly publish: boolean;
-  /** Announces what requests have changed (RFC 9111 §4.4); null does not. */
-  readonly changes: ChangesConfig | null;
+  /** Announces what requests have changed (RFC 9111 §4.4); of several the first that concerns a request counts. */
+  readonly changes: readonly ChangesConfig[];
+  /** Pages that are known by several URLs; the first that fits a URL counts. */
+  readonly aliases: readonly AliasConfig[];
   /** Puts the script into pages that makes them follow their changes; null does not. */
   readonly live: LiveConfig | null;
 }
@@ -391,6 +393,14 @@ export interface ChangesConfig {
   readonly windowMs: number;
   /** `sync`: the client gets its answer once the update is stored. */
   readonly mode: 'sync' | 'async';
+}
+
+/** Each is a path with `{name}` in it, and a query of the parameters that name the page. */
+export interface AliasConfig {
+  /** What its pages are announced and followed by. */
+  readonly topic: string;
+  /** How they are written besides. */
+  readonly forms: readonly string[];
 }
 
 export interface AlsoConfig {

@@ -1,4 +1,5 @@
 import type {
+  AliasConfig,
   AlsoConfig,
   ChangesConfig,
   DiscoveryConfig,
@@ -189,7 +190,10 @@ export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<Dis
       ),
       tokenSource: nullable(tokenSource),
       publish: flag,
-      changes: nullable(changesShape(matcher)),
+      changes: list(changesShape(matcher)),
+      aliases: list(
+        object<AliasConfig>({ topic: name('a path'), forms: list(name('a path')) }, { forms: [] }),
+      ),
       live: nullable(object<LiveConfig>({ matcher, windowMs: duration() }, defaultLive)),
     },
     defaultDiscovery,

@@ -7,6 +7,7 @@ import { createDiscovery } from '../discovery/discovery.ts';
 import { grantTemplates } from '../discovery/grant-template.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
+import { createTopicOf } from '../discovery/page-topics.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
 import { createLiveRefetches } from '../discovery/live-refetches.ts';
 import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
@@ -101,7 +102,8 @@ export function liveRefetches(
   const { windowMs } = discovery.live;
   const { hub } = announcement;
   const personalFields = personalFieldsOf(discovery);
-  return createLiveRefetches({ hub, concerns, windowMs, clock, random, personalFields });
+  const topicOf = createTopicOf(discovery.aliases);
+  return createLiveRefetches({ hub, concerns, windowMs, topicOf, clock, random, personalFields });
 }
 
 /** The fields by which the app hands a user's token out, or names the user of one. */
@@ -114,7 +116,7 @@ function personalFieldsOf({ cookie, tokenSource: source }: DiscoveryConfig): rea
 
 /** Updates that the gateway makes of the app's answers. */
 function speakingForTheApp(
-  { publish, changes }: DiscoveryConfig,
+  { publish, changes, aliases }: DiscoveryConfig,
   hub: AnnouncedHub,
   clock: Resources['clock'],
   concerns: (exchange: Exchange) => boolean,
@@ -124,19 +126,27 @@ function speakingForTheApp(
   const announce = createAnnounce(hub);
   const handlers: Handler[] = [];
   if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
-  if (changes !== null) {
-    const expand = expandPlaceholders;
-    const matches = compileRequestMatcher(changes.matcher);
+  const topicOf = createTopicOf(aliases);
+  /** Those that stand before one have what they are for. */
+  const earlier: ((exchange: Exchange) => boolean)[] = [];
+  for (const config of changes) {
+    const matches = compileRequestMatcher(config.matcher);
+    const isFor = (exchange: Exchange): boolean =>
+      config.methods.includes(exchange.method) && matches(exchange);
+    const before = [...earlier];
+    earlier.push(isFor);
     const options = {
-      config: changes,
+      config,
       hub,
-      concerns: (exchange: Exchange): boolean => concerns(exchange) && matches(exchange),
-      alsoFor: changes.alsoFor.map(({ matcher, topics }) => ({
+      concerns: (exchange: Exchange): boolean =>
+        isFor(exchange) && concerns(exchange) && !before.some((one) => one(exchange)),
+      alsoFor: config.alsoFor.map(({ matcher, topics }) => ({
         matches: compileRequestMatcher(matcher),
         topics,
       })),
+      topicOf,
       announce,
-      expand,
+      expand: expandPlaceholders,
       clock,
     };
     handlers.push(scope.use(createChanges(options)).handle);
@@ -181,7 +191,13 @@ export function livePagesHandler(
   const isLive = compileRequestMatcher(discovery.live.matcher);
   const concerns = (exchange: Exchange): boolean => matches(exchange) && isLive(exchange);
   const { version } = hub.liveScript;
-  return createLivePages({ hub: announcement.hub, concerns, version });
+  const settings = liveSettings(discovery);
+  return createLivePages({ hub: announcement.hub, concerns, version, settings });
+}
+
+/** What the operator says of live pages, as attributes of their script. */
+function liveSettings({ aliases }: DiscoveryConfig): (readonly [string, string])[] {
+  return aliases.length === 0 ? [] : [['data-aliases', JSON.stringify(aliases)]];
 }
 
 async function tokenSource(

@@ -9,6 +9,7 @@ import type { Update } from '../events.ts';
 import { followHub } from './hub-stream.ts';
 import { morphPage } from './page-morph.ts';
 import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
+import { createTopicOf, type PageAlias } from './page-topics.ts';
 import { showNotice } from './stale-notice.ts';
 import type { Withheld } from './three-way-patch.ts';
 import { mayLeave } from './visitor-state.ts';
@@ -31,7 +32,7 @@ if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
 
 function start(
   sent: Node,
-  { hub = '', relation = 'hub', origin = location.origin }: DOMStringMap,
+  { hub = '', relation = 'hub', origin = location.origin, aliases = '[]' }: DOMStringMap,
 ): void {
   /** The URL of what was sent; scripts may have given the page another one since. */
   let page = document.URL.split('#', 1)[0] ?? '';
@@ -39,6 +40,7 @@ function start(
   let pending: string | null = null;
   let isBack = false;
   let cursor = hubOfPage(relation, document.URL)?.cursor ?? null;
+  const topicOf = createTopicOf(JSON.parse(aliases) as PageAlias[]);
   let topics: Topics = { named: [], followed: [] };
   let stream: AbortController | null = null;
   let timer = 0;
@@ -80,7 +82,7 @@ function start(
   const check = (): void => {
     if (document.hidden) return;
     clearTimeout(hidden);
-    const [before, now] = [topics, topicsOfPage(origin)];
+    const [before, now] = [topics, topicsOfPage(origin, topicOf)];
     topics = now;
     if (stream !== null && now.followed.join() === before.followed.join()) return;
     listen();

@@ -66,6 +66,7 @@ discovery [<matcher>] {
         sync
         async
     }
+    alias <topic> [<form…>]
     live [<matcher>] [{ window <duration> }]
 }
 `;
@@ -83,7 +84,9 @@ export const discovery: Directive = {
       return [];
     }
     const matcher = takeMatcher(cursor, scope);
-    scope.site.discovery = cursor.options({ ...defaultDiscovery, matcher }, optionsOf(scope));
+    scope.site.discovery = cursor.options({ ...defaultDiscovery, matcher }, optionsOf(scope), {
+      repeatable: ['changes', 'alias'],
+    });
     cursor.end();
     return [];
   },
@@ -117,7 +120,13 @@ const optionsOf = (scope: Scope): OptionTable<DiscoveryConfig> => ({
   }),
   token: (cursor) => ({ tokenSource: tokenSource(cursor) }),
   publish: (cursor) => ({ publish: cursor.left === 0 || oneOf(cursor, ['on', 'off']) === 'on' }),
-  changes: (cursor) => ({ changes: changes(cursor, scope) }),
+  changes: (cursor, sofar) => ({ changes: [...sofar.changes, changes(cursor, scope)] }),
+  alias: (cursor, sofar) => {
+    const topic = name(cursor, 'a path such as /index.php/{page}');
+    const forms = cursor.rest().map(({ text }) => text);
+    const alias = cursor.origins.of(cursor.span, { topic, forms });
+    return { aliases: [...sofar.aliases, alias] };
+  },
   live: (cursor) => {
     const matcher = takeMatcher(cursor, scope);
     const window = (option: Cursor) => ({ windowMs: duration(option) });
