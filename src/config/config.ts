@@ -413,6 +413,12 @@ export interface LiveConfig {
   readonly matcher: RequestMatcher | null;
   /** For how long one answer serves those who fetch a public page because of the same update. */
   readonly windowMs: number;
+  /** Whether pages report that something is withheld from them. */
+  readonly report: boolean;
+  /** The text of the button that offers to load a page again; null: the script's own. */
+  readonly notice: string | null;
+  /** Declarations of CSS for this button; null: the script's own. */
+  readonly noticeStyle: string | null;
 }
 
 /** What a token is to allow; placeholders in every text. */

@@ -203,7 +203,13 @@ export const defaultChanges: ChangesConfig = {
   mode: 'async',
 };
 
-export const defaultLive: LiveConfig = { matcher: null, windowMs: SECOND };
+export const defaultLive: LiveConfig = {
+  matcher: null,
+  windowMs: SECOND,
+  report: false,
+  notice: null,
+  noticeStyle: null,
+};
 
 const noGrants: TokenGrantsConfig = {
   subscribe: [],

@@ -161,6 +161,9 @@ const changesShape = (matcher: Shape<RequestMatcher | null>): Shape<ChangesConfi
     defaultChanges,
   );
 
+/** In the script's element, in every page. */
+const shortText = text('a text of at most 500 characters', (value) => value.length <= 500);
+
 /** What a site announces of its hub. */
 export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<DiscoveryConfig> {
   const attribute = text('plain characters without quotes', (value) => ATTRIBUTE.test(value));
@@ -194,7 +197,18 @@ export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<Dis
       aliases: list(
         object<AliasConfig>({ topic: name('a path'), forms: list(name('a path')) }, { forms: [] }),
       ),
-      live: nullable(object<LiveConfig>({ matcher, windowMs: duration() }, defaultLive)),
+      live: nullable(
+        object<LiveConfig>(
+          {
+            matcher,
+            windowMs: duration(),
+            report: flag,
+            notice: nullable(shortText),
+            noticeStyle: nullable(shortText),
+          },
+          defaultLive,
+        ),
+      ),
     },
     defaultDiscovery,
   );

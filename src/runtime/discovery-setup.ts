@@ -7,6 +7,7 @@ import { createDiscovery } from '../discovery/discovery.ts';
 import { grantTemplates } from '../discovery/grant-template.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
+import { createLiveReports, REPORT_WINDOW_MS, reportPath } from '../discovery/live-reports.ts';
 import { createTopicOf } from '../discovery/page-topics.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
 import { createLiveRefetches } from '../discovery/live-refetches.ts';
@@ -64,6 +65,11 @@ export async function discoveryHandlers(
   const matches = compileRequestMatcher(discovery.matcher);
   const { hub } = announcement;
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
+  if (discovery.live?.report === true) {
+    const lease = resources.rateLimits.acquire('reports of live pages', REPORT_WINDOW_MS);
+    scope.defer(() => lease.release());
+    handlers.push(createLiveReports({ hub, counts: lease.value }));
+  }
   handlers.push(...speakingForTheApp(discovery, hub, clock, concerns, scope));
   handlers.push(
     createDiscovery({
@@ -191,13 +197,25 @@ export function livePagesHandler(
   const isLive = compileRequestMatcher(discovery.live.matcher);
   const concerns = (exchange: Exchange): boolean => matches(exchange) && isLive(exchange);
   const { version } = hub.liveScript;
-  const settings = liveSettings(discovery);
+  const settings = liveSettings(discovery, announcement.hub);
   return createLivePages({ hub: announcement.hub, concerns, version, settings });
 }
 
 /** What the operator says of live pages, as attributes of their script. */
-function liveSettings({ aliases }: DiscoveryConfig): (readonly [string, string])[] {
-  return aliases.length === 0 ? [] : [['data-aliases', JSON.stringify(aliases)]];
+function liveSettings(
+  { aliases, live }: DiscoveryConfig,
+  hub: AnnouncedHub,
+): (readonly [string, string])[] {
+  const { report = false, notice = null, noticeStyle = null } = live ?? {};
+  const settings = {
+    aliases: aliases.length === 0 ? null : JSON.stringify(aliases),
+    report: report ? reportPath(hub) : null,
+    notice,
+    'notice-style': noticeStyle,
+  };
+  return Object.entries(settings).flatMap(([name, value]) =>
+    value === null ? [] : [[`data-${name}`, value] as const],
+  );
 }
 
 async function tokenSource(

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { appendFileSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -7,6 +6,7 @@ import type { Page } from 'playwright-core';
 import {
   applicationDirectory,
   nextMorph,
+  runProgram,
   serveApplication,
   type Visitors,
   visitApplication,
@@ -34,7 +34,7 @@ async function wiki(test: TestContext, discovery: string | null): Promise<Visito
     return null;
   }
   const place = applicationDirectory(test);
-  const { status, stdout, stderr } = spawnSync(
+  runProgram(
     'php',
     [
       join(MEDIAWIKI_ROOT, 'maintenance/install.php'),
@@ -42,9 +42,8 @@ async function wiki(test: TestContext, discovery: string | null): Promise<Visito
       ...['--pass', PASSWORD, '--server', 'http://localhost', '--scriptpath', ''],
       ...['Wiki', 'Admin'],
     ],
-    { cwd: place, encoding: 'utf8' },
+    place,
   );
-  assert.equal(status, 0, stdout + stderr);
   const settings = join(place, 'LocalSettings.php');
   appendFileSync(settings, "\n$wgServer = 'http://' . ($_SERVER['HTTP_HOST'] ?? 'localhost');\n");
   const port = await freePort();

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -7,6 +6,7 @@ import type { BrowserContext, Page } from 'playwright-core';
 import {
   applicationDirectory,
   nextMorph,
+  runProgram,
   serveApplication,
   type Visitors,
   visitApplication,
@@ -38,16 +38,19 @@ async function startMariadb(test: TestContext, place: string): Promise<string | 
   const [data, socket] = [join(place, 'database'), join(place, 'db.sock')];
   const user = process.getuid?.() === 0 ? ['--user=root'] : [];
   const options = ['--no-defaults', `--datadir=${data}`, ...user];
-  run(install, [...options, '--auth-root-authentication-method=normal', '--skip-test-db']);
+  runProgram(install, [...options, '--auth-root-authentication-method=normal', '--skip-test-db']);
   const args = [...options, `--socket=${socket}`, '--skip-networking'];
   await serveApplication(test, server, args, { port: socket, cwd: place });
-  run('mariadb', ['--no-defaults', '-S', socket, '-u', 'root', '-e', 'create database wordpress']);
+  runProgram('mariadb', [
+    '--no-defaults',
+    '-S',
+    socket,
+    '-u',
+    'root',
+    '-e',
+    'create database wordpress',
+  ]);
   return socket;
-}
-
-function run(program: string, args: readonly string[]): void {
-  const { status, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' });
-  assert.equal(status, 0, `${program}: ${stdout}${stderr}`);
 }
 
 const CONFIGURATION = (socket: string): string => `<?php
@@ -105,7 +108,7 @@ async function blog(test: TestContext, discovery: string | null): Promise<Visito
   rmSync(join(www, 'wp-config.php'), { force: true });
   writeFileSync(join(www, 'wp-config.php'), CONFIGURATION(socket));
   writeFileSync(join(place, 'install.php'), INSTALLATION(www));
-  run('php', [join(place, 'install.php')]);
+  runProgram('php', [join(place, 'install.php')]);
   const routes = `${MATCHER}\n\troot * ${www}\n\tphp_fastcgi ${fpm.upstream}\n\tfile_server`;
   return visitApplication(test, { discovery, routes });
 }

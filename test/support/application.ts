@@ -1,4 +1,5 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createConnection } from 'node:net';
@@ -22,6 +23,13 @@ export function applicationDirectory(test: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), 'hubgate-app-'));
   test.after(() => rmSync(path, { recursive: true, force: true }));
   return path;
+}
+
+/** Runs a program to its end, which must be a good one. */
+export function runProgram(program: string, args: readonly string[], cwd?: string): string {
+  const { status, stdout, stderr, error } = spawnSync(program, args, { cwd, encoding: 'utf8' });
+  assert.equal(status, 0, `${program}: ${error?.message ?? ''}${stdout}${stderr}`);
+  return stdout;
 }
 
 export interface ApplicationOptions {

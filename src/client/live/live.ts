@@ -32,7 +32,15 @@ if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
 
 function start(
   sent: Node,
-  { hub = '', relation = 'hub', origin = location.origin, aliases = '[]' }: DOMStringMap,
+  {
+    hub = '',
+    relation = 'hub',
+    origin = location.origin,
+    aliases = '[]',
+    report,
+    notice,
+    noticeStyle,
+  }: DOMStringMap,
 ): void {
   /** The URL of what was sent; scripts may have given the page another one since. */
   let page = document.URL.split('#', 1)[0] ?? '';
@@ -48,6 +56,14 @@ function start(
   let isFetching = false;
   let isOutdated = false;
   let tag: string | null = null;
+
+  /** The gateway counts what is withheld from pages, each reason once for each. */
+  const reported = new Set<string>();
+  const tellGateway = (reason: keyof Withheld | 'gone'): void => {
+    if (report === undefined || reported.has(reason)) return;
+    reported.add(reason);
+    navigator.sendBeacon(`${report}?withheld=${reason}`);
+  };
 
   const listen = (): void => {
     stream?.abort();
@@ -126,7 +142,10 @@ function start(
     if (!response.ok || response.redirected) {
       // Gone, or not for this visitor any more: what the browser makes of it, unless something would be lost.
       if (mayLeave()) location.reload();
-      else stale({ visitor: 1, script: 1 });
+      else {
+        tellGateway('gone');
+        stale({ visitor: 1, script: 1 });
+      }
       return false;
     }
     const etag = response.headers.get('ETag');
@@ -136,6 +155,9 @@ function start(
     const fetched = parsePage(text);
     if (tell('morphed', { document: fetched })) {
       const withheld = await apply(text, fetched);
+      for (const reason of ['visitor', 'script'] as const) {
+        if (withheld[reason] > 0) tellGateway(reason);
+      }
       if (withheld.visitor + withheld.script > 0) stale(withheld);
     }
     return false;
@@ -157,7 +179,9 @@ function start(
   };
 
   const stale = (withheld: Withheld): void => {
-    if (tell('stale', { ...withheld }) && withheld.script > 0 && isHere()) showNotice();
+    if (tell('stale', { ...withheld }) && withheld.script > 0 && isHere()) {
+      showNotice(notice, noticeStyle);
+    }
   };
 
   /** Where scripts have gone elsewhere, nobody reads what was sent. */

@@ -1,4 +1,4 @@
-import type { DiscoveryConfig } from '../../config/config.ts';
+import type { DiscoveryConfig, LiveConfig } from '../../config/config.ts';
 import { defaultDiscovery, defaultLive } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
@@ -67,7 +67,11 @@ discovery [<matcher>] {
         async
     }
     alias <topic> [<form…>]
-    live [<matcher>] [{ window <duration> }]
+    live [<matcher>] {
+        window <duration>
+        report
+        notice <text> [<CSS declarations>]
+    }
 }
 `;
 
@@ -129,10 +133,32 @@ const optionsOf = (scope: Scope): OptionTable<DiscoveryConfig> => ({
   },
   live: (cursor) => {
     const matcher = takeMatcher(cursor, scope);
-    const window = (option: Cursor) => ({ windowMs: duration(option) });
-    return { live: cursor.options({ ...defaultLive, matcher }, { window }) };
+    const settings = cursor.options<LiveConfig>(
+      { ...defaultLive, matcher },
+      {
+        window: (option) => ({ windowMs: duration(option) }),
+        report: () => ({ report: true }),
+        notice: (option) => {
+          const notice = shortText(option, option.argument('a text'));
+          const style = option.optional();
+          return {
+            notice,
+            noticeStyle: style === undefined ? null : shortText(option, style),
+          };
+        },
+      },
+    );
+    return { live: settings };
   },
 });
+
+/** Goes into every page. */
+const MAX_NOTICE = 500;
+
+function shortText(cursor: Cursor, word: Word): string {
+  const isShort = word.text !== '' && word.text.length <= MAX_NOTICE;
+  return isShort ? word.text : badValue(cursor, word, `1 to ${MAX_NOTICE} characters`);
+}
 
 function path(cursor: Cursor, word: Word): string {
   return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /logout');
