@@ -1,6 +1,7 @@
 // Everything that must hold before a change lands: format, lint, types, layers, dead code, tests.
 // `npm test -- test/unit/hub` runs only the tests below a path (and none of the checks),
 // `npm test -- --changed` only those whose imports reach what git says has changed.
+// The applications of test/apps take minutes each and have to be installed: `npm run test:apps` runs them.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +13,9 @@ import { installPackage } from './install-package.mjs';
 
 installMissing();
 const given = process.argv.slice(2);
-const only = given.includes('--changed') ? changedTests() : given;
+const only = given.includes('--changed')
+  ? changedTests().filter((file) => !isApplication(file))
+  : given;
 if (given.length > 0 && only.length === 0) {
   console.error('No test is concerned by what git says has changed.');
   process.exit(0);
@@ -87,10 +90,15 @@ function step(name, program, args) {
   run(program, args);
 }
 
+function isApplication(path) {
+  return relative(join(root, 'test/apps'), join(root, path)).split('/')[0] !== '..';
+}
+
 function testFiles(path) {
   const full = join(root, relative(root, join(root, path)));
   if (!statSync(full).isDirectory()) return [path];
   return readdirSync(full, { recursive: true })
     .filter((name) => name.endsWith('.test.ts'))
-    .map((name) => join(path, name));
+    .map((name) => join(path, name))
+    .filter((file) => !isApplication(file) || isApplication(join(path, '.')));
 }

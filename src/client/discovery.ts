@@ -40,6 +40,8 @@ export function hubOfPage(relation: string, base: string): HubAddress | null {
 
 /** How this page was loaded. */
 interface Navigation {
+  /** The URL that was asked for. */
+  readonly name?: string;
   readonly type?: string;
   readonly serverTiming?: readonly { readonly name: string; readonly description: string }[];
 }

@@ -112,7 +112,7 @@ function checkVerifiers(hub: HubConfig, site: SiteConfig, report: Report): void 
 /** Whether the gateway itself announces to this hub what changes; it needs no token for that. */
 function isToldByGateway(hub: HubConfig, { discovery, hub: first }: SiteConfig): boolean {
   return (
-    hub === first && discovery !== null && discovery.hub === null && discovery.changes !== null
+    hub === first && discovery !== null && discovery.hub === null && discovery.changes.length > 0
   );
 }
 

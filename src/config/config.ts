@@ -363,8 +363,10 @@ export interface DiscoveryConfig {
   readonly tokenSource: TokenMintConfig | TokenExchangeConfig | null;
   /** Whether the app may publish by the fields `Hub-Publish` and `Hub-Data` of its answers. */
   readonly publish: boolean;
-  /** Announces what requests have changed (RFC 9111 §4.4); null does not. */
-  readonly changes: ChangesConfig | null;
+  /** Announces what requests have changed (RFC 9111 §4.4); of several the first that concerns a request counts. */
+  readonly changes: readonly ChangesConfig[];
+  /** Pages that are known by several URLs; the first that fits a URL counts. */
+  readonly aliases: readonly AliasConfig[];
   /** Puts the script into pages that makes them follow their changes; null does not. */
   readonly live: LiveConfig | null;
 }
@@ -390,6 +392,14 @@ export interface ChangesConfig {
   readonly mode: 'sync' | 'async';
 }
 
+/** Each is a path with `{name}` in it, and a query of the parameters that name the page. */
+export interface AliasConfig {
+  /** What its pages are announced and followed by. */
+  readonly topic: string;
+  /** How they are written besides. */
+  readonly forms: readonly string[];
+}
+
 export interface AlsoConfig {
   readonly matcher: RequestMatcher | null;
   readonly topics: readonly string[];
@@ -400,6 +410,12 @@ export interface LiveConfig {
   readonly matcher: RequestMatcher | null;
   /** For how long one answer serves those who fetch a public page because of the same update. */
   readonly windowMs: number;
+  /** Whether pages report that something is withheld from them. */
+  readonly report: boolean;
+  /** The text of the button that offers to load a page again; null: the script's own. */
+  readonly notice: string | null;
+  /** Declarations of CSS for this button; null: the script's own. */
+  readonly noticeStyle: string | null;
 }
 
 /** What a token is to allow; placeholders in every text. */

@@ -180,7 +180,8 @@ export const defaultDiscovery: DiscoveryConfig = {
   expire: { statuses: [], paths: [] },
   tokenSource: null,
   publish: true,
-  changes: null,
+  changes: [],
+  aliases: [],
   live: null,
 };
 
@@ -192,6 +193,7 @@ export const defaultChanges: ChangesConfig = {
     '{request.uri.without_query}',
     '{http.response.location}',
     '{http.response.content_location}',
+    '{http.response.canonical}',
   ],
   also: [],
   alsoFor: [],
@@ -201,7 +203,13 @@ export const defaultChanges: ChangesConfig = {
   mode: 'async',
 };
 
-export const defaultLive: LiveConfig = { matcher: null, windowMs: SECOND };
+export const defaultLive: LiveConfig = {
+  matcher: null,
+  windowMs: SECOND,
+  report: false,
+  notice: null,
+  noticeStyle: null,
+};
 
 const noGrants: TokenGrantsConfig = {
   subscribe: [],

@@ -1,4 +1,5 @@
 import type {
+  AliasConfig,
   AlsoConfig,
   ChangesConfig,
   DiscoveryConfig,
@@ -160,6 +161,9 @@ const changesShape = (matcher: Shape<RequestMatcher | null>): Shape<ChangesConfi
     defaultChanges,
   );
 
+/** In the script's element, in every page. */
+const shortText = text('a text of at most 500 characters', (value) => value.length <= 500);
+
 /** What a site announces of its hub. */
 export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<DiscoveryConfig> {
   const attribute = text('plain characters without quotes', (value) => ATTRIBUTE.test(value));
@@ -189,8 +193,22 @@ export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<Dis
       ),
       tokenSource: nullable(tokenSource),
       publish: flag,
-      changes: nullable(changesShape(matcher)),
-      live: nullable(object<LiveConfig>({ matcher, windowMs: duration() }, defaultLive)),
+      changes: list(changesShape(matcher)),
+      aliases: list(
+        object<AliasConfig>({ topic: name('a path'), forms: list(name('a path')) }, { forms: [] }),
+      ),
+      live: nullable(
+        object<LiveConfig>(
+          {
+            matcher,
+            windowMs: duration(),
+            report: flag,
+            notice: nullable(shortText),
+            noticeStyle: nullable(shortText),
+          },
+          defaultLive,
+        ),
+      ),
     },
     defaultDiscovery,
   );

@@ -24,8 +24,11 @@ export function allHubs({ sites }: Pick<Config, 'sites'>): readonly HubOfSite[] 
 
 /** All conditions of requests that a site's discovery asks. */
 export function matchersOf({ matcher, changes, live }: DiscoveryConfig): RequestMatcher[] {
-  const also = changes?.alsoFor.map((one) => one.matcher) ?? [];
-  const all = [matcher, changes?.matcher ?? null, live?.matcher ?? null, ...also];
+  const ofChanges = changes.flatMap((one) => [
+    one.matcher,
+    ...one.alsoFor.map((also) => also.matcher),
+  ]);
+  const all = [matcher, live?.matcher ?? null, ...ofChanges];
   return all.filter((one) => one !== null);
 }
 

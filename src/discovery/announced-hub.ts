@@ -17,6 +17,12 @@ export interface AnnouncementCounts {
   refused: number;
   /** Refetches of pages that were answered with somebody else's answer. */
   collapsed: number;
+  /** Pages that do not show all that the server sends: their visitor is at work there, */
+  withheldForVisitor: number;
+  /** a script has changed the same, */
+  withheldForScript: number;
+  /** or they are gone, and leaving them would lose something. */
+  withheldGone: number;
 }
 
 /** The hub that a site's pages announce. */

@@ -5,13 +5,9 @@ import type { AnnouncedHub, AnnouncedUpdate } from './announced-hub.ts';
 import type { Announce } from './announcements.ts';
 import { readAlong } from './answer-body.ts';
 import { Bursts } from './bursts.ts';
-import {
-  queryMark,
-  type QueryMarks,
-  saysChanged,
-  topicOfChange,
-  withoutQuery,
-} from './changed-urls.ts';
+import { type QueryMarks, saysChanged, withoutQuery } from './changed-urls.ts';
+import { linkedPage } from './link.ts';
+import { type PageTopic, queryMark, type TopicOf } from './page-topics.ts';
 import { requestUrl } from './request-url.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
@@ -25,6 +21,7 @@ export interface ChangesOptions {
     readonly matches: (exchange: Exchange) => boolean;
     readonly topics: readonly string[];
   }[];
+  readonly topicOf: TopicOf;
   readonly announce: Announce;
   readonly expand: Expand;
   readonly clock: Clock;
@@ -51,8 +48,8 @@ const MAX_TOPIC_LENGTH = 1024;
 
 /**
  * Announces what requests have changed: an answer to an unsafe method that {@link saysChanged} says
- * that the target has, and on the same origin what `Location` and `Content-Location` name (RFC 9111
- * §4.4).
+ * that the target has, and on the same origin what `Location` and `Content-Location` (RFC 9111 §4.4)
+ * and a canonical link (RFC 6596) name.
  */
 export function createChanges(options: ChangesOptions): Changes {
   const { config, hub, concerns, alsoFor, announce, clock } = options;
@@ -105,39 +102,53 @@ export const CHANGE_PLACEHOLDERS: ReadonlySet<string> = new Set([
   'request.uri.without_query',
   'http.response.location',
   'http.response.content_location',
+  'http.response.canonical',
 ]);
+
+/** Stands for the target of the request, whose query nobody is told anything of beyond its alias. */
+const TARGET = '{request.uri.without_query}';
 
 /** The URLs that have changed, each once; those of another origin are nobody's to announce. */
 function changedTopics(
   exchange: Exchange,
   url: URL,
   { headers }: ResponseHead,
-  { config, expand, hub }: ChangesOptions,
+  { config, expand, hub, topicOf }: ChangesOptions,
   bound: readonly string[],
 ): { readonly topics: string[]; readonly queries: QueryMarks } {
-  const base = requireUrl(url.href);
-  base.search = '';
+  const target = { topic: topicOf(url).topic, mark: '' };
   const fields = new Map([
-    ['request.uri.without_query', base.href],
+    ['request.uri.without_query', target.topic],
     ['http.response.location', headers.get('location') ?? ''],
     ['http.response.content_location', headers.get('content-location') ?? ''],
+    ['http.response.canonical', linkedPage(headers) ?? ''],
   ]);
+  const topicFor = (template: string): PageTopic | null => {
+    if (template === TARGET) return target;
+    const named = template.replace(/\{([\w.]+)\}/g, (all, name: string) => fields.get(name) ?? all);
+    const text = named === template ? expand(template, exchange, headers) : named;
+    const page = text === '' ? null : parseUrl(text, url.href);
+    if (page === null) return null;
+    const isOwn = page.origin === url.origin;
+    // What the operator has written in full may be anywhere.
+    if (!isOwn && !/^[a-z][\w+.-]*:/i.test(template)) return null;
+    // Queries hold secrets, and a topic is broadcast and stored: only one that the operator has written stays.
+    if (isOwn && !template.includes('?')) return topicOf(page);
+    page.hash = '';
+    const mark = queryMark(page.search);
+    if (!template.includes('?')) page.search = '';
+    return { topic: page.href, mark };
+  };
   const topics = new Set<string>();
   const queries: Record<string, string[]> = {};
   for (const template of [...config.topics, ...config.also, ...bound]) {
-    const named = template.replace(/\{([\w.]+)\}/g, (all, name: string) => fields.get(name) ?? all);
-    const text = named === template ? expand(template, exchange, headers) : named;
-    const topic = text === '' ? null : parseUrl(text, url.href);
-    if (topic === null) continue;
-    // What the operator has written in full may be anywhere.
-    if (topic.origin !== url.origin && !/^[a-z][\w+.-]*:/i.test(template)) continue;
-    const { pathname } = topic;
-    const href = topicOfChange(topic, template);
-    const isHub = pathname === hub.path || pathname.startsWith(`${hub.path}/`);
-    if (isHub || href.length > MAX_TOPIC_LENGTH || topics.size >= MAX_TOPICS) continue;
-    topics.add(href);
-    // Of the request's own query nothing is said: it may hold a secret, and a short one could be guessed.
-    (queries[withoutQuery(href)] ??= []).push(queryMark(topic.search));
+    const page = topicFor(template);
+    if (page === null || page.topic.length > MAX_TOPIC_LENGTH || topics.size >= MAX_TOPICS)
+      continue;
+    const { pathname } = requireUrl(page.topic);
+    if (pathname === hub.path || pathname.startsWith(`${hub.path}/`)) continue;
+    topics.add(page.topic);
+    (queries[withoutQuery(page.topic)] ??= []).push(page.mark);
   }
   return { topics: [...topics], queries };
 }

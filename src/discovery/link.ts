@@ -62,29 +62,62 @@ export function selfLink(target: string): string | null {
 
 /** Whether the app announces a hub itself. */
 export function announcesHub(headers: HeaderList, relation: string): boolean {
-  return headers.getAll('link').some((field) => relationsOf(field).includes(relation));
+  return headers
+    .getAll('link')
+    .flatMap(linksIn)
+    .some(({ relations }) => relations.includes(relation));
 }
 
 /** Targets, quoted strings, separators, and what is between them; each character in one of them. */
 const LINK_TOKEN = /<[^>]*>?|"(?:[^"\\]|\\.?)*(?:"|$)|[;,=]|[^\s<";,=]+/g;
 
-/**
- * The relation types of all links in a field, lower case. Of a link only the first `rel` counts;
- * others are ignored (RFC 8288 §3.3).
- */
-function relationsOf(field: string): string[] {
-  const relations: string[] = [];
+/** A link of a `Link` field. */
+interface LinkValue {
+  readonly target: string;
+  /** Relation types, lower case. Only the first `rel` counts; others are ignored (RFC 8288 §3.3). */
+  relations: readonly string[];
+  /** The link is one of another resource (RFC 8288 §3.2). */
+  isAnchored: boolean;
+}
+
+function linksIn(field: string): LinkValue[] {
+  const links: LinkValue[] = [];
   const tokens = field.match(LINK_TOKEN) ?? [];
-  let known = false;
+  let isKnown = false;
   tokens.forEach((token, index) => {
-    if (token.startsWith('<')) known = false;
-    const isRelation = token.toLowerCase() === 'rel' && tokens[index - 1] === ';';
-    if (!isRelation || tokens[index + 1] !== '=' || known) return;
-    known = true;
+    if (token.startsWith('<')) {
+      links.push({ target: token.replace(/^<|>$/g, '').trim(), relations: [], isAnchored: false });
+      isKnown = false;
+    }
+    const link = links.at(-1);
+    const isParameter = tokens[index - 1] === ';' && tokens[index + 1] === '=';
+    if (link === undefined || !isParameter) return;
+    const name = token.toLowerCase();
+    if (name === 'anchor') link.isAnchored = true;
+    if (name !== 'rel' || isKnown) return;
+    isKnown = true;
     const value = (tokens[index + 2] ?? '').replace(/^"|"$/g, '');
-    relations.push(...value.toLowerCase().split(/\s+/));
+    link.relations = value.toLowerCase().split(/\s+/);
   });
-  return relations;
+  return links;
+}
+
+/** By which an answer says which page it is, the first being the most certain (RFC 6596, RFC 4287). */
+const PAGE_RELATIONS = ['canonical', 'self', 'shortlink'];
+
+/** The page that an answer says it is of by a link, as it stands there. */
+export function linkedPage(headers: HeaderList): string | undefined {
+  return linkedPages(headers)[0];
+}
+
+/** All names of its page that an answer has in `Link`. */
+export function linkedPages(headers: HeaderList): string[] {
+  const links = headers.getAll('link').flatMap(linksIn);
+  return PAGE_RELATIONS.flatMap((relation) =>
+    links
+      .filter(({ relations, isAnchored }) => relations.includes(relation) && !isAnchored)
+      .map(({ target }) => target),
+  );
 }
 
 /** One character of a byte string. */

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { about } from '../http/about.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -8,7 +9,9 @@ import { askPolicies, metaPolicy } from './content-security-policy.ts';
 import { canDecode, injecting, type MakeScript } from './injection.ts';
 import { markedTag, restoreTags } from './page-tag.ts';
 import { requestUrl } from './request-url.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { quotedString } from '../http/field-values.ts';
+import { linkedPages } from './link.ts';
 
 export interface LivePagesOptions {
   readonly hub: AnnouncedHub;
@@ -16,6 +19,8 @@ export interface LivePagesOptions {
   readonly concerns: (exchange: Exchange) => boolean;
   /** Eight hexadecimal digits that change with the script. */
   readonly version: string;
+  /** Further attributes of the script's element, the same in every page. */
+  readonly settings: readonly (readonly [name: string, value: string])[];
 }
 
 /** In these "<" is not always a byte of its own; documents in them are left alone. */
@@ -31,7 +36,9 @@ const MAX_TOLD = 100;
  * Adds the script to the app's documents that makes them follow their changes. It stands next to
  * what answers, so that it sees what the app sent, before anything else encodes it.
  */
-export function createLivePages({ hub, concerns, version }: LivePagesOptions): Handler {
+export function createLivePages({ hub, concerns, version, settings }: LivePagesOptions): Handler {
+  // A page with other settings is another page.
+  const tagVersion = settings.length === 0 ? version : digestOf(version, settings);
   const told = new Set<string>();
 
   const scriptFor =
@@ -49,7 +56,9 @@ export function createLivePages({ hub, concerns, version }: LivePagesOptions): H
         ...metas.flatMap((meta) => metaPolicy(meta) ?? []),
       ];
       const answer = askPolicies(policies, question);
-      if (answer.kind === 'allowed') return scriptElement(hub, version, page, answer);
+      if (answer.kind === 'allowed') {
+        return scriptElement(hub, version, [...settings, ...conditionsOf(page, answer)]);
+      }
       const { allow } = answer;
       if (told.size < MAX_TOLD && !told.has(allow)) {
         told.add(allow);
@@ -68,15 +77,16 @@ export function createLivePages({ hub, concerns, version }: LivePagesOptions): H
     // One response may pass several that could answer.
     if (exchange.variables.has(SEEN)) return next();
     exchange.variables.set(SEEN, '');
-    const isOurs = restoreTags(headers, version);
+    const isOurs = restoreTags(headers, tagVersion);
     exchange.onHead((head) => {
       if (head.source !== 'upstream') return undefined;
+      if (head.status === 304 || isDocument(head.headers)) namePage(exchange, head.headers);
       const recoding: Recoding = {
         vary: [],
         concerns: (fields) => isDocument(fields) && isReadable(exchange, fields),
         // The policy is known once all have had their say on the head.
         begin: (fields) => injecting(codingOf(fields), () => scriptFor(exchange, head)),
-        retag: (etag) => markedTag(etag, version),
+        retag: (etag) => markedTag(etag, tagVersion),
       };
       return recode(exchange, head, recoding, isOurs);
     });
@@ -109,25 +119,62 @@ function isReadable({ log }: Exchange, headers: HeaderList): boolean {
   return false;
 }
 
+/** Names of a page that its script is told of, and characters of all of them together. */
+const MAX_NAMES = 8;
+const MAX_NAMES_LENGTH = 2048;
+
+/**
+ * Tells the page's script by which URLs the app's fields name the page. It cannot read these fields, as
+ * it cannot read that of the hub (`hubTiming`).
+ */
+function namePage(exchange: Exchange, headers: HeaderList): void {
+  const page = requestUrl(exchange);
+  if (page === null) return;
+  const location = parseUrl(headers.get('content-location') ?? '', page.href);
+  const linked = linkedPages(headers).map((target) => parseUrl(target, page.href));
+  const names = new Set<string>();
+  for (const url of [...linked, location?.origin === page.origin ? location : null]) {
+    if (url === null || !/^https?:$/.test(url.protocol) || names.size === MAX_NAMES) continue;
+    url.hash = '';
+    if (url.href !== page.href) names.add(url.href);
+  }
+  const text = [...names].join(' ');
+  if (text === '' || text.length > MAX_NAMES_LENGTH) return;
+  headers.append('Server-Timing', `hub-page;desc=${quotedString(text)}`);
+}
+
+function conditionsOf(
+  page: URL,
+  { nonce, trusted }: { readonly nonce: string | null; readonly trusted: boolean },
+): (readonly [string, string])[] {
+  return [
+    // Behind another proxy a page may not know by which name the gateway was asked.
+    ['data-origin', page.origin],
+    ...(trusted ? [['data-trusted', ''] as const] : []),
+    ...(nonce === null ? [] : [['nonce', nonce] as const]),
+  ];
+}
+
 function scriptElement(
   { target, relation }: AnnouncedHub,
   version: string,
-  page: URL,
-  { nonce, trusted }: { readonly nonce: string | null; readonly trusted: boolean },
+  further: readonly (readonly [string, string])[],
 ): Buffer {
   const attributes = [
     ['src', `${target}/live.js?v=${version}`],
     ['data-hub', target],
-    // Behind another proxy a page may not know by which name the gateway was asked.
-    ['data-origin', page.origin],
     ...(relation === 'hub' ? [] : [['data-relation', relation]]),
-    ...(trusted ? [['data-trusted', '']] : []),
-    ...(nonce === null ? [] : [['nonce', nonce]]),
+    ...further,
   ];
   const text = attributes.map(([name, value = '']) => ` ${name}="${escaped(value)}"`).join('');
   return Buffer.from(`<script${text}></script>`, 'latin1');
 }
 
+/** As references, so that it says the same in every encoding of a page. */
 function escaped(value: string): string {
-  return value.replace(/[&"<>]/g, (character) => `&#${character.charCodeAt(0)};`);
+  return value.replace(/[&"<>]|[^\x20-\x7e]/gu, (character) => `&#${character.codePointAt(0)};`);
+}
+
+function digestOf(...values: readonly unknown[]): string {
+  return createHash('sha256').update(JSON.stringify(values)).digest('hex').slice(0, 8);
 }

@@ -3,6 +3,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
+import type { TopicOf } from './page-topics.ts';
 import { requestUrl } from './request-url.ts';
 
 export interface LiveRefetchesOptions {
@@ -10,6 +11,7 @@ export interface LiveRefetchesOptions {
   readonly concerns: (exchange: Exchange) => boolean;
   /** For how long an answer is handed to others, from when it was asked for. */
   readonly windowMs: number;
+  readonly topicOf: TopicOf;
   readonly clock: Clock;
   /** From 0 up to 1. */
   readonly random: () => number;
@@ -46,7 +48,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
   readonly take: Handler;
   readonly sharing: RefetchSharing;
 } {
-  const { hub, concerns, windowMs, clock, random, personalFields } = options;
+  const { hub, concerns, windowMs, topicOf, clock, random, personalFields } = options;
   /** Of the requests that clients have made, not of those that are made on their behalf. */
   const causes = new WeakMap<Exchange, string>();
   return {
@@ -69,8 +71,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
       async spread(exchange) {
         const url = requestUrl(exchange);
         if (url === null) return;
-        url.search = '';
-        const readers = hub.interest(url.href);
+        const readers = hub.interest(topicOf(url).topic);
         const spreadMs = Math.min(((readers - 1) * 1000) / REFETCHES_PER_SECOND, MAX_SPREAD_MS);
         if (spreadMs > 0) await pause(clock, random() * spreadMs, exchange);
       },

@@ -1,5 +1,12 @@
 import { registry } from '../directives/registry.ts';
-import type { Config, DiscoveryConfig, HubConfig, SiteConfig } from '../config/config.ts';
+import type {
+  AliasConfig,
+  ChangesConfig,
+  Config,
+  DiscoveryConfig,
+  HubConfig,
+  SiteConfig,
+} from '../config/config.ts';
 import { dataOf, type RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
 import type { Finding, Report } from '../config/problem.ts';
@@ -29,6 +36,7 @@ export function checkDiscovery(config: Config, report: Report): void {
     checkCookie(site, discovery, place, report);
     checkTokenSource(discovery, place, report);
     checkChanges(site, discovery, place, report);
+    checkAliases(discovery, report);
     checkTokenIdentity(site, discovery, report);
   }
 }
@@ -137,18 +145,21 @@ function checkChanges(
   report: Report,
 ): void {
   const { changes, live } = discovery;
-  const field = changes === null ? 'live' : 'changes';
+  const field = changes.length === 0 ? 'live' : 'changes';
   if (place.kind === 'elsewhere') {
-    if (changes === null && live === null) return;
+    if (changes.length === 0 && live === null) return;
     const message = `${field} needs a hub of this gateway, and this one is elsewhere`;
     report(discovery, error('hub-elsewhere', message), { field });
     return;
   }
-  if (changes === null || changes.visibility !== null) return;
+  const sign = signOfCredentials(site, discovery, place.hub);
+  for (const one of changes) if (one.visibility === null) reportVisibility(one, sign, report);
+}
+
+function reportVisibility(changes: ChangesConfig, sign: string | null, report: Report): void {
   const hint =
     'public: whoever may subscribe learns which URL has changed, and nothing else; ' +
     'private: only who has a token for that URL. Write changes public, or changes private';
-  const sign = signOfCredentials(site, discovery, place.hub);
   if (sign !== null) {
     const message = `${sign}, so say whether changes are public or private`;
     report(changes, error('changes-visibility', message, hint));
@@ -157,6 +168,41 @@ function checkChanges(
   const message =
     'changes by requests with Cookie or Authorization are private, which reaches only who has a token';
   report(changes, { ...error('changes-visibility', message, hint), severity: 'warning' });
+}
+
+/** Aliases of a site, forms of an alias, characters of a form: the script's tag has all of them in it. */
+const MAX_ALIASES = 16;
+const MAX_FORMS = 8;
+const MAX_FORM_LENGTH = 256;
+
+function checkAliases({ aliases }: DiscoveryConfig, report: Report): void {
+  for (const [index, alias] of aliases.entries()) {
+    const problem = index < MAX_ALIASES ? problemOf(alias) : `more than ${MAX_ALIASES} aliases`;
+    if (problem === null) continue;
+    const hint = 'write alias /index.php/{page} /index.php?title={page}';
+    report(alias, error('bad-alias', `not an alias: ${problem}`, hint));
+  }
+}
+
+function problemOf({ topic, forms }: AliasConfig): string | null {
+  if (forms.length > MAX_FORMS) return `an alias has at most ${MAX_FORMS} further forms`;
+  const wanted = namesIn(topic);
+  for (const form of [topic, ...forms]) {
+    const shown = form.slice(0, 80);
+    if (form.length > MAX_FORM_LENGTH)
+      return `${shown}… has more than ${MAX_FORM_LENGTH} characters`;
+    if (!/^\/[^\s#]*$/.test(form)) return `${shown} is not a path with a query`;
+    const names = namesIn(form);
+    if (new Set(names).size < names.length) return `${shown} has a name twice`;
+    if (/[{}]/.test(form.replace(/\{\w+\}/g, ''))) return `${shown} has a brace without a name`;
+    const missing = wanted.find((name) => !names.includes(name));
+    if (missing !== undefined) return `${shown} has no {${missing}}, of which the topic is made`;
+  }
+  return null;
+}
+
+function namesIn(form: string): string[] {
+  return [...form.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
 }
 
 /** Why requests to a site may be taken to carry credentials; null when nothing tells so. */

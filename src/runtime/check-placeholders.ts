@@ -36,7 +36,8 @@ export function checkPlaceholders(site: SiteConfig, report: Report): void {
   };
   look([routes, errorRoutes], site, everywhere);
   if (discovery === null) return;
-  const { changes, ...others } = discovery;
+  // The names of an alias are its own.
+  const { changes, aliases: _, ...others } = discovery;
   for (const part of Object.values(others)) look(part, discovery, everywhere);
   const isKnown = (name: string) => CHANGE_PLACEHOLDERS.has(name) || everywhere.isKnown(name);
   look(changes, discovery, { ...everywhere, isKnown });

@@ -7,6 +7,8 @@ import { createDiscovery } from '../discovery/discovery.ts';
 import { grantTemplates } from '../discovery/grant-template.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
+import { createLiveReports, REPORT_WINDOW_MS, reportPath } from '../discovery/live-reports.ts';
+import { createTopicOf } from '../discovery/page-topics.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
 import { createLiveRefetches } from '../discovery/live-refetches.ts';
 import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
@@ -64,6 +66,11 @@ export async function discoveryHandlers(
   const matches = compileRequestMatcher(discovery.matcher, matchers);
   const { hub } = announcement;
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
+  if (discovery.live?.report === true) {
+    const lease = resources.rateLimits.acquire('reports of live pages', REPORT_WINDOW_MS);
+    scope.defer(() => lease.release());
+    handlers.push(createLiveReports({ hub, counts: lease.value }));
+  }
   handlers.push(...speakingForTheApp(discovery, hub, clock, concerns, scope));
   handlers.push(
     createDiscovery({
@@ -105,7 +112,8 @@ export function liveRefetches(
   const { windowMs } = discovery.live;
   const { hub } = announcement;
   const personalFields = personalFieldsOf(discovery);
-  return createLiveRefetches({ hub, concerns, windowMs, clock, random, personalFields });
+  const topicOf = createTopicOf(discovery.aliases);
+  return createLiveRefetches({ hub, concerns, windowMs, topicOf, clock, random, personalFields });
 }
 
 /** The fields by which the app hands a user's token out, or names the user of one. */
@@ -118,7 +126,7 @@ function personalFieldsOf({ cookie, tokenSource: source }: DiscoveryConfig): rea
 
 /** Updates that the gateway makes of the app's answers. */
 function speakingForTheApp(
-  { publish, changes }: DiscoveryConfig,
+  { publish, changes, aliases }: DiscoveryConfig,
   hub: AnnouncedHub,
   clock: Resources['clock'],
   concerns: (exchange: Exchange) => boolean,
@@ -128,19 +136,27 @@ function speakingForTheApp(
   const announce = createAnnounce(hub);
   const handlers: Handler[] = [];
   if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
-  if (changes !== null) {
-    const expand = expandPlaceholders;
-    const matches = compileRequestMatcher(changes.matcher, matchers);
+  const topicOf = createTopicOf(aliases);
+  /** Those that stand before one have what they are for. */
+  const earlier: ((exchange: Exchange) => boolean)[] = [];
+  for (const config of changes) {
+    const matches = compileRequestMatcher(config.matcher, matchers);
+    const isFor = (exchange: Exchange): boolean =>
+      config.methods.includes(exchange.method) && matches(exchange);
+    const before = [...earlier];
+    earlier.push(isFor);
     const options = {
-      config: changes,
+      config,
       hub,
-      concerns: (exchange: Exchange): boolean => concerns(exchange) && matches(exchange),
-      alsoFor: changes.alsoFor.map(({ matcher, topics }) => ({
+      concerns: (exchange: Exchange): boolean =>
+        isFor(exchange) && concerns(exchange) && !before.some((one) => one(exchange)),
+      alsoFor: config.alsoFor.map(({ matcher, topics }) => ({
         matches: compileRequestMatcher(matcher, matchers),
         topics,
       })),
+      topicOf,
       announce,
-      expand,
+      expand: expandPlaceholders,
       clock,
     };
     handlers.push(scope.use(createChanges(options)).handle);
@@ -185,7 +201,25 @@ export function livePagesHandler(
   const isLive = compileRequestMatcher(discovery.live.matcher, matchers);
   const concerns = (exchange: Exchange): boolean => matches(exchange) && isLive(exchange);
   const { version } = hub.liveScript;
-  return createLivePages({ hub: announcement.hub, concerns, version });
+  const settings = liveSettings(discovery, announcement.hub);
+  return createLivePages({ hub: announcement.hub, concerns, version, settings });
+}
+
+/** What the operator says of live pages, as attributes of their script. */
+function liveSettings(
+  { aliases, live }: DiscoveryConfig,
+  hub: AnnouncedHub,
+): (readonly [string, string])[] {
+  const { report = false, notice = null, noticeStyle = null } = live ?? {};
+  const settings = {
+    aliases: aliases.length === 0 ? null : JSON.stringify(aliases),
+    report: report ? reportPath(hub) : null,
+    notice,
+    'notice-style': noticeStyle,
+  };
+  return Object.entries(settings).flatMap(([name, value]) =>
+    value === null ? [] : [[`data-${name}`, value] as const],
+  );
 }
 
 async function tokenSource(

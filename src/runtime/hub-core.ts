@@ -116,7 +116,15 @@ export async function openHubCore(
 }
 
 export function noAnnouncements(): AnnouncementCounts {
-  return { announced: 0, merged: 0, refused: 0, collapsed: 0 };
+  return {
+    announced: 0,
+    merged: 0,
+    refused: 0,
+    collapsed: 0,
+    withheldForVisitor: 0,
+    withheldForScript: 0,
+    withheldGone: 0,
+  };
 }
 
 /** The name of a core in its pool. A memory log is one site's; a store is whoever's names it. */

@@ -63,6 +63,15 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
       one(counts.collapsed),
     ),
     counter(
+      'hub_withheld_pages_total',
+      'Live pages that do not show all that the server sends, by the reason.',
+      by('reason', [
+        ['visitor', counts.withheldForVisitor],
+        ['script', counts.withheldForScript],
+        ['gone', counts.withheldGone],
+      ]),
+    ),
+    counter(
       'hub_deliveries_total',
       'Events that were handed to streams.',
       one(measures.deliveries),

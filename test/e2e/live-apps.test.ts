@@ -1,17 +1,18 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createConnection } from 'node:net';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { BrowserContext, Page } from 'playwright-core';
-import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import {
+  applicationDirectory,
+  serveApplication,
+  type Visitors,
+  visitApplication,
+} from '../support/application.ts';
 import { freePort } from '../support/free-port.ts';
 import { isMissed } from '../support/program.ts';
 import { root } from '../support/process.ts';
-import { HUB, startSite } from '../unit/discovery/site.ts';
 
 /*
  * Applications that nobody here wrote, unchanged. Each is skipped aloud where it is not installed, and
@@ -22,91 +23,14 @@ const DOKUWIKI_ROOT = process.env['DOKUWIKI_ROOT'] ?? '/';
 const JINGO = process.env['JINGO'];
 const DJANGO_PYTHON = process.env['DJANGO_PYTHON'] ?? '/usr/bin/python3';
 
-const hubfile = (port: number, also: string): string => `http://localhost:{port} {${HUB}
-		anonymous
-		cookie_name hub_token
-	}
-	discovery {
+const discovery = (also: string): string => `
 		changes public {
 			${also}
 		}
-		live
-	}
-	reverse_proxy 127.0.0.1:${port}
-}
-`;
+		live`;
 
-function directory(test: TestContext): string {
-  const path = mkdtempSync(join(tmpdir(), 'hubgate-app-'));
-  test.after(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
-
-/** Starts a program that listens on a port, and waits until it does. */
-async function serve(
-  test: TestContext,
-  program: string,
-  args: readonly string[],
-  options: { readonly env: Record<string, string>; readonly port: number; readonly cwd: string },
-): Promise<void> {
-  const { env, port, cwd } = options;
-  const child: ChildProcess = spawn(program, args, {
-    cwd,
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    // PHP's server has workers, which end with their group alone.
-    detached: true,
-  });
-  let said = '';
-  for (const stream of [child.stdout, child.stderr]) {
-    stream?.setEncoding('utf8').on('data', (text: string) => (said += text));
-  }
-  test.after(() => {
-    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL');
-  });
-  while (!(await listens(port))) {
-    if (child.exitCode !== null) throw new Error(`${program} has ended: ${said}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
-function listens(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = createConnection({ port, host: '127.0.0.1' });
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', () => resolve(false));
-  });
-}
-
-interface Visitors {
-  readonly origin: string;
-  readonly reader: BrowserContext;
-  readonly writer: BrowserContext;
-  /** Opens a page and waits until it follows the hub. */
-  follow(context: BrowserContext, path: string): Promise<Page>;
-}
-
-async function visitors(test: TestContext, port: number, also = ''): Promise<Visitors | null> {
-  const executable = chromiumPath(test);
-  if (executable === null) return null;
-  const site = await startSite(test, () => {}, { hubfile: hubfile(port, also) });
-  const browser = await launchChromium(test, executable, null);
-  return {
-    origin: site.origin,
-    reader: await browser.newContext(),
-    writer: await browser.newContext(),
-    async follow(context, path) {
-      const page = await context.newPage();
-      const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
-      await page.goto(site.origin + path);
-      await stream;
-      return page;
-    },
-  };
-}
+const visitors = (test: TestContext, port: number, also = ''): Promise<Visitors | null> =>
+  visitApplication(test, { discovery: discovery(also), routes: `reverse_proxy 127.0.0.1:${port}` });
 
 describe('real applications behind hubgate, unchanged and live', () => {
   it('DokuWiki (PHP): an edit shows on the page that another visitor reads', {
@@ -116,7 +40,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     if (!existsSync(share)) {
       return isMissed(test, 'DokuWiki is not installed (apt-get install dokuwiki php-cli php-xml)');
     }
-    const place = directory(test);
+    const place = applicationDirectory(test);
     const [www, conf, data] = ['www', 'conf', 'data'].map((name) => join(place, name));
     assert.ok(www !== undefined && conf !== undefined && data !== undefined);
     cpSync(share, www, { recursive: true, filter: (path) => !path.endsWith('.htaccess') });
@@ -149,7 +73,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     );
     const port = await freePort();
     const prepend = join(root, 'test/e2e/apps/dokuwiki.php');
-    await serve(
+    await serveApplication(
       test,
       'php',
       ['-d', `auto_prepend_file=${prepend}`, '-S', `127.0.0.1:${port}`, '-t', www],
@@ -178,9 +102,9 @@ describe('real applications behind hubgate, unchanged and live', () => {
     if (spawnSync(DJANGO_PYTHON, ['-c', 'import django']).status !== 0) {
       return isMissed(test, 'Django is not installed (apt-get install python3-django)');
     }
-    const place = directory(test);
+    const place = applicationDirectory(test);
     const port = await freePort();
-    await serve(test, DJANGO_PYTHON, [join(root, 'test/e2e/apps/django_admin.py')], {
+    await serveApplication(test, DJANGO_PYTHON, [join(root, 'test/e2e/apps/django_admin.py')], {
       env: { DATABASE: join(place, 'db.sqlite3'), PORT: String(port), PYTHONUNBUFFERED: '1' },
       port,
       cwd: place,
@@ -220,7 +144,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     if (JINGO === undefined) {
       return isMissed(test, 'jingo is not installed (npm install jingo, JINGO=…/jingo/jingo)');
     }
-    const place = directory(test);
+    const place = applicationDirectory(test);
     const repository = join(place, 'pages');
     mkdirSync(repository);
     const git = (...args: readonly string[]): void => {
@@ -263,7 +187,11 @@ describe('real applications behind hubgate, unchanged and live', () => {
         features: { codemirror: true, gravatar: false },
       }),
     );
-    await serve(test, process.execPath, [JINGO, '-c', config], { env: {}, port, cwd: place });
+    await serveApplication(test, process.execPath, [JINGO, '-c', config], {
+      env: {},
+      port,
+      cwd: place,
+    });
     const their = await visitors(test, port);
     if (their === null) return;
     const reader = await their.follow(their.reader, '/wiki/Home');
@@ -291,7 +219,11 @@ describe('real applications behind hubgate, unchanged and live', () => {
   }, async (test) => {
     const port = await freePort();
     const server = join(root, 'examples/live/server.mjs');
-    await serve(test, process.execPath, [server], { env: { PORT: String(port) }, port, cwd: root });
+    await serveApplication(test, process.execPath, [server], {
+      env: { PORT: String(port) },
+      port,
+      cwd: root,
+    });
     const their = await visitors(test, port);
     if (their === null) return;
     const [reader, writer] = [

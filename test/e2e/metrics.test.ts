@@ -132,6 +132,26 @@ describe('metrics (issue 14)', () => {
     stream.close();
   });
 
+  it('count live pages of which something is withheld, by the reason', async (test) => {
+    const live = 'discovery {\n\t\tchanges public\n\t\tlive {\n\t\t\treport\n\t\t}\n\t}\n';
+    const { admin, site } = await start(test, '', 'memory', live);
+    for (const reason of ['visitor', 'visitor', 'gone']) {
+      const target = `${site}/.well-known/hub/live-report?withheld=${reason}`;
+      assert.equal((await send(target, { method: 'POST' })).status, 204);
+    }
+    const counted = [
+      ...(await text(admin)).matchAll(/^hub_withheld_pages_total\{(hub="news".*)\} (\d+)$/gm),
+    ];
+    assert.deepEqual(
+      counted.map(([, labels, value]) => `${labels} ${value}`),
+      [
+        'hub="news",reason="visitor" 2',
+        'hub="news",reason="script" 0',
+        'hub="news",reason="gone" 1',
+      ],
+    );
+  });
+
   it('tell handshakes that resumed a session from those that did not', async (test) => {
     const { admin, mercure, directory } = await start(test);
     const port = Number(new URL(mercure).port);

@@ -314,6 +314,9 @@ function hubOf(
       merged: total('merged'),
       refused: total('refused'),
       collapsed: total('collapsed'),
+      withheldForVisitor: total('withheldForVisitor'),
+      withheldForScript: total('withheldForScript'),
+      withheldGone: total('withheldGone'),
     },
     async check() {
       await Promise.all(told.map(({ worker }) => worker.order({ kind: 'check', hub: number })));

@@ -9,6 +9,7 @@ import type { Update } from '../events.ts';
 import { followHub } from './hub-stream.ts';
 import { morphPage } from './page-morph.ts';
 import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
+import { createTopicOf, type PageAlias } from './page-topics.ts';
 import { showNotice } from './stale-notice.ts';
 import type { Withheld } from './three-way-patch.ts';
 import { mayLeave } from './visitor-state.ts';
@@ -31,7 +32,15 @@ if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
 
 function start(
   sent: Node,
-  { hub = '', relation = 'hub', origin = location.origin }: DOMStringMap,
+  {
+    hub = '',
+    relation = 'hub',
+    origin = location.origin,
+    aliases = '[]',
+    report,
+    notice,
+    noticeStyle,
+  }: DOMStringMap,
 ): void {
   /** The URL of what was sent; scripts may have given the page another one since. */
   let page = document.URL.split('#', 1)[0] ?? '';
@@ -39,6 +48,7 @@ function start(
   let pending: string | null = null;
   let isBack = false;
   let cursor = hubOfPage(relation, document.URL)?.cursor ?? null;
+  const topicOf = createTopicOf(JSON.parse(aliases) as PageAlias[]);
   let topics: Topics = { named: [], followed: [] };
   let stream: AbortController | null = null;
   let timer = 0;
@@ -46,6 +56,14 @@ function start(
   let isFetching = false;
   let isOutdated = false;
   let tag: string | null = null;
+
+  /** The gateway counts what is withheld from pages, each reason once for each. */
+  const reported = new Set<string>();
+  const tellGateway = (reason: keyof Withheld | 'gone'): void => {
+    if (report === undefined || reported.has(reason)) return;
+    reported.add(reason);
+    navigator.sendBeacon(`${report}?withheld=${reason}`);
+  };
 
   const listen = (): void => {
     stream?.abort();
@@ -80,7 +98,7 @@ function start(
   const check = (): void => {
     if (document.hidden) return;
     clearTimeout(hidden);
-    const [before, now] = [topics, topicsOfPage(origin)];
+    const [before, now] = [topics, topicsOfPage(origin, topicOf)];
     topics = now;
     if (stream !== null && now.followed.join() === before.followed.join()) return;
     listen();
@@ -124,7 +142,10 @@ function start(
     if (!response.ok || response.redirected) {
       // Gone, or not for this visitor any more: what the browser makes of it, unless something would be lost.
       if (mayLeave()) location.reload();
-      else stale({ visitor: 1, script: 1 });
+      else {
+        tellGateway('gone');
+        stale({ visitor: 1, script: 1 });
+      }
       return false;
     }
     const etag = response.headers.get('ETag');
@@ -134,6 +155,9 @@ function start(
     const fetched = parsePage(text);
     if (tell('morphed', { document: fetched })) {
       const withheld = await apply(text, fetched);
+      for (const reason of ['visitor', 'script'] as const) {
+        if (withheld[reason] > 0) tellGateway(reason);
+      }
       if (withheld.visitor + withheld.script > 0) stale(withheld);
     }
     return false;
@@ -155,7 +179,9 @@ function start(
   };
 
   const stale = (withheld: Withheld): void => {
-    if (tell('stale', { ...withheld }) && withheld.script > 0 && isHere()) showNotice();
+    if (tell('stale', { ...withheld }) && withheld.script > 0 && isHere()) {
+      showNotice(notice, noticeStyle);
+    }
   };
 
   /** Where scripts have gone elsewhere, nobody reads what was sent. */

@@ -6,16 +6,18 @@ let isShown = false;
 
 /**
  * Says quietly that the page is no longer what the server sends, and offers to load it. The page can
- * set the text by `<meta name="hub-stale" content="…">`, and the style by `#hub-stale`.
+ * set the text by `<meta name="hub-stale" content="…">`, and the style by `#hub-stale`; the Hubfile can set both
+ * for all pages. Text is shown as text, and declarations can only be those of this element.
  */
-export function showNotice(): void {
+export function showNotice(ofSite?: string, style = ''): void {
   if (isShown) return;
   isShown = true;
   const text = document.querySelector<HTMLMetaElement>('meta[name=hub-stale]')?.content;
   const notice = document.createElement('button');
   notice.id = 'hub-stale';
   notice.type = 'button';
-  notice.textContent = text ?? 'This page has changed. Load it again.';
+  notice.textContent = text ?? ofSite ?? 'This page has changed. Load it again.';
+  notice.style.cssText = style;
   notice.setAttribute('aria-live', 'polite');
   notice.onclick = () => location.reload();
   // A policy that forbids inline styles lets this one be.

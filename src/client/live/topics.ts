@@ -1,8 +1,10 @@
+import { navigation } from '../discovery.ts';
 import type { Update } from '../events.ts';
+import { type PageTopic, queryMark, type TopicOf } from './page-topics.ts';
 
 export interface Topics {
-  /** Those that the page has, or names. */
-  readonly named: readonly string[];
+  /** Those that the page has, or names, as the gateway announces them. */
+  readonly named: readonly PageTopic[];
   /** Those that it asks the hub for. */
   readonly followed: readonly string[];
 }
@@ -11,27 +13,42 @@ export interface Topics {
 const MAX_TOPICS = 100;
 
 /**
- * What a page follows: its own URL, `<link rel="canonical">` and `<link rel="self">`, what
- * `data-hub-topic` names, and each of them without its query, under which `changes` announces it.
+ * What a page follows: its own URL, those that the app calls canonical or self (or a short link), in the
+ * page or in the fields of its answer, and what `data-hub-topic` names; each as it is written, for
+ * publishers that name it, and as `changes` announces it.
  *
  * @param origin by which the gateway knows this site
  */
-export function topicsOfPage(origin: string): Topics {
+export function topicsOfPage(origin: string, topicOf: TopicOf): Topics {
   const { href, pathname, search } = location;
-  const named = [pathname + search];
+  const names = [pathname + search, ...namesInFields()];
   for (const element of document.querySelectorAll<HTMLLinkElement>(
-    'link[rel~=self],link[rel~=canonical],[data-hub-topic]',
+    'link[rel~=self],link[rel~=canonical],link[rel~=shortlink],[data-hub-topic]',
   )) {
-    named.push(...(element.dataset['hubTopic'] ?? element.href).split(/\s+/));
+    names.push(...(element.dataset['hubTopic'] ?? element.href).split(/\s+/));
   }
-  const topics = named.slice(0, MAX_TOPICS).flatMap((name) => {
+  const urls = names.slice(0, MAX_TOPICS).flatMap((name) => {
     if (name === '' || !URL.canParse(name, href)) return [];
     const url = new URL(name, href);
     url.hash = '';
-    return url.origin === location.origin ? origin + url.href.slice(url.origin.length) : url.href;
+    return url.origin === location.origin
+      ? new URL(origin + url.href.slice(url.origin.length))
+      : url;
   });
-  const plain = topics.filter((topic) => topic.startsWith(`${origin}/`)).map(withoutQuery);
-  return { named: topics, followed: [...new Set([...topics, ...plain])] };
+  const named = urls.map((url) =>
+    url.origin === origin ? topicOf(url) : { topic: url.href, mark: queryMark(url.search) },
+  );
+  const followed = [...urls.map((url) => url.href), ...named.map(({ topic }) => topic)];
+  return { named, followed: [...new Set(followed)] };
+}
+
+/** What the gateway has read in the fields of the answer, as long as the page is still the one that was loaded. */
+function namesInFields(): string[] {
+  const { name = '', serverTiming = [] } = navigation() ?? {};
+  if (name.split('#', 1)[0] !== location.href.split('#', 1)[0]) return [];
+  return serverTiming.flatMap(({ name: metric, description }) =>
+    metric === 'hub-page' ? description.split(' ') : [],
+  );
 }
 
 /** Whether an update of the gateway is of other queries than all that the page names. */
@@ -39,34 +56,19 @@ export function isOfOthers({ type, data }: Update, { named }: Topics): boolean {
   if (type !== 'change') return false;
   try {
     const { queries } = JSON.parse(data) as { queries?: Record<string, readonly string[]> };
-    const concerned = named.flatMap((topic) => {
-      const marks = queries?.[withoutQuery(topic)];
-      return marks === undefined ? [] : { marks, query: topic.slice(withoutQuery(topic).length) };
+    const concerned = named.flatMap(({ topic, mark }) => {
+      const marks = queries?.[topic.split('?', 1).join()];
+      return marks === undefined ? [] : { marks, mark };
     });
     return (
       concerned.length > 0 &&
-      concerned.every(({ marks, query }) => {
+      concerned.every(({ marks, mark }) => {
         // Without a query, a page is about all of them; without one, a change is of all of them.
-        return query !== '' && !marks.includes('') && !marks.includes(queryMark(query.slice(1)));
+        return mark !== '' && !marks.includes('') && !marks.includes(mark);
       })
     );
   } catch {
     // What a publisher has made of it.
     return false;
   }
-}
-
-function withoutQuery(topic: string): string {
-  return topic.split('?', 1).join();
-}
-
-/** The same as in `discovery/changed-urls.ts`. */
-function queryMark(query: string): string {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < query.length; at += 1) {
-    hash = Math.imul(hash ^ query.charCodeAt(at), 0x01000193);
-  }
-  return ((hash ^ (hash >>> 8) ^ (hash >>> 16) ^ (hash >>> 24)) & 0xff)
-    .toString(16)
-    .padStart(2, '0');
 }

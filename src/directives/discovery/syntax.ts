@@ -1,4 +1,4 @@
-import type { DiscoveryConfig } from '../../config/config.ts';
+import type { DiscoveryConfig, LiveConfig } from '../../config/config.ts';
 import { defaultDiscovery, defaultLive } from '../../config/defaults.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
@@ -66,7 +66,12 @@ discovery [<matcher>] {
         sync
         async
     }
-    live [<matcher>] [{ window <duration> }]
+    alias <topic> [<form…>]
+    live [<matcher>] {
+        window <duration>
+        report
+        notice <text> [<CSS declarations>]
+    }
 }
 `;
 
@@ -83,7 +88,9 @@ export const discovery: DirectiveSyntax = {
       return [];
     }
     const matcher = takeMatcher(cursor, scope);
-    scope.site.discovery = cursor.options({ ...defaultDiscovery, matcher }, optionsOf(scope));
+    scope.site.discovery = cursor.options({ ...defaultDiscovery, matcher }, optionsOf(scope), {
+      repeatable: ['changes', 'alias'],
+    });
     cursor.end();
     return [];
   },
@@ -117,13 +124,41 @@ const optionsOf = (scope: Scope): OptionTable<DiscoveryConfig> => ({
   }),
   token: (cursor) => ({ tokenSource: tokenSource(cursor) }),
   publish: (cursor) => ({ publish: cursor.left === 0 || oneOf(cursor, ['on', 'off']) === 'on' }),
-  changes: (cursor) => ({ changes: changes(cursor, scope) }),
+  changes: (cursor, sofar) => ({ changes: [...sofar.changes, changes(cursor, scope)] }),
+  alias: (cursor, sofar) => {
+    const topic = name(cursor, 'a path such as /index.php/{page}');
+    const forms = cursor.rest().map(({ text }) => text);
+    const alias = cursor.origins.of(cursor.span, { topic, forms });
+    return { aliases: [...sofar.aliases, alias] };
+  },
   live: (cursor) => {
     const matcher = takeMatcher(cursor, scope);
-    const window = (option: Cursor) => ({ windowMs: duration(option) });
-    return { live: cursor.options({ ...defaultLive, matcher }, { window }) };
+    const settings = cursor.options<LiveConfig>(
+      { ...defaultLive, matcher },
+      {
+        window: (option) => ({ windowMs: duration(option) }),
+        report: () => ({ report: true }),
+        notice: (option) => {
+          const notice = shortText(option, option.argument('a text'));
+          const style = option.optional();
+          return {
+            notice,
+            noticeStyle: style === undefined ? null : shortText(option, style),
+          };
+        },
+      },
+    );
+    return { live: settings };
   },
 });
+
+/** Goes into every page. */
+const MAX_NOTICE = 500;
+
+function shortText(cursor: Cursor, word: Word): string {
+  const isShort = word.text !== '' && word.text.length <= MAX_NOTICE;
+  return isShort ? word.text : badValue(cursor, word, `1 to ${MAX_NOTICE} characters`);
+}
 
 function path(cursor: Cursor, word: Word): string {
   return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /logout');

@@ -367,4 +367,91 @@ describe('changes (RFC 9111 §4.4)', () => {
       [['/posts/7'], ['/news/1'], ['/news/1'], ['/posts/7', '/news/1', 'last'], []],
     );
   });
+
+  it('takes the canonical link of the answer for a further name of what has changed', async (test) => {
+    const site = await siteWith(
+      test,
+      NOW,
+      answering(200, {
+        Link: '</other>; rel="canonical"; anchor="/x", </style.css>; rel=preload, </pages/A>; rel="Canonical"',
+      }),
+    );
+    const stream = await site.stream(`match=${encodeURIComponent(`${site.origin}/pages/A`)}`);
+    const other = await site.stream(
+      ['/other', '/style.css']
+        .map((path) => `match=${encodeURIComponent(site.origin + path)}`)
+        .join('&'),
+    );
+    await site.get('/edit', { method: 'POST' });
+    await stream.until(({ ids }) => ids.length === 1);
+    assert.equal(other.ids.length, 0);
+  });
+
+  it('announces what fits an alias by its topic alone, with no more of its query', async (test) => {
+    const options = `${NOW}
+		alias /index.php/{page} /index.php?title={page}
+		alias /post.php?post={id}`;
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      const to = request.url === '/post.php' ? { Location: '/post.php?post=7&token=s3cret' } : {};
+      response.writeHead(request.url === '/post.php' ? 303 : 200, to).end();
+    };
+    const site = await siteWith(test, options, app);
+    const topics = ['/index.php/A', '/index.php/B', '/index.php', '/post.php?post=7', '/post.php'];
+    const streams = await Promise.all(
+      topics.map((path) => site.stream(`match=${encodeURIComponent(site.origin + path)}`)),
+    );
+    await site.get('/index.php?title=A&action=submit&token=s3cret', { method: 'POST' });
+    await site.get('/post.php', { method: 'POST' });
+    const all = await site.stream('match=*&last_event_id=earliest');
+    await all.until(({ ids }) => ids.length === 2);
+    for (const at of [0, 3, 4]) await streams[at]?.until(({ ids }) => ids.length === 1);
+    assert.deepEqual(
+      streams.map(({ ids }) => ids.length),
+      [1, 0, 0, 1, 1],
+    );
+    assert.ok(!all.text.includes('s3cret'), all.text);
+    assert.ok(!JSON.stringify(site.log).includes('s3cret'));
+  });
+
+  it('may be given more than once: the first that is for a request counts', async (test) => {
+    const changes = `@inside private {
+			window 0s
+			sync
+		}
+		changes @logged private {
+			on DELETE
+			window 0s
+			sync
+		}
+		changes public {
+			window 0s
+			sync
+			also /all
+		}
+	}
+	@inside path /inside/*
+	@logged path /logged/*
+	vars {
+		y z`;
+    const site = await siteWith(test, changes, answering(200));
+    const guest = await site.stream('match=*');
+    const reader = await site.stream('match=*', {
+      headers: [['Authorization', `Bearer ${await site.token()}`]],
+    });
+    for (const [method, path] of [
+      ['POST', '/inside/1'],
+      ['POST', '/logged/1'],
+      ['DELETE', '/logged/2'],
+      ['POST', '/news'],
+    ] as const) {
+      await site.get(path, { method });
+    }
+    await site.publish({ topic: 'urn:end', data: '{"url":"end"}', id: 'urn:end' });
+    await guest.untilId('urn:end');
+    await reader.untilId('urn:end');
+    const urls = (stream: Stream): string[] => dataOf(stream).map((text) => JSON.parse(text).url);
+    assert.deepEqual(urls(reader), ['/inside/1', '/logged/1', '/logged/2', '/news', 'end']);
+    assert.deepEqual(urls(guest), ['/logged/1', '/news', 'end']);
+  });
 });

@@ -15,6 +15,9 @@ const counts = {
   merged: 0,
   refused: 0,
   collapsed: 0,
+  withheldForVisitor: 0,
+  withheldForScript: 0,
+  withheldGone: 0,
 };
 
 describe('admin API: health', () => {

@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import type { RequestListener } from 'node:http';
+import { describe, it, type TestContext } from 'node:test';
+import type { Page } from 'playwright-core';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import { HUB, type Site, startSite } from '../unit/discovery/site.ts';
+
+const HUBFILE = `http://localhost:{port} {${HUB}
+		anonymous
+		cookie_name hub_token
+	}
+	discovery {
+		changes public {
+			window 0s
+		}
+		alias /index.php/{page} /index.php?title={page}
+		alias /post.php?post={id}
+		live
+	}
+	reverse_proxy localhost:{app}
+}
+`;
+
+interface Script {
+  readonly site: Site;
+  readonly asked: string[];
+  open(path: string): Promise<Page>;
+  post(path: string): Promise<unknown>;
+}
+
+/** A page that says how often it was asked for, under every URL. */
+async function script(
+  test: TestContext,
+  fields: Readonly<Record<string, string>>,
+): Promise<Script | null> {
+  const executable = chromiumPath(test);
+  if (executable === null) return null;
+  const asked: string[] = [];
+  const app: RequestListener = (request, response) => {
+    request.resume();
+    const url = request.url ?? '';
+    if (request.method === 'POST') {
+      const to = new URL(url, 'http://app').searchParams.get('to');
+      response.writeHead(303, { Location: to ?? url }).end();
+      return;
+    }
+    asked.push(url);
+    const count = asked.filter((one) => one === url).length;
+    response
+      .writeHead(200, { 'Content-Type': 'text/html', ...fields })
+      .end(`<!doctype html><title>page</title><p>answer ${count}</p>`);
+  };
+  const site = await startSite(test, app, { hubfile: HUBFILE });
+  const browser = await launchChromium(test, executable, null);
+  const context = await browser.newContext();
+  return {
+    site,
+    asked,
+    async open(path) {
+      const page = await context.newPage();
+      const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
+      await page.goto(site.origin + path);
+      await stream;
+      return page;
+    },
+    post: (path) => site.get(path, { method: 'POST' }),
+  };
+}
+
+const shows = (page: Page, count: number): Promise<unknown> =>
+  page.getByText(`answer ${count}`, { exact: true }).waitFor();
+
+describe('which page follows which change', () => {
+  it('is the one page that an alias says, under each of its URLs', {
+    timeout: 60_000,
+  }, async (test) => {
+    const app = await script(test, {});
+    if (app === null) return;
+    const [plain, pretty, other] = [
+      await app.open('/index.php?title=A'),
+      await app.open('/index.php/A'),
+      await app.open('/index.php?title=B'),
+    ];
+    await app.post('/index.php?title=A&action=submit');
+    await shows(plain, 2);
+    await shows(pretty, 2);
+    await app.post('/index.php?title=B&action=submit');
+    await shows(other, 2);
+    assert.equal(app.asked.filter((url) => url === '/index.php?title=B').length, 2);
+  });
+
+  it('is the one that the answer to a form names, with the query that the alias names', {
+    timeout: 60_000,
+  }, async (test) => {
+    const app = await script(test, {});
+    if (app === null) return;
+    const seven = await app.open('/post.php?post=7&action=edit');
+    const eight = await app.open('/post.php?post=8&action=edit');
+    await app.post(`/post.php?to=${encodeURIComponent('/post.php?post=7&action=edit&message=1')}`);
+    await shows(seven, 2);
+    await app.post(`/post.php?to=${encodeURIComponent('/post.php?post=8&action=edit')}`);
+    await shows(eight, 2);
+    assert.equal(app.asked.filter((url) => url.includes('post=8')).length, 2);
+  });
+
+  for (const [field, value] of [
+    ['Link', '</style.css>; rel=preload, </pages/7?x=1>; rel="canonical"'],
+    ['Content-Location', '/pages/7'],
+  ] as const) {
+    it(`is the one that the app names in ${field}`, { timeout: 60_000 }, async (test) => {
+      const app = await script(test, { [field]: value });
+      if (app === null) return;
+      const page = await app.open('/latest');
+      await app.post('/style.css');
+      await app.post('/pages/7');
+      await shows(page, 2);
+      assert.equal(app.asked.filter((url) => url === '/latest').length, 2);
+    });
+  }
+});
