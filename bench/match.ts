@@ -5,7 +5,7 @@ import { compileMatcher, type MatcherSpec } from '../src/hub/matcher.ts';
 import { profiles } from '../src/hub/profile.ts';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLogger } from '../src/kernel/log.ts';
-import { Slices } from '../src/kernel/slices.ts';
+import { Scheduler } from '../src/kernel/scheduler.ts';
 import { TimerWheel } from '../src/kernel/timer-wheel.ts';
 import { createMemoryTransport } from '../src/transports/memory/memory-transport.ts';
 import type { BenchContext } from './context.ts';
@@ -60,7 +60,7 @@ async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promi
     names,
     clock: systemClock,
     wheel: new TimerWheel(systemClock),
-    slices: new Slices(),
+    scheduler: new Scheduler(),
     log: silentLogger,
   });
   for (let i = 0; i < count; i += 1) {
@@ -68,7 +68,7 @@ async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promi
       matchers: [compileMatcher(specOf(i), BASE, null)],
       lastEventId: null,
       grants: NO_GRANTS,
-      vouchedBy: null,
+      issuerKey: null,
       tokenId: null,
       session: null,
       lifetimeMs: null,
@@ -79,7 +79,7 @@ async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promi
         announced: false,
       },
       place: null,
-      asOf: hub.revision,
+      revocationEpoch: hub.revision,
     });
   }
   return hub;

@@ -15,12 +15,12 @@ import { type Clock, systemClock } from './kernel/clock.ts';
 import { type Logger, silentLogger } from './kernel/log.ts';
 import { Scope } from './kernel/scope.ts';
 import { Secret } from './kernel/secret.ts';
-import { Slices } from './kernel/slices.ts';
+import { Scheduler } from './kernel/scheduler.ts';
 import { TimerWheel } from './kernel/timer-wheel.ts';
 import { checkHubKeys } from './runtime/check-parts.ts';
 import { createHubCores } from './runtime/hub-core.ts';
 import { createKeySets, setUpHub } from './runtime/hub-setup.ts';
-import { HubSignals } from './runtime/siblings.ts';
+import { HubSignals } from './runtime/peer-workers.ts';
 import { mountedExchange } from './server/mounted-exchange.ts';
 
 export { HubgateError } from './kernel/error.ts';
@@ -141,10 +141,10 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     keySets: createKeySets(),
     signals: new HubSignals(null),
     wheel: new TimerWheel(clock),
-    slices: new Slices(),
+    scheduler: new Scheduler(),
     clock,
     random: Math.random,
-    rehearsal: false,
+    dryRun: false,
     playgroundSalt: randomUUID(),
     log,
   };

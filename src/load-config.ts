@@ -1,3 +1,6 @@
+// Two configurations are the same when their fingerprints are: all values, and the content of the
+// files that the running gateway reads.
+
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';

@@ -1,8 +1,8 @@
 import type { Grants, JsonValue, SubscribeGrant } from '../hub/grants.ts';
 import { compileMatcher, type Matcher, type MatcherCache, type MatchType } from '../hub/matcher.ts';
 import { messageOf } from '../kernel/error.ts';
-import { completed, type Meter, unmetered } from '../kernel/slices.ts';
-import { InvalidTokenError, show } from './diagnosis.ts';
+import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
+import { InvalidTokenError, quote } from './diagnosis.ts';
 import { isJsonObject, type JsonObject } from './strict-json.ts';
 
 /** Entries of this hub in one token. */
@@ -29,19 +29,19 @@ export function readAuthorizationDetails(
   claim: JsonValue | undefined,
   context: GrantContext,
 ): Grants {
-  return completed(authorizationDetails(claim, context, unmetered()));
+  return completed(authorizationDetails(claim, context, unlimitedBudget()));
 }
 
 /**
  * The grants of the claim `authorization_details`. One bad entry of this hub refuses the token;
- * entries for others are not looked at. Yields when nothing is left of the meter.
+ * entries for others are not looked at. Yields when nothing is left of the budget.
  *
  * @throws InvalidTokenError
  */
 export function* authorizationDetails(
   claim: JsonValue | undefined,
   context: GrantContext,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, Grants, void> {
   if (claim === undefined || claim === null) return { publish: [], subscribe: [] };
   if (!Array.isArray(claim)) throw malformed('authorization_details', 'an array', claim);
@@ -61,8 +61,8 @@ export function* authorizationDetails(
     }
     const matchers: Matcher[] = [];
     for (const [at, topic] of topics.entries()) {
-      if (meter.left <= 0) yield;
-      matchers.push(readMatcher(topic, `${where}.topics[${at}]`, context, meter));
+      if (budget.isSpent) yield;
+      matchers.push(readMatcher(topic, `${where}.topics[${at}]`, context, budget));
     }
     if (actions.includes('publish')) publish.push(...matchers);
     if (actions.includes('subscribe')) {
@@ -107,7 +107,7 @@ function readMatcher(
   value: JsonValue,
   where: string,
   context: GrantContext,
-  meter: Meter,
+  budget: Budget,
 ): Matcher {
   if (!isJsonObject(value)) throw malformed(where, 'an object {"match": …}', value);
   const { match, match_type: type } = value;
@@ -115,7 +115,7 @@ function readMatcher(
     throw malformed(`${where}.match`, 'a non-empty string', match);
   }
   const matchType = readMatchType(type, `${where}.match_type`);
-  return grantMatcher({ match, matchType }, where, context, meter);
+  return grantMatcher({ match, matchType }, where, context, budget);
 }
 
 function readMatchType(value: JsonValue | undefined, where: string): MatchType {
@@ -129,16 +129,16 @@ export function grantMatcher(
   spec: { readonly match: string; readonly matchType: MatchType },
   where: string,
   { base, cache }: Pick<GrantContext, 'base' | 'cache'>,
-  meter: Meter,
+  budget: Budget,
 ): Matcher {
   try {
-    return compileMatcher(spec, base, cache, meter);
+    return compileMatcher(spec, base, cache, budget);
   } catch (error) {
     throw new InvalidTokenError(
       {
         check: where,
         expected: 'a matcher that compiles',
-        found: `${show(spec.match)}: ${messageOf(error)}`,
+        found: `${quote(spec.match)}: ${messageOf(error)}`,
         cure: 'correct the matcher where the token is issued',
       },
       { cause: error },
@@ -150,7 +150,7 @@ export function malformed(check: string, expected: string, found: unknown): Inva
   return new InvalidTokenError({
     check,
     expected,
-    found: show(found),
+    found: quote(found),
     cure: 'correct the claim where the token is issued; one bad entry refuses the whole token',
   });
 }

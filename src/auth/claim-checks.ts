@@ -1,4 +1,4 @@
-import { type Check, show } from './diagnosis.ts';
+import { type Check, quote } from './diagnosis.ts';
 import { stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
 
 const TYPE = 'at+jwt';
@@ -16,7 +16,7 @@ export function checkType({ header }: UnverifiedToken, relaxed: boolean): Check 
     check: 'typ',
     passed: relaxed || type === TYPE,
     expected: `"${TYPE}"`,
-    found: show(typ),
+    found: quote(typ),
     cure: `set the header "typ": "${TYPE}" where the token is issued`,
   };
 }
@@ -38,8 +38,9 @@ export function checkAudience(
   return {
     check: 'aud',
     passed: audience !== '' && passed,
-    expected: audience === '' ? 'a request from which the identity can be derived' : show(audience),
-    found: show(aud),
+    expected:
+      audience === '' ? 'a request from which the identity can be derived' : quote(audience),
+    found: quote(aud),
     cure: 'issue the token for that audience, or set resource_identifier to the one it names',
   };
 }
@@ -78,7 +79,7 @@ export function checkClaimTypes({ claims }: UnverifiedToken): Check {
     check: 'claims',
     passed: wrong === undefined,
     expected: '"iat" a number, "sub" and "jti" strings',
-    found: wrong === undefined ? 'all of the right type' : show(wrong),
+    found: wrong === undefined ? 'all of the right type' : quote(wrong),
     cure: 'correct the type of the claim where the token is issued',
   };
 }
@@ -93,7 +94,7 @@ function isMisshapenName(claim: UnverifiedToken['claims'][string] | undefined): 
 }
 
 function describeTime(seconds: unknown): string {
-  if (typeof seconds !== 'number') return show(seconds);
+  if (typeof seconds !== 'number') return quote(seconds);
   const date = new Date(seconds * 1000);
-  return Number.isNaN(date.getTime()) ? show(seconds) : `${date.toISOString()} (${seconds})`;
+  return Number.isNaN(date.getTime()) ? quote(seconds) : `${date.toISOString()} (${seconds})`;
 }

@@ -1,7 +1,7 @@
 import { type GrantMatcher, matches, type SubscriptionMatcher } from '../hub/matcher.ts';
 import { parseTopic, type Topic } from '../hub/topic.ts';
-import { unmetered } from '../kernel/slices.ts';
-import { show } from './diagnosis.ts';
+import { unlimitedBudget } from '../kernel/scheduler.ts';
+import { quote } from './diagnosis.ts';
 
 /** How far grants cover a topic or a subscription, and why no further. */
 export interface Coverage {
@@ -26,7 +26,7 @@ const COMPONENT_NAMES = {
 
 /** Whether one of the grants is for a topic. */
 export function coverTopic(grants: readonly GrantMatcher[], topic: Topic): Coverage {
-  const covering = grants.find((grant) => matches(grant, topic, unmetered()));
+  const covering = grants.find((grant) => matches(grant, topic, unlimitedBudget()));
   if (covering !== undefined) return { verdict: 'all', because: `${nameOf(covering)} covers it` };
   return { verdict: 'none', because: reasons(grants, (grant) => whyNot(grant, topic)) };
 }
@@ -64,7 +64,7 @@ function isSame(grant: GrantMatcher, { spec }: SubscriptionMatcher): boolean {
 function mayTouch(grant: GrantMatcher, matcher: SubscriptionMatcher, base: string): boolean {
   if (matcher.kind === 'any') return true;
   if (grant.kind === 'exact')
-    return matches(matcher, parseTopic(grant.spec.match, base), unmetered());
+    return matches(matcher, parseTopic(grant.spec.match, base), unlimitedBudget());
   if (grant.kind !== 'urlpattern' || matcher.kind !== 'urlpattern') return true;
   const [one, other] = [grant.pattern.origin, matcher.pattern.origin];
   if (one !== null && other !== null && one !== other) return false;
@@ -87,7 +87,7 @@ function whyNot(grant: GrantMatcher, topic: Topic): string {
   const component = grant.pattern.mismatch(topic.url);
   return component === null
     ? `${name} does not match`
-    : `${name} has another ${COMPONENT_NAMES[component]} than ${show(topic.url[component])}`;
+    : `${name} has another ${COMPONENT_NAMES[component]} than ${quote(topic.url[component])}`;
 }
 
 function nameOf({ kind, spec }: GrantMatcher): string {
@@ -95,11 +95,11 @@ function nameOf({ kind, spec }: GrantMatcher): string {
     case 'any':
       return 'the grant for everything';
     case 'exact':
-      return `the topic ${show(spec.match)}`;
+      return `the topic ${quote(spec.match)}`;
     case 'urlpattern':
-      return `the pattern ${show(spec.match)}`;
+      return `the pattern ${quote(spec.match)}`;
     case 'template':
-      return `the template ${show(spec.match)}`;
+      return `the template ${quote(spec.match)}`;
     case 'predicate':
       return 'a selector of 0.x';
   }

@@ -30,14 +30,14 @@ export class InvalidTokenError extends HubgateError {
 const MAX_SHOWN = 200;
 
 /** A value of a token as a log shows it. */
-export function show(value: unknown): string {
+export function quote(value: unknown): string {
   if (value === undefined) return 'no such member';
   const text = JSON.stringify(value);
   return text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…`;
 }
 
 /** @throws InvalidTokenError for a check that failed */
-export function demand(check: Check): void {
+export function assertCheck(check: Check): void {
   if (check.passed) return;
   const { passed: _, ...diagnosis } = check;
   throw new InvalidTokenError(diagnosis);

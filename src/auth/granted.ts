@@ -1,5 +1,5 @@
 import type { JsonValue } from '../hub/grants.ts';
-import { show } from './diagnosis.ts';
+import { quote } from './diagnosis.ts';
 import { isJsonObject, type JsonObject } from './strict-json.ts';
 import { parseToken } from './unverified-token.ts';
 
@@ -42,12 +42,12 @@ function describeDetails(details: readonly JsonValue[], { detailType }: GrantNam
   return details.filter(isJsonObject).flatMap((detail) => {
     if (detail['type'] !== detailType) {
       return [
-        `  nothing here by an entry of the type ${show(detail['type'])}: it is not this hub's`,
+        `  nothing here by an entry of the type ${quote(detail['type'])}: it is not this hub's`,
       ];
     }
     const actions = list(detail['actions']).filter((one) => typeof one === 'string');
     const payload =
-      detail['payload'] === undefined ? '' : `, with payload ${show(detail['payload'])}`;
+      detail['payload'] === undefined ? '' : `, with payload ${quote(detail['payload'])}`;
     return list(detail['topics']).flatMap((topic) =>
       actions.map((action) => `  ${action} ${describeMatcher(topic)}${payload}`),
     );
@@ -75,7 +75,7 @@ function describeLegacy(claim: JsonValue, names: GrantNames): readonly string[] 
     ...(readsLegacy ? [] : ['a start by node --conditions=deprecated_claim']),
   ];
   return [
-    `It is a 0.x token: it grants by the claim ${show(legacyClaim)}, which version 1.0 of the protocol has no more.`,
+    `It is a 0.x token: it grants by the claim ${quote(legacyClaim)}, which version 1.0 of the protocol has no more.`,
     ...(listed.length === 0 ? ['It grants nothing.'] : ['It would grant:', ...bounded(listed)]),
     missing.length === 0
       ? 'This hub reads it.'
@@ -104,13 +104,13 @@ function modernMatcher(entry: JsonValue): JsonValue {
 }
 
 function describeMatcher(topic: JsonValue): string {
-  if (!isJsonObject(topic)) return `what cannot be read: ${show(topic)}`;
+  if (!isJsonObject(topic)) return `what cannot be read: ${quote(topic)}`;
   const { match, match_type: type } = topic;
   if (match === '*') return 'everything';
-  if (type === 'urlpattern') return `all URLs that match ${show(match)}`;
+  if (type === 'urlpattern') return `all URLs that match ${quote(match)}`;
   return type === undefined || type === 'exact' || type === null || type === ''
-    ? `the topic ${show(match)}`
-    : `what matches ${show(match)} as ${show(type)}`;
+    ? `the topic ${quote(match)}`
+    : `what matches ${quote(match)} as ${quote(type)}`;
 }
 
 function list(value: JsonValue | undefined): readonly JsonValue[] {

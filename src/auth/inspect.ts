@@ -1,6 +1,6 @@
 import { type Grants, readMatchers } from '../hub/grants.ts';
 import { parseTopic } from '../hub/topic.ts';
-import { unmetered } from '../kernel/slices.ts';
+import { unlimitedBudget } from '../kernel/scheduler.ts';
 import {
   checkAudience,
   checkClaimTypes,
@@ -9,7 +9,7 @@ import {
   checkType,
 } from './claim-checks.ts';
 import { coverTopic } from './coverage.ts';
-import { attempt, type Check, show } from './diagnosis.ts';
+import { attempt, type Check, quote } from './diagnosis.ts';
 import { checkAlgorithm, checkRole, checkSignature, findIssuer, voucherOf } from './issuer.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
 import {
@@ -46,7 +46,7 @@ export async function inspectToken(
   const legacy = isLegacy(token, options);
   const relaxed = acceptsLegacy(options);
   const grants = attempt('authorization_details', 'valid entries', () =>
-    readAll(readGrants(token, options, legacy, unmetered())),
+    readAll(readGrants(token, options, legacy, unlimitedBudget())),
   );
   const now = options.clock.now();
   const readable = checkReadable(token, options);
@@ -75,12 +75,12 @@ async function checkVoucher(
   const { issuer, check } = findIssuer(issuers, token, relaxed);
   if (issuer === null) return [check];
   const role = action === 'publish' ? 'publisher' : 'subscriber';
-  const voucher = voucherOf(issuer, role);
-  const checks = [check, checkRole(voucher, issuer, role)];
-  if (voucher === null) return checks;
-  const algorithm = checkAlgorithm(token, voucher);
+  const issuerKey = voucherOf(issuer, role);
+  const checks = [check, checkRole(issuerKey, issuer, role)];
+  if (issuerKey === null) return checks;
+  const algorithm = checkAlgorithm(token, issuerKey);
   if (!algorithm.passed) return [...checks, algorithm];
-  return [...checks, algorithm, await checkSignature(token, voucher)];
+  return [...checks, algorithm, await checkSignature(token, issuerKey)];
 }
 
 function checkGrant(
@@ -96,7 +96,7 @@ function checkGrant(
     {
       check: 'grant',
       passed,
-      expected: `a ${action} grant that covers ${show(topic)}`,
+      expected: `a ${action} grant that covers ${quote(topic)}`,
       found: passed ? because : `no grant that covers it: ${because}`,
       cure: `add an authorization detail with the action "${action}" and a matcher for the topic`,
     },
@@ -106,6 +106,6 @@ function checkGrant(
 /** The result of a reading that nothing interrupts. */
 function readAll(reading: Generator<void, Grants, void>): Grants {
   const { value } = reading.next();
-  if (value === undefined) throw new TypeError('an unmetered reading did not end');
+  if (value === undefined) throw new TypeError('an unlimitedBudget reading did not end');
   return value;
 }

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { compactVerify } from 'jose';
-import { type Check, show } from './diagnosis.ts';
+import { type Check, quote } from './diagnosis.ts';
 import type { KeyMaterial, KeySet } from './key.ts';
 import { stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
 
@@ -17,14 +17,14 @@ export interface TrustedIssuer {
 }
 
 /** The issuer, the role and the keys that a token is verified with. */
-export interface Voucher {
+export interface IssuerKey {
   readonly issuer: TrustedIssuer;
   readonly keys: KeySet;
   /** Equal as long as this issuer, role and key configuration stay. Not for printing. */
   readonly identity: string;
 }
 
-export function voucherOf(issuer: TrustedIssuer, role: Role): Voucher | null {
+export function voucherOf(issuer: TrustedIssuer, role: Role): IssuerKey | null {
   const keys = issuer[role];
   if (keys === null) return null;
   const identity = hash('sha256', JSON.stringify([issuer.id, role, keys.identity]));
@@ -51,9 +51,9 @@ export function findIssuer(
     check: 'iss',
     passed: issuer !== null,
     expected:
-      issuers.flatMap(({ id }) => (id === null ? [] : [show(id)])).join(' or ') ||
+      issuers.flatMap(({ id }) => (id === null ? [] : [quote(id)])).join(' or ') ||
       'an issuer of the hub, which has none',
-    found: show(iss),
+    found: quote(iss),
     cure: 'declare the issuer in the Hubfile exactly as the token spells it, or correct "iss"',
   };
   return { issuer, check };
@@ -64,30 +64,30 @@ function onlyDeclared(issuers: readonly TrustedIssuer[]): TrustedIssuer | null {
   return declared.length === 1 ? (declared[0] ?? null) : null;
 }
 
-export function checkRole(voucher: Voucher | null, issuer: TrustedIssuer, role: Role): Check {
+export function checkRole(issuerKey: IssuerKey | null, issuer: TrustedIssuer, role: Role): Check {
   return {
     check: 'role',
-    passed: voucher !== null,
+    passed: issuerKey !== null,
     expected: `an issuer with a ${role} key`,
-    found: show(issuer.id ?? undefined),
+    found: quote(issuer.id ?? undefined),
     cure: `add ${role} { jwt … } to this issuer, or use a token of another one`,
   };
 }
 
 /** The configuration chooses the algorithm, never the token (RFC 8725 §3.1). */
-export function checkAlgorithm({ header }: UnverifiedToken, { keys }: Voucher): Check {
+export function checkAlgorithm({ header }: UnverifiedToken, { keys }: IssuerKey): Check {
   const { alg } = header;
   return {
     check: 'alg',
     passed: typeof alg === 'string' && keys.algorithms.includes(alg),
     expected: keys.algorithms.join(' or '),
-    found: show(alg),
+    found: quote(alg),
     cure: 'sign with that algorithm, or configure the one of the key beside it',
   };
 }
 
 /** Whether one of the issuer's keys for the role made the signature. Call it after {@link checkAlgorithm}. */
-export async function checkSignature(token: UnverifiedToken, { keys }: Voucher): Promise<Check> {
+export async function checkSignature(token: UnverifiedToken, { keys }: IssuerKey): Promise<Check> {
   const { alg, kid } = token.header;
   const hint = stringOrAbsent(kid);
   const candidates =
@@ -106,7 +106,7 @@ export async function checkSignature(token: UnverifiedToken, { keys }: Voucher):
 }
 
 function describeSignature(passed: boolean, candidates: number, kid: unknown): string {
-  const named = kid === undefined ? 'none by "kid"' : `the "kid" ${show(kid)}`;
+  const named = kid === undefined ? 'none by "kid"' : `the "kid" ${quote(kid)}`;
   if (passed) return 'a signature by its key';
   return candidates > 0
     ? `a signature that none of ${candidates} keys has made; the token names ${named}`

@@ -2,7 +2,7 @@ import { RE2JS } from 're2js';
 import type { Grants, JsonValue, SubscribeGrant } from '../hub/grants.ts';
 import { compileSelector, type GrantMatcher, MAX_MATCHER_BYTES } from '../hub/matcher.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { Meter } from '../kernel/slices.ts';
+import type { Budget } from '../kernel/scheduler.ts';
 import { hasForbiddenCharacters } from '../hub/topic.ts';
 import { type GrantContext, grantMatcher, malformed } from './authorization-details.ts';
 import { isJsonObject } from './strict-json.ts';
@@ -30,14 +30,14 @@ const MATCH_TYPES: ReadonlyMap<JsonValue, LegacyMatchType> = new Map([
  * The claim of a 0.x token: `{publish: […], subscribe: […], payload}` with entries
  * `{match, matchType, payload}`, or bare strings where they are switched on. Loaded only under `--conditions=deprecated_claim`.
  */
-export const readLegacyClaim: LegacyClaimReader | null = function* (claim, name, context, meter) {
+export const readLegacyClaim: LegacyClaimReader | null = function* (claim, name, context, budget) {
   if (claim === undefined || claim === null) return { publish: [], subscribe: [] };
   if (!isJsonObject(claim)) throw malformed(name, 'an object', claim);
-  const publish = yield* readEntries(claim['publish'], `${name}.publish`, context, meter);
+  const publish = yield* readEntries(claim['publish'], `${name}.publish`, context, budget);
   const { payload } = claim;
   const grants = {
     publish: publish.flatMap(({ matchers }) => matchers),
-    subscribe: yield* readEntries(claim['subscribe'], `${name}.subscribe`, context, meter),
+    subscribe: yield* readEntries(claim['subscribe'], `${name}.subscribe`, context, budget),
   };
   return payload === undefined ? grants : { ...grants, fallbackPayload: payload };
 };
@@ -46,7 +46,7 @@ function* readEntries(
   list: JsonValue | undefined,
   where: string,
   context: LegacyContext,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, readonly SubscribeGrant[], void> {
   if (list === undefined || list === null) return [];
   if (!Array.isArray(list)) throw malformed(where, 'an array', list);
@@ -55,8 +55,8 @@ function* readEntries(
   }
   const grants: SubscribeGrant[] = [];
   for (const [index, entry] of list.entries()) {
-    if (meter.left <= 0) yield;
-    grants.push(readEntry(entry, `${where}[${index}]`, context, meter));
+    if (budget.isSpent) yield;
+    grants.push(readEntry(entry, `${where}[${index}]`, context, budget));
   }
   return grants;
 }
@@ -65,10 +65,10 @@ function readEntry(
   entry: JsonValue,
   where: string,
   context: LegacyContext,
-  meter: Meter,
+  budget: Budget,
 ): SubscribeGrant {
   if (typeof entry === 'string' && context.legacyForms.strings) {
-    return { matchers: [selectorMatcher(entry, where, context, meter)] };
+    return { matchers: [selectorMatcher(entry, where, context, budget)] };
   }
   if (!isJsonObject(entry)) throw malformed(where, expectedEntry(entry), entry);
   const { match, matchType, match_type: modernType, payload } = entry;
@@ -82,12 +82,12 @@ function readEntry(
   }
   const matcher =
     type === 'regexp' && match !== '*'
-      ? regexpMatcher(match, where, meter)
+      ? regexpMatcher(match, where, budget)
       : grantMatcher(
           { match, matchType: type === 'regexp' ? 'exact' : type },
           where,
           context,
-          meter,
+          budget,
         );
   return payload === undefined ? { matchers: [matcher] } : { matchers: [matcher], payload };
 }
@@ -102,10 +102,10 @@ function selectorMatcher(
   text: string,
   where: string,
   { legacyForms }: LegacyContext,
-  meter: Meter,
+  budget: Budget,
 ): GrantMatcher {
   try {
-    return compileSelector(text, legacyForms.templates, meter);
+    return compileSelector(text, legacyForms.templates, budget);
   } catch (error) {
     if (!(error instanceof HubgateError)) throw error;
     throw malformed(where, `a topic or a URI Template that compiles (${error.message})`, text);
@@ -113,8 +113,8 @@ function selectorMatcher(
 }
 
 /** Matches the whole topic, in linear time. */
-function regexpMatcher(text: string, where: string, meter: Meter): GrantMatcher {
-  meter.left -= COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER;
+function regexpMatcher(text: string, where: string, budget: Budget): GrantMatcher {
+  budget.spend(COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER);
   if (hasForbiddenCharacters(text) || Buffer.byteLength(text) > MAX_MATCHER_BYTES) {
     const limit = `at most ${MAX_MATCHER_BYTES} bytes without control characters`;
     throw malformed(`${where}.match`, limit, text);
@@ -137,7 +137,7 @@ export type LegacyContext = Pick<GrantContext, 'base' | 'cache'> & {
 };
 
 /**
- * Reads the claim of a 0.x token; yields when nothing is left of the meter.
+ * Reads the claim of a 0.x token; yields when nothing is left of the budget.
  *
  * @throws InvalidTokenError
  */
@@ -145,5 +145,5 @@ export type LegacyClaimReader = (
   claim: JsonValue | undefined,
   name: string,
   context: LegacyContext,
-  meter: Meter,
+  budget: Budget,
 ) => Generator<void, Grants, void>;

@@ -1,5 +1,5 @@
 import type { JsonValue } from '../hub/grants.ts';
-import { type Check, InvalidTokenError, show } from './diagnosis.ts';
+import { type Check, InvalidTokenError, quote } from './diagnosis.ts';
 import { isJsonObject, type JsonObject, parseStrictJson } from './strict-json.ts';
 import { decodeJwt, decodeProtectedHeader } from 'jose';
 
@@ -46,7 +46,7 @@ export function checkCritical({ header }: UnverifiedToken): Check {
     check: 'crit',
     passed: header['crit'] === undefined,
     expected: 'no critical header',
-    found: header['crit'] === undefined ? 'no critical header' : `"crit" ${show(header['crit'])}`,
+    found: header['crit'] === undefined ? 'no critical header' : `"crit" ${quote(header['crit'])}`,
     cure: 'issue the token without "crit"',
   };
 }

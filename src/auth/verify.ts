@@ -3,7 +3,7 @@ import { readLegacyClaim } from '#legacy-claim';
 import type { LegacyForms } from '../config/config.ts';
 import type { Grants } from '../hub/grants.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { Meter, Slices } from '../kernel/slices.ts';
+import type { Budget, Scheduler } from '../kernel/scheduler.ts';
 import { authorizationDetails, type GrantContext } from './authorization-details.ts';
 import {
   checkAudience,
@@ -12,7 +12,7 @@ import {
   checkNotBefore,
   checkType,
 } from './claim-checks.ts';
-import { type Check, demand } from './diagnosis.ts';
+import { type Check, assertCheck } from './diagnosis.ts';
 import {
   checkAlgorithm,
   checkRole,
@@ -20,7 +20,7 @@ import {
   findIssuer,
   type Role,
   type TrustedIssuer,
-  type Voucher,
+  type IssuerKey,
   voucherOf,
 } from './issuer.ts';
 import {
@@ -43,7 +43,7 @@ export interface AccessToken {
   readonly issuer: string;
   readonly tokenId: string | null;
   /** One of {@link TokenVerifier.vouchers}. Not for printing. */
-  readonly vouchedBy: string;
+  readonly issuerKey: string;
   /** Whether a hub that speaks 1.0 only would refuse it. */
   readonly legacy: boolean;
 }
@@ -52,7 +52,7 @@ export interface TokenVerifierOptions extends GrantContext {
   readonly issuers: readonly TrustedIssuer[];
   readonly clock: Clock;
   /** Patterns of tokens are compiled in them. */
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   /** Accepts 0.x tokens by the claim of that name, if this build can read them; null does not. */
   readonly legacyClaim: string | null;
   readonly legacyForms: LegacyForms;
@@ -65,10 +65,10 @@ export interface TokenVerifier {
   /** Whether any issuer has a key for the role. */
   readonly roles: Readonly<Record<Role, boolean>>;
   /**
-   * All that can vouch for a token. A stream whose voucher is missing after a reload is one whose
+   * All that can vouch for a token. A stream whose issuer key is missing after a reload is one whose
    * issuer or key was removed.
    */
-  readonly vouchers: ReadonlySet<string>;
+  readonly issuerKeys: ReadonlySet<string>;
   /** Whether 0.x tokens are accepted: asked for, and this build can read them. */
   readonly acceptsLegacy: boolean;
   /**
@@ -93,21 +93,21 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
     const token = parseToken(text);
     const relaxed = acceptsLegacy(options);
     const legacy = isLegacy(token, options);
-    demand(checkReadable(token, options));
-    demand(checkType(token, relaxed));
-    demand(checkCritical(token));
-    const voucher = requireVoucher(issuers, token, role, relaxed);
-    demand(checkAlgorithm(token, voucher));
-    const signature = await checkSignature(token, voucher);
+    assertCheck(checkReadable(token, options));
+    assertCheck(checkType(token, relaxed));
+    assertCheck(checkCritical(token));
+    const issuerKey = requireVoucher(issuers, token, role, relaxed);
+    assertCheck(checkAlgorithm(token, issuerKey));
+    const signature = await checkSignature(token, issuerKey);
     // The keys that were just used may have been fetched for this token.
-    const { generation } = voucher.keys;
-    demand(signature);
-    demand(checkAudience(token, audience, relaxed));
-    demand(checkExpiry(token, clock.now(), legacy));
-    demand(checkNotBefore(token, clock.now()));
-    demand(checkClaimTypes(token));
-    const grants = await options.slices.compute((meter) =>
-      readGrants(token, options, legacy, meter),
+    const { generation } = issuerKey.keys;
+    assertCheck(signature);
+    assertCheck(checkAudience(token, audience, relaxed));
+    assertCheck(checkExpiry(token, clock.now(), legacy));
+    assertCheck(checkNotBefore(token, clock.now()));
+    assertCheck(checkClaimTypes(token));
+    const grants = await options.scheduler.compute((budget) =>
+      readGrants(token, options, legacy, budget),
     );
     const strict = [
       checkType(token, false),
@@ -115,10 +115,10 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
       checkAudience(token, audience, false),
     ];
     const accepted = {
-      ...describe(token, grants, voucher),
+      ...describe(token, grants, issuerKey),
       legacy: legacy || strict.some(({ passed }) => !passed),
     };
-    verified.add(digest, accepted, text.length, voucher.keys, generation);
+    verified.add(digest, accepted, text.length, issuerKey.keys, generation);
     if (accepted.legacy) options.onLegacyToken?.();
     return accepted;
   };
@@ -128,7 +128,7 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
       publisher: issuers.some(({ publisher }) => publisher !== null),
       subscriber: issuers.some(({ subscriber }) => subscriber !== null),
     },
-    vouchers: new Set(
+    issuerKeys: new Set(
       issuers.flatMap((issuer) =>
         (['publisher', 'subscriber'] as const).flatMap(
           (role) => voucherOf(issuer, role)?.identity ?? [],
@@ -174,7 +174,7 @@ export function checkReadable(token: UnverifiedToken, { legacyClaim }: LegacyOpt
 }
 
 /**
- * What a token allows; yields when nothing is left of the meter.
+ * What a token allows; yields when nothing is left of the budget.
  *
  * @throws InvalidTokenError
  */
@@ -182,13 +182,13 @@ export function* readGrants(
   { claims }: UnverifiedToken,
   options: GrantContext & LegacyOptions & Pick<TokenVerifierOptions, 'legacyForms'>,
   legacy: boolean,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, Grants, void> {
   const { legacyClaim } = options;
   if (legacy && legacyClaim !== null && readLegacyClaim !== null) {
-    return yield* readLegacyClaim(claims[legacyClaim], legacyClaim, options, meter);
+    return yield* readLegacyClaim(claims[legacyClaim], legacyClaim, options, budget);
   }
-  return yield* authorizationDetails(claims['authorization_details'], options, meter);
+  return yield* authorizationDetails(claims['authorization_details'], options, budget);
 }
 
 type LegacyOptions = Pick<TokenVerifierOptions, 'legacyClaim'>;
@@ -203,19 +203,19 @@ function requireVoucher(
   token: UnverifiedToken,
   role: Role,
   relaxed: boolean,
-): Voucher {
+): IssuerKey {
   const { issuer, check } = findIssuer(issuers, token, relaxed);
-  demand(check);
-  const voucher = issuer === null ? null : voucherOf(issuer, role);
-  if (issuer !== null) demand(checkRole(voucher, issuer, role));
-  if (voucher === null) throw new TypeError('a check that failed did not throw');
-  return voucher;
+  assertCheck(check);
+  const issuerKey = issuer === null ? null : voucherOf(issuer, role);
+  if (issuer !== null) assertCheck(checkRole(issuerKey, issuer, role));
+  if (issuerKey === null) throw new TypeError('a check that failed did not throw');
+  return issuerKey;
 }
 
 function describe(
   token: UnverifiedToken,
   grants: Grants,
-  voucher: Voucher,
+  issuerKey: IssuerKey,
 ): Omit<AccessToken, 'legacy'> {
   const { exp, iss, jti } = token.claims;
   return {
@@ -223,7 +223,7 @@ function describe(
     expiresAtMs: typeof exp === 'number' ? exp * 1000 : null,
     issuer: typeof iss === 'string' ? iss : '',
     tokenId: typeof jti === 'string' ? jti : null,
-    vouchedBy: voucher.identity,
+    issuerKey: issuerKey.identity,
   };
 }
 

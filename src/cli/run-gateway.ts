@@ -11,7 +11,7 @@ import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts
 import { ServiceManager } from './service-manager.ts';
 import { workerCount } from './workers/worker-pool.ts';
 import { StopSignals } from './stop-signals.ts';
-import { obeyUserSignals } from './user-signals.ts';
+import { handleUserSignals } from './user-signals.ts';
 import { EXIT } from './terminal.ts';
 import { packageVersion } from './commands/version.ts';
 import { readText } from './read-config.ts';
@@ -48,11 +48,11 @@ export async function runGateway({
   pidfile,
 }: RunOptions): Promise<void> {
   const logs = new Logs();
-  const signals = obeyUserSignals();
+  const signals = handleUserSignals();
   const seen = new Map<string, string>();
   const first = read((path, digest) => seen.set(path, digest));
   const log = logs.createLogger(first.config.options.log);
-  signals.obey(log, logs);
+  signals.apply(log, logs);
   logConsoleErrors(log);
   const manager = new ServiceManager(process.env, log);
   const stopSignals = new StopSignals(systemClock);

@@ -133,11 +133,11 @@ export class Supervisor {
     return this.#enqueue(() => this.#options.readPosted(posted), isSource, { changes: true });
   }
 
-  #rehearse(posted: PostedConfig): Promise<LoadOutcome> {
+  #dryRun(posted: PostedConfig): Promise<LoadOutcome> {
     const rehearsed = this.#queue.then(async () => {
       try {
         const { config, warnings } = this.#options.readPosted(posted);
-        const preview = await this.gateway.rehearse(config);
+        const preview = await this.gateway.dryRun(config);
         const changes = withAdmin(preview, this.#admin.changes(config.options));
         return { problems: warnings, changes };
       } catch (error) {
@@ -268,7 +268,7 @@ export class Supervisor {
     report: () => this.#report(),
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),
-    rehearse: (posted) => this.#rehearse(posted),
+    dryRun: (posted) => this.#dryRun(posted),
     stop: () => this.#options.onStop(),
   };
 

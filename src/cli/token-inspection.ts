@@ -8,7 +8,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { silentLogger } from '../kernel/log.ts';
 import { Scope } from '../kernel/scope.ts';
-import { Slices } from '../kernel/slices.ts';
+import { Scheduler } from '../kernel/scheduler.ts';
 import { createKeySets, openVerification } from '../runtime/hub-setup.ts';
 import { type ConfigSource, environmentOf } from './config-source.ts';
 import { readConfig } from './read-config.ts';
@@ -44,7 +44,7 @@ export async function inspect(token: string, flags: InspectFlags): Promise<Inspe
     const around = {
       keySets: createKeySets(),
       clock: systemClock,
-      slices: new Slices(),
+      scheduler: new Scheduler(),
       log: silentLogger,
       // Only the running gateway knows it.
       playgroundSalt: null,

@@ -6,13 +6,13 @@ import type { Logs } from './log-output.ts';
  * program of this user could run code here, and `SIGUSR2` ends the process without a word. From now
  * on the first begins log files anew, and the second does nothing but say so.
  */
-export function obeyUserSignals(): { obey(log: Logger, logs: Logs): void } {
+export function handleUserSignals(): { apply(log: Logger, logs: Logs): void } {
   let reopen = (): void => {};
   let say = (): void => {};
   process.on('SIGUSR1', () => reopen());
   process.on('SIGUSR2', () => say());
   return {
-    obey(log, logs) {
+    apply(log, logs) {
       reopen = () => {
         logs.reopen();
         log.info('Log files were opened again', { signal: 'SIGUSR1' });

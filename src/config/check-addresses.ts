@@ -8,7 +8,7 @@ import type {
   SiteAddress,
   SiteConfig,
 } from './config.ts';
-import type { Finding, Report } from './problem.ts';
+import type { UnplacedProblem, Report } from './problem.ts';
 import { siteAddressText } from './sites.ts';
 import { defaultOptions } from './defaults.ts';
 
@@ -173,7 +173,7 @@ function share(a: string, b: string): boolean {
   return LOOPBACK.has(a) && LOOPBACK.has(b) && (a === 'localhost' || b === 'localhost');
 }
 
-function clash(message: string): Finding {
+function clash(message: string): UnplacedProblem {
   const hint = 'give each a port of its own';
   return { severity: 'error', code: 'port-clash', message, hint };
 }

@@ -1,5 +1,5 @@
 import type { HubConfig, IssuerConfig, KeySource, SiteConfig } from './config.ts';
-import type { Finding, Report } from './problem.ts';
+import type { UnplacedProblem, Report } from './problem.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 /** Secrets of examples and demonstrations, which everybody knows. */
@@ -205,13 +205,13 @@ function hasHost(text: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\/[^/?#]/i.test(text) && (parseUrl(text)?.host ?? '') !== '';
 }
 
-function error(code: string, message: string, hint?: string): Finding {
+function error(code: string, message: string, hint?: string): UnplacedProblem {
   return hint === undefined
     ? { severity: 'error', code, message }
     : { severity: 'error', code, message, hint };
 }
 
-function warning(code: string, message: string, hint?: string): Finding {
+function warning(code: string, message: string, hint?: string): UnplacedProblem {
   return { ...error(code, message, hint), severity: 'warning' };
 }
 

@@ -25,10 +25,10 @@ export interface Problem {
 }
 
 /** A problem before its place is known. */
-export type Finding = Omit<Problem, 'place' | 'excerpt'>;
+export type UnplacedProblem = Omit<Problem, 'place' | 'excerpt'>;
 
 /** Where, beyond the object itself, a problem lies. */
-export interface Whereabouts {
+export interface SourceLocation {
   /** The field of the object, if the problem is about one: `resourceIdentifier`. */
   readonly field?: string;
   /** Another object of the `Config` that it clashes with; its place is named too. */
@@ -39,7 +39,11 @@ export interface Whereabouts {
  * Takes a problem with the part of the configuration it is about. `about` is an object or a list
  * of the `Config`; the reader of the text knows where each of them was written.
  */
-export type Report = (about: object | null, problem: Finding, where?: Whereabouts) => void;
+export type Report = (
+  about: object | null,
+  problem: UnplacedProblem,
+  where?: SourceLocation,
+) => void;
 
 /** A configuration that cannot be used. Carries all of its problems, in the order of the text. */
 export class ConfigError extends HubgateError {

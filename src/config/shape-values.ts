@@ -1,5 +1,12 @@
 import { Secret } from '../kernel/secret.ts';
-import { type DataMember, type DataNode, Misfit, refuse, type Shape, wordOf } from './shape.ts';
+import {
+  type DataMember,
+  type DataNode,
+  ShapeProblem,
+  refuse,
+  type Shape,
+  wordOf,
+} from './shape.ts';
 import { parseDuration, parseSize } from './units.ts';
 
 /** Stands for secrets in what is printed; nobody can mean it as a value. */
@@ -34,7 +41,11 @@ export const secret: Shape<Secret> = {
     if (inClear && node.value instanceof Map) return secretBytes(node.value);
     if (typeof node.value !== 'string') {
       // What stands here may be a secret that was written without quotes.
-      throw new Misfit(node, 'bad-value', 'expected a secret, which is a text: put it in quotes');
+      throw new ShapeProblem(
+        node,
+        'bad-value',
+        'expected a secret, which is a text: put it in quotes',
+      );
     }
     if (!inClear && node.value.includes(REDACTED)) return refuseRedacted(node);
     return new Secret(node.value);
@@ -146,5 +157,5 @@ function secretBytes(members: ReadonlyMap<string, DataMember>): Secret {
 function refuseRedacted(node: DataNode): never {
   const message = `${REDACTED} stands for a secret that was left out when this was printed`;
   const hint = 'write {env.VARIABLE} or {file.PATH} here, or print it with adapt --show-secrets';
-  throw new Misfit(node, 'redacted-secret', message, hint);
+  throw new ShapeProblem(node, 'redacted-secret', message, hint);
 }

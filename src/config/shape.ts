@@ -1,16 +1,19 @@
+// One description of `Config` decodes YAML and JSON, encodes what `adapt` prints, and gives the
+// JSON Schema. A field that is missing in it does not compile.
+
 import { isDeepStrictEqual } from 'node:util';
 import type { Secret } from '../kernel/secret.ts';
 import { nearestName } from './nearest.ts';
-import type { Finding } from './problem.ts';
+import type { UnplacedProblem } from './problem.ts';
 
 /** A stretch of a text; offsets of characters. */
-export interface Stretch {
+export interface SourceRange {
   readonly start: number;
   readonly end: number;
 }
 
 /** A value of a YAML or JSON text, and where it stands. */
-export interface DataNode extends Stretch {
+export interface DataNode extends SourceRange {
   readonly value: DataValue;
 }
 
@@ -23,15 +26,15 @@ export type DataValue =
   | ReadonlyMap<string, DataMember>;
 
 export interface DataMember {
-  readonly key: Stretch;
+  readonly key: SourceRange;
   readonly value: DataNode;
 }
 
 /** Takes what is found while data is read. */
 export interface Reading {
-  readonly report: (at: Stretch, finding: Finding) => void;
+  readonly report: (at: SourceRange, finding: UnplacedProblem) => void;
   /** Told where each object and list of the configuration was written, and the fields of it. */
-  readonly mark: (part: object, at: Stretch, fields: ReadonlyMap<string, Stretch>) => void;
+  readonly mark: (part: object, at: SourceRange, fields: ReadonlyMap<string, SourceRange>) => void;
   /** Told of each site, and how much has been found wrong in it. */
   readonly site: (part: object, findings: number) => void;
   /** Whether the secrets are in the data: else `[redacted]` stands for one that is not. */
@@ -49,7 +52,7 @@ export interface Writing {
 
 /** One kind of value of the configuration: how it is read from data, and how it is written. */
 export interface Shape<T> {
-  /** @throws {Misfit} for data of another shape */
+  /** @throws {ShapeProblem} for data of another shape */
   read(node: DataNode, reading: Reading): T;
   write(value: T, writing: Writing): unknown;
   /** The data that it reads, as JSON Schema: what editors complete. It may say less than `read`. */
@@ -62,11 +65,11 @@ export type JsonSchema = Readonly<Record<string, unknown>>;
 export type Definitions = Map<string, JsonSchema>;
 
 /** Data that is not what is expected. Caught and reported where a neighbour can still be read. */
-export class Misfit extends Error {
-  readonly at: Stretch;
-  readonly finding: Finding;
+export class ShapeProblem extends Error {
+  readonly at: SourceRange;
+  readonly finding: UnplacedProblem;
 
-  constructor(at: Stretch, code: string, message: string, hint?: string) {
+  constructor(at: SourceRange, code: string, message: string, hint?: string) {
     super(message);
     this.at = at;
     const finding = { severity: 'error', code, message } as const;
@@ -79,7 +82,7 @@ export function attempt<T>(reading: Reading, read: () => T): T | undefined {
   try {
     return read();
   } catch (thrown) {
-    if (!(thrown instanceof Misfit)) throw thrown;
+    if (!(thrown instanceof ShapeProblem)) throw thrown;
     reading.report(thrown.at, thrown.finding);
     return undefined;
   }
@@ -162,7 +165,7 @@ export function object<T extends object>(
         }
         if (!Object.hasOwn(standard, each)) {
           attempt(reading, () => {
-            throw new Misfit(start(node), 'missing-member', `"${each}" is missing here`);
+            throw new ShapeProblem(start(node), 'missing-member', `"${each}" is missing here`);
           });
         }
         return [each, standard[each]];
@@ -230,11 +233,11 @@ export function byKind<T extends { readonly kind: string }>(variants: KindShapes
       const member = given.get('kind');
       if (member === undefined) {
         const message = `"kind" is missing here; it is one of ${kinds.join(', ')}`;
-        throw new Misfit(start(node), 'missing-member', message);
+        throw new ShapeProblem(start(node), 'missing-member', message);
       }
       const kind = wordOf(member.value, kinds);
       const others = new Map([...given].filter(([key]) => key !== 'kind'));
-      const marks = { fields: new Map<string, Stretch>() };
+      const marks = { fields: new Map<string, SourceRange>() };
       const rest = shapeOf(kind)?.read(
         { ...node, value: others },
         {
@@ -269,7 +272,7 @@ function ofKind(kind: string, { properties, required, ...rest }: JsonSchema): Js
   };
 }
 
-/** @throws {Misfit} for another word than those, naming the nearest */
+/** @throws {ShapeProblem} for another word than those, naming the nearest */
 export function wordOf<const Choice extends string>(
   node: DataNode,
   choices: readonly Choice[],
@@ -286,7 +289,7 @@ function membersOf(node: DataNode): ReadonlyMap<string, DataMember> {
 }
 
 /** Where an object or a list begins: a caret under all of it would say nothing. */
-function start(at: Stretch): Stretch {
+function start(at: SourceRange): SourceRange {
   return { start: at.start, end: Math.min(at.end, at.start + 1) };
 }
 
@@ -299,7 +302,7 @@ function refuseMember(key: string, { key: at }: DataMember, known: readonly stri
   const hint = found === undefined ? `known are ${known.join(', ')}` : `did you mean "${found}"?`;
   // What stands where a name should be may be a stray line of a key.
   const shown = key.length > 40 ? '[…]' : `"${key.replaceAll(/\p{Cc}/gu, '·')}"`;
-  throw new Misfit(at, 'unknown-member', `unknown member ${shown}`, hint);
+  throw new ShapeProblem(at, 'unknown-member', `unknown member ${shown}`, hint);
 }
 
 /** `heartbeatMs` as `heartbeat_ms`, so that `heartbeat_ms` is recognised as meant for it. */
@@ -307,11 +310,11 @@ function underscored(camelCase: string): string {
   return camelCase.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** @throws {Misfit} `bad-value` */
+/** @throws {ShapeProblem} `bad-value` */
 export function refuse(node: DataNode, expected: string, hint?: string): never {
   const message = `expected ${expected}, not ${describe(node.value)}`;
   const isCompound = typeof node.value === 'object' && node.value !== null;
-  throw new Misfit(isCompound ? start(node) : node, 'bad-value', message, hint);
+  throw new ShapeProblem(isCompound ? start(node) : node, 'bad-value', message, hint);
 }
 
 function describe(value: DataValue): string {

@@ -1,3 +1,7 @@
+// The first hub of a site is the one that is meant wherever none is named, above all by discovery.
+// Further hubs are known by their `name`. A route of kind `hub` marks the place of each among the
+// routes.
+
 import type { Config, DiscoveryConfig, HubConfig, SiteAddress, SiteConfig } from './config.ts';
 import type { RequestMatcher } from './routes.ts';
 import { isIP } from 'node:net';

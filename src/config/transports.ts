@@ -1,3 +1,6 @@
+// A transport is described twice: here by its settings, reach and place of storage, and in
+// `transports/registry.ts`, which opens it and loads its library only then.
+
 import { resolve } from 'node:path';
 import type { Secret } from '../kernel/secret.ts';
 import { byKind, list, type Members, nullable, object, type Shape } from './shape.ts';

@@ -1,3 +1,7 @@
+// The debugger explains a token with the hub's own code, bundled for browsers, so that a pasted
+// token never leaves the browser. Whatever it imports must therefore import neither `jose` nor
+// Node, apart from `Buffer`, for which `buffer.ts` stands in.
+
 import { readAuthorizationDetails } from '../auth/authorization-details.ts';
 import {
   checkAudience,

@@ -92,7 +92,7 @@ function encodings(option: Cursor): FileServerConfig['precompressed'] {
  */
 function compile(
   config: FileServerConfig,
-  { expand, hidesFile, besidePages, slices }: HandlerContext,
+  { expand, hidesFile, besidePages, scheduler }: HandlerContext,
 ): Handler {
   const hidden = hiddenBy(config.hide, expand);
   const { status, precompressed } = config;
@@ -129,7 +129,7 @@ function compile(
     }
     // Its links are relative, so they need the slash.
     if (!wantsDirectory) throw noSuchFile();
-    return answerListing(exchange, { root, names, isHidden, hidesFile, status }, slices);
+    return answerListing(exchange, { root, names, isHidden, hidesFile, status }, scheduler);
   };
 
   return besidePages(async (exchange, next) => {

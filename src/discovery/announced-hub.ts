@@ -1,3 +1,6 @@
+// What the gateway publishes itself reaches the hub's log by a function, under the rules of every
+// publication.
+
 /** What the gateway publishes in the app's name. */
 export interface AnnouncedUpdate {
   readonly topics: readonly string[];

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub, AnnouncedUpdate } from './announced-hub.ts';
 import type { Announce } from './announcements.ts';
 import { readAlong } from './answer-body.ts';
-import { Bursts } from './bursts.ts';
+import { Debouncer } from './debouncer.ts';
 import { type QueryMarks, saysChanged, withoutQuery } from './changed-urls.ts';
 import { linkedPage } from './link.ts';
 import { type PageTopic, queryMark, type TopicOf } from './page-topics.ts';
@@ -54,12 +54,12 @@ const MAX_TOPIC_LENGTH = 1024;
 export function createChanges(options: ChangesOptions): Changes {
   const { config, hub, concerns, alsoFor, announce, clock } = options;
   const methods = new Set(config.methods);
-  const bursts = new Bursts<Change>(config.windowMs, clock);
+  const debouncer = new Debouncer<Change>(config.windowMs, clock);
 
   const tell = (exchange: Exchange, change: Change): Promise<void> => {
     const { log } = exchange;
     const announceAll = ({ update }: Change): Promise<void> => announce(update, log, 'changes');
-    if (bursts.begins(burstOf(change.update), change, merged, announceAll)) {
+    if (debouncer.begins(burstOf(change.update), change, merged, announceAll)) {
       return announceAll(change);
     }
     hub.announcements.merged += 1;
@@ -94,7 +94,7 @@ export function createChanges(options: ChangesOptions): Changes {
     });
     return next();
   };
-  return { handle, close: () => bursts.close() };
+  return { handle, close: () => debouncer.close() };
 }
 
 /** Placeholders that only the topics of `changes` know. */

@@ -1,3 +1,6 @@
+// A page cannot read its own `Link` header, so HTML also gets `Server-Timing` with the hub's URL
+// and the cursor.
+
 import { type HeaderList, utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
 

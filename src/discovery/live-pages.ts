@@ -1,3 +1,6 @@
+// The script is injected next to what answers, before any other handler encodes the body. Its tag
+// is the same in every page, so that pages keep their validators.
+
 import { createHash } from 'node:crypto';
 import { about } from '../http/about.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';

@@ -1,3 +1,7 @@
+// The target of a request is made canonical once, on arrival, and again only by a rewrite.
+// Matchers, hub, rewrites, files, logs and upstreams all read that form, and nothing behind cleans
+// a path again.
+
 import { HttpError } from './errors.ts';
 
 /**

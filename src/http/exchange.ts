@@ -1,3 +1,8 @@
+// Handlers see an exchange instead of Node's request and response, so they are the same over
+// HTTP/1.1 and HTTP/2. A response has one head, sent in one place: whatever changes it (discovery,
+// `header`, CORS, compression) registers a transform and never sees the socket. A head is marked
+// `upstream` or `gateway`, so that discovery changes only what the app answered.
+
 import type { IncomingMessage } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Duplex, Readable, Writable } from 'node:stream';
@@ -41,7 +46,7 @@ export interface Exchange {
    * then waits for the next one, or for who reads `body`. One reader at a time; null where the
    * message cannot have a body.
    */
-  lendBody(loan: BodyLoan): LentBody | null;
+  lendBody(loan: BodyLease): LeasedBody | null;
   /** False when the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
   readonly hasBody: boolean;
   /** Trailer fields of the request; complete once `body` has ended. */
@@ -119,7 +124,7 @@ export interface Exchange {
 }
 
 /** On which terms a body is lent. */
-export interface BodyLoan {
+export interface BodyLease {
   /** Called once, when the reader first asks for bytes. */
   readonly onWanted: () => void;
   /** How long the reader may take nothing while bytes wait for him; null: as long as he likes. */
@@ -127,7 +132,7 @@ export interface BodyLoan {
 }
 
 /** A body that its reader may destroy. */
-export interface LentBody extends Readable {
+export interface LeasedBody extends Readable {
   /** True once it has been given bytes, which nobody else can have any more. */
   readonly consumed: boolean;
 }

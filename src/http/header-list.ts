@@ -1,3 +1,6 @@
+// Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and
+// `fieldUtf8` convert at the few places where text goes in or out.
+
 /**
  * The fields of one message in order, names compared without case and kept as they were written.
  * Values are byte strings: one character per byte of the wire, as Node reads and writes them. Use

@@ -1,3 +1,7 @@
+// Errors, listings and the debugger share one design. A page is one file, and its policy names its
+// style by hash. A client that accepts `text/html` gets an error as a page, any other client as
+// text.
+
 import { createHash } from 'node:crypto';
 
 /**

@@ -1,3 +1,7 @@
+// A rate limit keeps two numbers for each key: the count of the current window, and that of the one
+// before, weighted by how much of it still counts. Windows begin at the same moments in every
+// process, so counts can be exchanged and added. No key is evicted before its window is over.
+
 import { createHmac, randomBytes } from 'node:crypto';
 import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -17,7 +21,7 @@ export interface Counted {
 }
 
 /** How the processes that serve the same configuration tell each other what they have counted. */
-export interface CountSiblings {
+export interface CountPeers {
   tell(zone: string, counted: Counted): void;
   join(zone: string, listener: (counted: Counted) => void): () => void;
 }
@@ -30,7 +34,7 @@ export class RateZone {
   readonly #name: string;
   readonly #windowMs: number;
   readonly #clock: Clock;
-  readonly #siblings: CountSiblings | null;
+  readonly #peerWorkers: CountPeers | null;
   readonly #leave: () => void;
   readonly #secret = randomBytes(16);
   #window = 0;
@@ -39,13 +43,13 @@ export class RateZone {
   #untold = new Map<string, number>();
   #stopTelling: (() => void) | null = null;
 
-  constructor(name: string, windowMs: number, clock: Clock, siblings: CountSiblings | null) {
+  constructor(name: string, windowMs: number, clock: Clock, peerWorkers: CountPeers | null) {
     this.#name = name;
     this.#windowMs = windowMs;
     this.#clock = clock;
-    this.#siblings = siblings;
+    this.#peerWorkers = peerWorkers;
     this.#leave =
-      siblings?.join(name, (counted) => {
+      peerWorkers?.join(name, (counted) => {
         this.#turn();
         for (const [key, events] of counted.counts) this.#heard(counted.window, key, events);
       }) ?? (() => {});
@@ -63,7 +67,7 @@ export class RateZone {
   count(key: string): void {
     this.#turn();
     this.#add(this.#current, key, 1);
-    if (this.#siblings === null) return;
+    if (this.#peerWorkers === null) return;
     if (this.#untold.size < MAX_TOLD || this.#untold.has(key)) {
       this.#untold.set(key, (this.#untold.get(key) ?? 0) + 1);
     }
@@ -110,7 +114,7 @@ export class RateZone {
     if (this.#untold.size === 0) return;
     const counts = [...this.#untold];
     this.#untold = new Map();
-    this.#siblings?.tell(this.#name, { window: this.#window, counts });
+    this.#peerWorkers?.tell(this.#name, { window: this.#window, counts });
   }
 }
 
@@ -118,18 +122,18 @@ export class RateZone {
 export class RateLimits {
   readonly #zones = new InstantLeases<RateZone>((zone) => zone.close());
   readonly #clock: Clock;
-  readonly #siblings: CountSiblings | null;
+  readonly #peerWorkers: CountPeers | null;
 
   /** @param siblings null for a process that serves alone */
-  constructor(clock: Clock, siblings: CountSiblings | null) {
+  constructor(clock: Clock, peerWorkers: CountPeers | null) {
     this.#clock = clock;
-    this.#siblings = siblings;
+    this.#peerWorkers = peerWorkers;
   }
 
   /** Zones of one name and one length of window are one, whichever sites name them. */
   acquire(zone: string, windowMs: number): InstantLease<RateZone> {
     const name = `${zone} ${windowMs}`;
-    const open = (): RateZone => new RateZone(name, windowMs, this.#clock, this.#siblings);
+    const open = (): RateZone => new RateZone(name, windowMs, this.#clock, this.#peerWorkers);
     return this.#zones.acquire(name, open);
   }
 }

@@ -1,3 +1,7 @@
+// GET, HEAD, 206 and 304 share one rule for the head of a representation. A 304 of our own passes
+// all transforms with the fields of its 200, and loses the content's fields when it is sent. For a
+// 304 of the app the 200 is unknown, so the validator that the client sent decides.
+
 import { type ByteRange, evaluateConditions, listsTag, requestedRange } from './conditions.ts';
 import type { BodyWrapper, Exchange, ResponseHead } from './exchange.ts';
 import { HeaderList } from './header-list.ts';

@@ -9,7 +9,7 @@ import type { Profile } from '../hub/profile.ts';
 import { credentialOf, legacyCredentialOf } from './credentials.ts';
 import type { Identity } from './identity.ts';
 import { originList } from './origins.ts';
-import { Refusal, RefusalLog } from './refusal.ts';
+import { RefusedRequest, RefusalLog } from './refusal.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
 export interface AccessSettings {
@@ -34,7 +34,7 @@ export interface Access {
     role: 'publisher' | 'subscriber',
   ): AccessToken | null | Promise<AccessToken>;
   /** No token where one is needed. */
-  tokenMissing(exchange: Exchange): Refusal;
+  tokenMissing(exchange: Exchange): RefusedRequest;
 }
 
 export function createAccess(settings: AccessSettings): Access {
@@ -58,7 +58,7 @@ export function createAccess(settings: AccessSettings): Access {
       found: origin ?? 'none',
       cure: 'add the origin to publish_origins, or publish with an Authorization header',
     });
-    throw new Refusal(400, { challenge: 'invalid_request', check: 'publish_origins' });
+    throw new RefusedRequest(400, { challenge: 'invalid_request', check: 'publish_origins' });
   };
 
   return {
@@ -85,48 +85,51 @@ export function createAccess(settings: AccessSettings): Access {
         found: 'no token',
         cure: 'have the app send the token header of discovery, or the client an Authorization header; a cookie reaches the hub only on its own path and domain',
       });
-      return new Refusal(401, { challenge: null, check: 'presence' });
+      return new RefusedRequest(401, { challenge: null, check: 'presence' });
     },
   };
 }
 
 /** A valid token that does not allow what was asked. */
-export function grantMissing(exchange: Exchange, expected: string, found: string): Refusal {
+export function grantMissing(exchange: Exchange, expected: string, found: string): RefusedRequest {
   logRefusal(exchange, {
     check: 'authorization_details',
     expected,
     found,
     cure: 'give the token an authorization detail with that action and a matcher for the topic',
   });
-  return new Refusal(403, { challenge: 'insufficient_scope', check: 'authorization_details' });
+  return new RefusedRequest(403, {
+    challenge: 'insufficient_scope',
+    check: 'authorization_details',
+  });
 }
 
 /** A token that was valid until a moment ago. */
-export function accessRevoked(exchange: Exchange): Refusal {
+export function accessRevoked(exchange: Exchange): RefusedRequest {
   logRefusal(exchange, {
     check: 'revocation',
     expected: 'a token that is still accepted when its stream opens',
     found: 'its issuer or key was removed, it was revoked, or its user logged out meanwhile',
     cure: 'connect again',
   });
-  return new Refusal(401, { challenge: 'invalid_token', check: 'revocation' });
+  return new RefusedRequest(401, { challenge: 'invalid_token', check: 'revocation' });
 }
 
-function malformedPresentation(exchange: Exchange): Refusal {
+function malformedPresentation(exchange: Exchange): RefusedRequest {
   logRefusal(exchange, {
     check: 'presentation',
     expected: 'one "Authorization: Bearer <token>"',
     found: 'another scheme, several fields, or no token',
     cure: 'send one Authorization field with the scheme Bearer and a token after one space',
   });
-  return new Refusal(400, { challenge: 'invalid_request', check: 'presentation' });
+  return new RefusedRequest(400, { challenge: 'invalid_request', check: 'presentation' });
 }
 
 /** What a token that is not accepted is answered with; any other error stays what it is. */
 function refused(error: unknown, tell: (diagnosis: Diagnosis) => void): unknown {
   if (!(error instanceof InvalidTokenError)) return error;
   tell(error.diagnosis);
-  return new Refusal(401, { challenge: 'invalid_token', check: error.diagnosis.check });
+  return new RefusedRequest(401, { challenge: 'invalid_token', check: error.diagnosis.check });
 }
 
 function refererOrigin(exchange: Exchange): string | undefined {

@@ -1,6 +1,6 @@
 import type { Exchange } from '../http/exchange.ts';
 import { wantBody } from '../http/hop-by-hop.ts';
-import { badRequest, Refusal } from './refusal.ts';
+import { badRequest, RefusedRequest } from './refusal.ts';
 
 /**
  * Reads the whole body of a request.
@@ -41,8 +41,8 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
 }
 
 /** With the phrase that clients of such hubs know. */
-function tooLarge(): Refusal {
-  return new Refusal(413, { text: 'Request Entity Too Large' });
+function tooLarge(): RefusedRequest {
+  return new RefusedRequest(413, { text: 'Request Entity Too Large' });
 }
 
 /** A media type in lower case without parameters; null when the field cannot be parsed. */

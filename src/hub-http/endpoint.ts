@@ -5,7 +5,7 @@ import type { MatcherCache } from '../hub/matcher.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { StreamSettings } from '../hub/subscriber.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { Slices } from '../kernel/slices.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
 import type { BrowserScript } from './browser-script.ts';
 import type { LegacyTopics } from './matcher-parameters.ts';
@@ -54,7 +54,7 @@ export interface HubEndpoint {
   readonly matcherCache: MatcherCache;
   /** How `topic=` of 0.x subscribes; null refuses it. */
   readonly legacyTopics: LegacyTopics | null;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   readonly clock: Clock;
   /** From 0 up to 1; spreads deadlines. */
   readonly random: () => number;

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { completed, type Meter, unmetered } from '../kernel/slices.ts';
+import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 
 /** One pair of a form. */
 export interface FormField {
@@ -27,11 +27,14 @@ const PLUS = 0x2b;
 /**
  * Decodes `application/x-www-form-urlencoded` as the WHATWG URL standard §5.1 does, except that
  * bytes which are not UTF-8 are told, not replaced: a replaced topic would be another topic. Yields
- * when nothing is left of the meter.
+ * when nothing is left of the budget.
  *
  * @returns null when there are more than {@link MAX_FIELDS} pairs, empty ones included
  */
-export function* parseForm(bytes: Buffer, meter: Meter): Generator<void, FormField[] | null, void> {
+export function* parseForm(
+  bytes: Buffer,
+  budget: Budget,
+): Generator<void, FormField[] | null, void> {
   const fields: FormField[] = [];
   let pairs = 0;
   for (let start = 0; start <= bytes.length; pairs += 1) {
@@ -39,15 +42,15 @@ export function* parseForm(bytes: Buffer, meter: Meter): Generator<void, FormFie
     const ampersand = bytes.indexOf(AMPERSAND, start);
     const end = ampersand === -1 ? bytes.length : ampersand;
     if (end > start) {
-      if (meter.left <= 0) yield;
-      meter.left -= PAIR_STEPS;
+      if (budget.isSpent) yield;
+      budget.spend(PAIR_STEPS);
       const pair = bytes.subarray(start, end);
       const equals = pair.indexOf(EQUALS);
       const name = decode(pair.subarray(0, Math.min(equals === -1 ? end : equals, MAX_NAME_BYTES)));
       const encoded = equals === -1 ? pair.subarray(pair.length) : pair.subarray(equals + 1);
       const isShort = encoded.length <= PIECE_BYTES;
-      const value = isShort ? decode(encoded) : yield* decodeInPieces(encoded, meter);
-      if (isShort) meter.left -= encoded.length >> 1;
+      const value = isShort ? decode(encoded) : yield* decodeInPieces(encoded, budget);
+      if (isShort) budget.spend(encoded.length >> 1);
       fields.push({ name: name.toString('utf8'), value: textOf(value) });
     }
     start = end + 1;
@@ -59,7 +62,7 @@ export function* parseForm(bytes: Buffer, meter: Meter): Generator<void, FormFie
 export function parseQuery(target: string): FormField[] | null {
   const question = target.indexOf('?');
   if (question === -1) return [];
-  return completed(parseForm(Buffer.from(target.slice(question + 1), 'latin1'), unmetered()));
+  return completed(parseForm(Buffer.from(target.slice(question + 1), 'latin1'), unlimitedBudget()));
 }
 
 /** The values of the fields of that name, in order. */
@@ -74,14 +77,14 @@ function textOf(bytes: Buffer): string | null {
   return isUtf8(bytes) ? bytes.toString('utf8') : null;
 }
 
-function* decodeInPieces(encoded: Buffer, meter: Meter): Generator<void, Buffer, void> {
+function* decodeInPieces(encoded: Buffer, budget: Budget): Generator<void, Buffer, void> {
   const pieces: Buffer[] = [];
   for (let at = 0; at < encoded.length; ) {
-    if (meter.left <= 0) yield;
+    if (budget.isSpent) yield;
     let end = Math.min(at + PIECE_BYTES, encoded.length);
     while (isInEscape(encoded, end)) end += 1;
     pieces.push(decode(encoded.subarray(at, end)));
-    meter.left -= (end - at) >> 1;
+    budget.spend((end - at) >> 1);
     at = end;
   }
   return Buffer.concat(pieces);

@@ -8,7 +8,13 @@ import type { HubEndpoint } from './endpoint.ts';
 import { createIdentity, type Identity, metadataPath } from './identity.ts';
 import { createMetadata } from './metadata.ts';
 import { createForeignOrigin } from './origins.ts';
-import { answerRefusal, methodNotAllowed, notFound, Refusal, RefusalLog } from './refusal.ts';
+import {
+  answerRefusal,
+  methodNotAllowed,
+  notFound,
+  RefusedRequest,
+  RefusalLog,
+} from './refusal.ts';
 import { createReadMatchers } from './matcher-parameters.ts';
 import { createScriptAnswer } from './browser-script.ts';
 import { createPlayground } from './playground.ts';
@@ -53,12 +59,12 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
       return;
     }
     try {
-      if (!isContactedByName(exchange)) throw new Refusal(421);
+      if (!isContactedByName(exchange)) throw new RefusedRequest(421);
       if (isForeign(exchange)) hub.measures.refused('cors_origins');
       if (cors?.answerPreflight(exchange) === true) return;
       await route(exchange, identity, requested);
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof RefusedRequest)) throw error;
       hub.measures.refused(error.check);
       answerRefusal(exchange, error, identity);
     }

@@ -1,5 +1,5 @@
 import { HubgateError } from '../kernel/error.ts';
-import type { Meter, Slices } from '../kernel/slices.ts';
+import type { Budget, Scheduler } from '../kernel/scheduler.ts';
 import {
   compileMatcher,
   compileSelector,
@@ -42,7 +42,7 @@ export interface MatcherSettings {
   readonly cache: MatcherCache;
   /** Instructions of all patterns of one request. */
   readonly maxPatternSize: number;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   /** null refuses `topic=`. */
   readonly legacyTopics: LegacyTopics | null;
 }
@@ -60,7 +60,7 @@ export type ReadMatchers = (
 export function createReadMatchers(settings: MatcherSettings): ReadMatchers {
   return (fields) => {
     const specs = parseSpecs(fields, settings.legacyTopics !== null);
-    return settings.slices.compute((meter) => compileAll(specs, settings, meter));
+    return settings.scheduler.compute((budget) => compileAll(specs, settings, budget));
   };
 }
 
@@ -95,14 +95,14 @@ function parseSpecs(fields: readonly FormField[], topics: boolean): WrittenMatch
 function* compileAll(
   specs: readonly WrittenMatcher[],
   settings: MatcherSettings,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, readonly SubscriptionMatcher[], void> {
   const { maxPatternSize } = settings;
   const matchers: SubscriptionMatcher[] = [];
   let size = 0;
   for (const spec of specs) {
-    if (meter.left <= 0) yield;
-    const matcher = compile(spec, settings, meter);
+    if (budget.isSpent) yield;
+    const matcher = compile(spec, settings, budget);
     size += sizeOf(matcher);
     if (size > maxPatternSize) {
       throw badRequest(
@@ -117,12 +117,12 @@ function* compileAll(
 function compile(
   { match, matchType }: WrittenMatcher,
   { base, cache, legacyTopics }: MatcherSettings,
-  meter: Meter,
+  budget: Budget,
 ): SubscriptionMatcher {
   try {
     return matchType === null
-      ? compileSelector(match, legacyTopics?.templates === true, meter)
-      : compileMatcher({ match, matchType }, base, cache, meter);
+      ? compileSelector(match, legacyTopics?.templates === true, budget)
+      : compileMatcher({ match, matchType }, base, cache, budget);
   } catch (error) {
     if (!(error instanceof HubgateError)) throw error;
     switch (error.code) {

@@ -11,12 +11,12 @@ import {
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import type { Meter, Slices } from '../kernel/slices.ts';
+import type { Budget, Scheduler } from '../kernel/scheduler.ts';
 import { type Access, grantMissing } from './access.ts';
 import { FORM, mediaType, readBody } from './body.ts';
 import { type FormField, parseForm, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
-import { badRequest, methodNotAllowed, Refusal } from './refusal.ts';
+import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 
 export interface PublishSettings {
   readonly hub: Hub;
@@ -26,14 +26,14 @@ export interface PublishSettings {
   readonly rules: Omit<PublicationRules, 'newId'>;
   /** 0 means no limit. */
   readonly maxRequestBodySize: number;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
 }
 
 /** `POST HUB`: who it is, then what it says, then whether that is allowed; then it is stored. */
 export function createPublish(
   settings: PublishSettings,
 ): (exchange: Exchange, identity: Identity) => Promise<void> {
-  const { hub, access, acceptsPublishers, maxRequestBodySize, slices } = settings;
+  const { hub, access, acceptsPublishers, maxRequestBodySize, scheduler } = settings;
   const rules = { ...settings.rules, newId: () => `urn:uuid:${randomUUID()}` };
 
   const requireGrant = async (
@@ -41,7 +41,7 @@ export function createPublish(
     { grants }: AccessToken,
     { topics }: Publication,
   ): Promise<void> => {
-    const granted = slices.compute((meter) => publishQuestion(grants, topics, meter));
+    const granted = scheduler.compute((budget) => publishQuestion(grants, topics, budget));
     if (granted instanceof Promise ? await granted : granted) return;
     throw grantMissing(
       exchange,
@@ -64,8 +64,8 @@ export function createPublish(
       const level = failures === 1 ? 'error' : 'debug';
       exchange.log[level]('An update was not stored', { error: messageOf(error) });
       // Closed for good, or away for a while; an update that may be stored has the id that was sent.
-      if (codeOf(error) === 'transport-closed') throw new Refusal(500);
-      throw new Refusal(503, { fields: { 'retry-after': '1' } });
+      if (codeOf(error) === 'transport-closed') throw new RefusedRequest(500);
+      throw new RefusedRequest(503, { fields: { 'retry-after': '1' } });
     }
   };
 
@@ -75,7 +75,7 @@ export function createPublish(
     const token = authenticated instanceof Promise ? await authenticated : authenticated;
     if (token === null) throw access.tokenMissing(exchange);
     const bytes = await readForm(exchange, maxRequestBodySize);
-    const read = slices.compute((meter) => readUpdate(bytes, rules, meter));
+    const read = scheduler.compute((budget) => readUpdate(bytes, rules, budget));
     const publication = read instanceof Promise ? await read : read;
     await requireGrant(exchange, token, publication);
     await store(exchange, publication);
@@ -96,10 +96,10 @@ async function readForm(exchange: Exchange, maxBytes: number): Promise<Buffer> {
 function* readUpdate(
   bytes: Buffer,
   rules: PublicationRules,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, Publication, void> {
-  const fields = yield* parseForm(bytes, meter);
-  if (fields === null) throw new Refusal(413, { text: 'too many fields in update' });
+  const fields = yield* parseForm(bytes, budget);
+  if (fields === null) throw new RefusedRequest(413, { text: 'too many fields in update' });
   try {
     return yield* readPublication(
       {
@@ -111,11 +111,12 @@ function* readUpdate(
         retry: first(fields, 'retry'),
       },
       rules,
-      meter,
+      budget,
     );
   } catch (error) {
     if (!(error instanceof PublicationError)) throw error;
-    if (error.code === 'publication-too-large') throw new Refusal(413, { text: error.message });
+    if (error.code === 'publication-too-large')
+      throw new RefusedRequest(413, { text: error.message });
     throw badRequest(error.message);
   }
 }

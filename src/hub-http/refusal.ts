@@ -9,7 +9,7 @@ import type { LogFields } from '../kernel/log.ts';
 export type ChallengeCode = 'invalid_request' | 'invalid_token' | 'insufficient_scope' | null;
 
 /** A request that the hub refuses: thrown where the fault is found, answered in one place. */
-export class Refusal extends Error {
+export class RefusedRequest extends Error {
   readonly status: number;
   /** What the client reads; it never says why a token was refused. */
   readonly text: string;
@@ -39,22 +39,26 @@ export class Refusal extends Error {
 }
 
 /** A malformed request: 400 with its challenge (RFC 6750 §3.1 `invalid_request`). */
-export function badRequest(text?: string): Refusal {
-  return new Refusal(400, {
+export function badRequest(text?: string): RefusedRequest {
+  return new RefusedRequest(400, {
     challenge: 'invalid_request',
     ...(text === undefined ? {} : { text }),
   });
 }
 
-export function methodNotAllowed(allow: string): Refusal {
-  return new Refusal(405, { text: '', fields: { allow } });
+export function methodNotAllowed(allow: string): RefusedRequest {
+  return new RefusedRequest(405, { text: '', fields: { allow } });
 }
 
-export function notFound(fields: Readonly<Record<string, string>> = {}): Refusal {
-  return new Refusal(404, { text: '404 page not found', fields });
+export function notFound(fields: Readonly<Record<string, string>> = {}): RefusedRequest {
+  return new RefusedRequest(404, { text: '404 page not found', fields });
 }
 
-export function answerRefusal(exchange: Exchange, refusal: Refusal, identity: Identity): void {
+export function answerRefusal(
+  exchange: Exchange,
+  refusal: RefusedRequest,
+  identity: Identity,
+): void {
   const fields: Record<string, string> = { ...refusal.fields };
   if (refusal.challenge !== undefined) {
     fields['www-authenticate'] = challengeField(refusal.challenge, identity);
@@ -76,7 +80,7 @@ function challengeField(code: ChallengeCode, identity: Identity): string {
 /** Clients of which a hub remembers that they have been told of. */
 const MAX_CLIENTS = 1_000;
 /** A line for each power of two: who comes back for ever fills no disk. */
-const isTold = (count: number): boolean => (count & (count - 1)) === 0;
+const isTold = (count: number): boolean => Number.isInteger(Math.log2(count));
 
 /**
  * Tells the operator alone why a request is refused: the first time of a client and reason, and

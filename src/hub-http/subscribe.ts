@@ -10,14 +10,14 @@ import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import type { Slices } from '../kernel/slices.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
 import { type Access, accessRevoked } from './access.ts';
 import { FORM, mediaType, readBody } from './body.ts';
 import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
 import { type FormField, parseForm, parseQuery, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
 import type { ReadMatchers } from './matcher-parameters.ts';
-import { badRequest, methodNotAllowed, Refusal } from './refusal.ts';
+import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 
 export interface SubscribeSettings {
   readonly hub: Hub;
@@ -33,7 +33,7 @@ export interface SubscribeSettings {
   readonly writeTimeoutMs: number;
   /** 0 means no limit. */
   readonly maxRequestBodySize: number;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   readonly connections: ConnectionCounter;
   readonly connectionLimits: ConnectionLimits;
   readonly clock: Clock;
@@ -82,7 +82,7 @@ export function createSubscribe(
   const takePlace = (exchange: Exchange): Place => {
     const place = connections.enter(exchange.clientAddress, connectionLimits);
     if (place !== null) return place;
-    throw new Refusal(429, {
+    throw new RefusedRequest(429, {
       fields: { 'retry-after': String(5 + Math.floor(random() * 10)) },
     });
   };
@@ -91,7 +91,7 @@ export function createSubscribe(
     if (!acceptsSubscribers && !anonymous) throw methodNotAllowed('POST');
     const isQuery = exchange.method === 'QUERY';
     if (isQuery) requireForm(exchange);
-    const asOf = hub.revision;
+    const revocationEpoch = hub.revision;
     const token = await authenticate(exchange, identity);
     const content = isQuery ? await readContent(exchange, settings) : [];
     const fields = [...limited(parseQuery(exchange.target)), ...content];
@@ -99,9 +99,9 @@ export function createSubscribe(
     const options: SubscribeOptions = {
       matchers: read instanceof Promise ? await read : read,
       lastEventId: requestedCursor(exchange, fields),
-      asOf,
+      revocationEpoch,
       grants: token?.grants ?? NO_GRANTS,
-      vouchedBy: token?.vouchedBy ?? null,
+      issuerKey: token?.issuerKey ?? null,
       tokenId: token?.tokenId ?? null,
       session: sessionMark(exchange, cookieName),
       lifetimeMs: streamLifetime({
@@ -139,7 +139,7 @@ function requireForm(exchange: Exchange): void {
   const contentType = exchange.headers.get('content-type');
   const type = contentType === undefined ? null : mediaType(contentType);
   if (type === FORM) return;
-  throw new Refusal(type === null ? 400 : 415, {
+  throw new RefusedRequest(type === null ? 400 : 415, {
     challenge: 'invalid_request',
     fields: { 'accept-query': FORM },
   });
@@ -147,10 +147,10 @@ function requireForm(exchange: Exchange): void {
 
 async function readContent(
   exchange: Exchange,
-  { maxRequestBodySize, slices }: SubscribeSettings,
+  { maxRequestBodySize, scheduler }: SubscribeSettings,
 ): Promise<readonly FormField[]> {
   const bytes = await readBody(exchange, maxRequestBodySize);
-  return limited(await slices.compute((meter) => parseForm(bytes, meter)));
+  return limited(await scheduler.compute((budget) => parseForm(bytes, budget)));
 }
 
 function limited(fields: readonly FormField[] | null): readonly FormField[] {
@@ -175,6 +175,6 @@ async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise
   } catch (error) {
     if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
     exchange.log.error('The transport refused a subscriber', { error: messageOf(error) });
-    throw new Refusal(503);
+    throw new RefusedRequest(503);
   }
 }

@@ -8,7 +8,7 @@ import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
-import type { Meter, Slices } from '../kernel/slices.ts';
+import type { Budget, Scheduler } from '../kernel/scheduler.ts';
 import { type Access, grantMissing } from './access.ts';
 import type { Identity } from './identity.ts';
 import { badRequest, methodNotAllowed, notFound } from './refusal.ts';
@@ -20,7 +20,7 @@ export interface SubscriptionApiSettings {
   readonly path: string;
   readonly base: string;
   readonly access: Access;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
 }
 
 /** What is asked for: all, those with a matcher, or one of these. */
@@ -36,7 +36,7 @@ const WRITE_STEPS = 300;
 export function createSubscriptionApi(
   settings: SubscriptionApiSettings,
 ): (exchange: Exchange, identity: Identity, path: string) => Promise<void> {
-  const { hub, profile, path: hubPath, base, access, slices } = settings;
+  const { hub, profile, path: hubPath, base, access, scheduler } = settings;
 
   const authorise = async (exchange: Exchange, identity: Identity, path: string): Promise<void> => {
     const token = await access.authenticate(exchange, identity, 'subscriber');
@@ -68,7 +68,7 @@ export function createSubscriptionApi(
       if (exchange.abandoned) break;
       const wanted = matcher === null ? records : records.filter(hasMatcher(matcher));
       if (wanted.length === 0) continue;
-      parts.push(await slices.compute((meter) => write(wanted, isFirst ? '' : ',', meter)));
+      parts.push(await scheduler.compute((budget) => write(wanted, isFirst ? '' : ',', budget)));
       isFirst = false;
     }
     parts.push(Buffer.from(']}'));
@@ -131,12 +131,12 @@ function hasMatcher({ match, match_type }: PresenceMatcher): (one: PresenceMatch
 function* write(
   records: readonly SubscriptionRecord[],
   separator: string,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, Buffer<ArrayBuffer>, void> {
   let text = '';
   for (const record of records) {
-    if (meter.left <= 0) yield;
-    meter.left -= WRITE_STEPS;
+    if (budget.isSpent) yield;
+    budget.spend(WRITE_STEPS);
     text += (text === '' ? separator : ',') + JSON.stringify(record);
   }
   return Buffer.from(text);

@@ -1,8 +1,8 @@
 import type { SubscriberOptions } from './subscriber.ts';
 
 /** Whether a stream may be open, by what stands behind its token; null stands for no token. */
-export type Voucher = Pick<SubscriberOptions, 'vouchedBy'>;
-export type KeepsStream = (stream: Voucher) => boolean;
+export type IssuerKey = Pick<SubscriberOptions, 'issuerKey'>;
+export type MayStayOpen = (stream: IssuerKey) => boolean;
 
 /** Revocations that are remembered for those who were being let in when they came. */
 const REMEMBERED = 1000;
@@ -13,7 +13,7 @@ const REMEMBERED = 1000;
  * or its user may have logged out: what ends the open streams must reach those that are opening.
  */
 export class Admission {
-  #keeps: KeepsStream = () => true;
+  #keeps: MayStayOpen = () => true;
   /** The last ones, by their numbers. */
   readonly #revocations: { readonly tokenId?: string; readonly session?: string }[] = [];
   #count = 0;
@@ -24,7 +24,7 @@ export class Admission {
   }
 
   /** From now on this decides. */
-  decideBy(keeps: KeepsStream): void {
+  decideBy(keeps: MayStayOpen): void {
     this.#keeps = keeps;
   }
 
@@ -33,15 +33,15 @@ export class Admission {
     this.#count += 1;
   }
 
-  /** Whether a stream may be opened whose token was looked at when the revision was `asOf`. */
+  /** Whether a stream may be opened whose token was looked at when the revision was `revocationEpoch`. */
   admits(
-    stream: Pick<SubscriberOptions, 'vouchedBy' | 'tokenId' | 'session'>,
-    asOf: number,
+    stream: Pick<SubscriberOptions, 'issuerKey' | 'tokenId' | 'session'>,
+    revocationEpoch: number,
   ): boolean {
     if (!this.#keeps(stream)) return false;
     // Too long ago to know: the client comes again.
-    if (this.#count - asOf > REMEMBERED) return false;
-    for (let number = asOf; number < this.#count; number += 1) {
+    if (this.#count - revocationEpoch > REMEMBERED) return false;
+    for (let number = revocationEpoch; number < this.#count; number += 1) {
       const revocation = this.#revocations[number % REMEMBERED];
       if (stream.tokenId !== null && revocation?.tokenId === stream.tokenId) return false;
       if (stream.session !== null && revocation?.session === stream.session) return false;

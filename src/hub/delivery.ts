@@ -1,4 +1,4 @@
-import type { Meter, Slices, Work } from '../kernel/slices.ts';
+import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
 import { FanOut } from './fan-out.ts';
 import { Flusher } from './flusher.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -8,11 +8,11 @@ import type { LogEntry } from './transport.ts';
 import type { Update } from './update.ts';
 
 /**
- * Slices for which writing waits while updates are still given out, so that more leave in one write;
+ * Turns for which writing waits while updates are still given out, so that more leave in one write;
  * then what is to be given out waits until all that waited by then is written.
  */
 const HELD_SLICES = 8;
-/** Slices after which it waits no longer: who catches up may always have something to be written. */
+/** Scheduler after which it waits no longer: who catches up may always have something to be written. */
 const WRITING_SLICES = 512;
 /** Characters of data and topics that may wait to be given out before publishers have to wait. */
 const MAX_BACKLOG = 16 * 1024 * 1024;
@@ -25,10 +25,10 @@ export interface DeliveryKeeper {
 }
 
 /** Live delivery: first whom the updates of the log concern, then one write for each of them. */
-export class Delivery implements Work {
+export class Delivery implements Task {
   readonly flusher: Flusher;
   readonly #fanOut: FanOut;
-  readonly #slices: Slices;
+  readonly #scheduler: Scheduler;
   #held = 0;
   #waiting: (() => void)[] = [];
   /** Who waits for what was dispatched before, in order. */
@@ -37,7 +37,7 @@ export class Delivery implements Work {
   constructor(
     index: SubscriptionIndex,
     base: string,
-    slices: Slices,
+    scheduler: Scheduler,
     nowMs: () => number,
     keeper: DeliveryKeeper,
   ) {
@@ -45,7 +45,7 @@ export class Delivery implements Work {
       keeper.deliver(subscriber, event),
     );
     this.flusher = new Flusher(nowMs, (subscriber) => keeper.flushed(subscriber));
-    this.#slices = slices;
+    this.#scheduler = scheduler;
   }
 
   /** Remembers the topics of an update that will come by the log. */
@@ -56,39 +56,39 @@ export class Delivery implements Work {
   /** Gives entries out, after those that were added before. */
   dispatch(entries: readonly LogEntry[]): void {
     this.#fanOut.add(entries);
-    this.#slices.add(this);
+    this.#scheduler.add(this);
   }
 
   /** Has what waits for a subscriber written. */
   flush(subscriber: Subscriber): void {
     this.flusher.add(subscriber);
-    this.#slices.add(this);
+    this.#scheduler.add(this);
   }
 
   /** Resolves when no more waits to be given out than may; null when that is so. */
-  room(): Promise<void> | null {
+  backpressure(): Promise<void> | null {
     if (this.#fanOut.backlogSize <= MAX_BACKLOG) return null;
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   /** Resolves when what was dispatched so far waits for each whom it concerns; null when it does. */
-  given(): Promise<void> | null {
-    const { given, waiting } = this.#fanOut;
+  delivered(): Promise<void> | null {
+    const { delivered, waiting } = this.#fanOut;
     if (waiting === 0) return null;
-    return new Promise((go) => this.#following.push({ after: given + waiting, go }));
+    return new Promise((go) => this.#following.push({ after: delivered + waiting, go }));
   }
 
-  run(meter: Meter): boolean {
+  run(budget: Budget): boolean {
     this.#held += 1;
     if (this.#held <= HELD_SLICES) {
-      const isGivingOut = this.#fanOut.run(meter);
+      const isGivingOut = this.#fanOut.run(budget);
       this.#makeRoom();
       this.#goOn();
       // What is given out meanwhile would lengthen queues faster than they are written.
       if (this.#held === HELD_SLICES) this.flusher.beginRound();
       if (isGivingOut) return true;
     }
-    const isWriting = this.flusher.run(meter);
+    const isWriting = this.flusher.run(budget);
     if (!isWriting || this.#hasWrittenEnough()) this.#held = 0;
     return isWriting || this.#fanOut.waiting > 0;
   }
@@ -99,8 +99,8 @@ export class Delivery implements Work {
   }
 
   #goOn(): void {
-    const { given } = this.#fanOut;
-    for (let next = this.#following[0]; next !== undefined && next.after <= given; ) {
+    const { delivered } = this.#fanOut;
+    for (let next = this.#following[0]; next !== undefined && next.after <= delivered; ) {
       next.go();
       this.#following.shift();
       next = this.#following[0];

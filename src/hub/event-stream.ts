@@ -1,4 +1,4 @@
-import { completed, type Meter, unmetered } from '../kernel/slices.ts';
+import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { Update } from './update.ts';
 
 /** How a connection wants its bytes: as chunks (RFC 9112 §7.1), or as they are. */
@@ -15,7 +15,7 @@ const comeBack = COME_BACK_MS.map((ms) => Buffer.from(`retry: ${ms}\n`));
  * Sets the client's reconnection time (WHATWG HTML §9.2.6), so that not all come at one moment. The field
  * counts at the end of its line; an empty line behind it would be an event to some clients.
  */
-export function comeBackLater(): Buffer {
+export function retryHint(): Buffer {
   return comeBack[Math.floor(Math.random() * comeBack.length)] ?? HEARTBEAT;
 }
 
@@ -30,15 +30,15 @@ const CARRIAGE_RETURN = 0x0d;
 
 /** {@link eventOf} in one go. */
 export function encodeEvent(update: Update): Buffer {
-  return completed(eventOf(update, unmetered()));
+  return completed(eventOf(update, unlimitedBudget()));
 }
 
 /**
  * An update as a server-sent event (WHATWG HTML §9.2.5). The fields' values have been checked to
  * hold no line ends when the update was accepted; the data may hold any, and each begins a line of
- * its own, so that nothing in it can become a field. Yields when nothing is left of the meter.
+ * its own, so that nothing in it can become a field. Yields when nothing is left of the budget.
  */
-export function* eventOf(update: Update, meter: Meter): Generator<void, Buffer, void> {
+export function* eventOf(update: Update, budget: Budget): Generator<void, Buffer, void> {
   const { data, type, retry, id } = update;
   let text = type === null ? '' : `event: ${type}\n`;
   if (retry !== null) text += `retry: ${retry}\n`;
@@ -49,14 +49,15 @@ export function* eventOf(update: Update, meter: Meter): Generator<void, Buffer, 
     const piece = data.slice(at, end);
     const lines = piece.replace(LINE_END, NEXT_LINE);
     text += lines;
-    meter.left -=
+    budget.spend(
       piece.length * CHARACTER_STEPS +
-      ((lines.length - piece.length) / NEXT_LINE.length) * LINE_STEPS;
+        ((lines.length - piece.length) / NEXT_LINE.length) * LINE_STEPS,
+    );
     at = end;
     if (at === data.length) break;
     pieces.push(Buffer.from(text, 'utf8'));
     text = '';
-    if (meter.left <= 0) yield;
+    if (budget.isSpent) yield;
   }
   const last = Buffer.from(`${text}\n\n`, 'utf8');
   return pieces.length === 0 ? last : Buffer.concat([...pieces, last]);

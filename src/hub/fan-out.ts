@@ -1,4 +1,4 @@
-import type { Meter } from '../kernel/slices.ts';
+import { Budget } from '../kernel/scheduler.ts';
 import { type Grants, ReadQuestion } from './grants.ts';
 import { PreparedUpdate } from './prepared-update.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -32,10 +32,10 @@ interface Dispatch {
 export class FanOut {
   readonly #index: SubscriptionIndex;
   readonly #base: string;
-  readonly #meter: Meter = { left: 0 };
+  readonly #budget = new Budget(0);
   readonly #deliver: (subscriber: Subscriber, event: Buffer) => void;
   /** Updates that have been given out. */
-  given = 0;
+  delivered = 0;
   #backlog: LogEntry[] = [];
   #backlogSize = 0;
   /** How many of the backlog have been begun. */
@@ -77,21 +77,21 @@ export class FanOut {
     }
   }
 
-  /** Works as far as the meter goes; true when there is more to do. */
-  run(meter: Meter): boolean {
-    // The selection holds the meter that it was given, so that one is filled.
-    const own = this.#meter;
-    own.left = meter.left;
+  /** Works as far as the budget goes; true when there is more to do. */
+  run(budget: Budget): boolean {
+    // The selection holds the budget that it was given, so that one is filled.
+    const own = this.#budget;
+    own.left = budget.left;
     let busy = true;
-    while (busy && own.left > 0) {
+    while (busy && !own.isSpent) {
       this.#current ??= this.#begin();
       if (this.#current === null) busy = false;
       else if (this.#advance(this.#current)) {
         this.#current = null;
-        this.given += 1;
+        this.delivered += 1;
       }
     }
-    meter.left = own.left;
+    budget.left = own.left;
     return busy && this.waiting > 0;
   }
 
@@ -109,13 +109,13 @@ export class FanOut {
       this.#begun = 0;
     }
     this.#backlogSize -= updateSize(entry.update) + UPDATE_OVERHEAD;
-    this.#meter.left -= DISPATCH_STEPS;
+    this.#budget.spend(DISPATCH_STEPS);
     const prepared = this.#prepare(entry.update);
     return {
       entry,
       prepared,
       readable: new Map(),
-      sets: this.#index.select(prepared.topics, this.#meter),
+      sets: this.#index.select(prepared.topics, this.#budget),
       visited: null,
       asked: null,
     };
@@ -130,8 +130,8 @@ export class FanOut {
 
   /** True when everybody has it. */
   #advance(dispatch: Dispatch): boolean {
-    const meter = this.#meter;
-    while (meter.left > 0) {
+    const budget = this.#budget;
+    while (!budget.isSpent) {
       if (dispatch.asked !== null && !this.#visit(dispatch, dispatch.asked)) return false;
       dispatch.asked = null;
       if (dispatch.visited === null) {
@@ -145,7 +145,7 @@ export class FanOut {
         dispatch.visited = null;
         continue;
       }
-      meter.left -= VISIT_STEPS;
+      budget.spend(VISIT_STEPS);
       if (!this.#visit(dispatch, value)) {
         dispatch.asked = value;
         return false;
@@ -154,7 +154,7 @@ export class FanOut {
     return false;
   }
 
-  /** False when nothing is left of the meter before the subscriber has it, or is known not to get it. */
+  /** False when nothing is left of the budget before the subscriber has it, or is known not to get it. */
   #visit(dispatch: Dispatch, subscriber: Subscriber): boolean {
     const { position, update } = dispatch.entry;
     // Several of its matchers may have selected it, or the log has shown it this one already.
@@ -167,7 +167,7 @@ export class FanOut {
         return true;
       }
     }
-    const event = dispatch.prepared.event(this.#meter);
+    const event = dispatch.prepared.event(this.#budget);
     if (event === null) return false;
     subscriber.position = position;
     this.#deliver(subscriber, event);
@@ -180,6 +180,6 @@ export class FanOut {
       question = new ReadQuestion(grants, topics);
       readable.set(grants, question);
     }
-    return question.ask(this.#meter);
+    return question.ask(this.#budget);
   }
 }

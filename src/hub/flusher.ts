@@ -1,4 +1,4 @@
-import type { Meter } from '../kernel/slices.ts';
+import type { Budget } from '../kernel/scheduler.ts';
 import { Batch } from './batch.ts';
 import type { Subscriber } from './subscriber.ts';
 
@@ -28,9 +28,9 @@ export class Flusher {
   }
 
   add(subscriber: Subscriber): void {
-    const { outlet } = subscriber;
-    if (outlet.isListed) return;
-    outlet.isListed = true;
+    const { sendBuffer } = subscriber;
+    if (sendBuffer.isListed) return;
+    sendBuffer.isListed = true;
     this.#listed.push(subscriber);
   }
 
@@ -43,10 +43,10 @@ export class Flusher {
     return this.#ahead === 0;
   }
 
-  /** Works as far as the meter goes; true when there is more to do. */
-  run(meter: Meter): boolean {
+  /** Works as far as the budget goes; true when there is more to do. */
+  run(budget: Budget): boolean {
     const now = this.#nowMs();
-    while (meter.left > 0) {
+    while (!budget.isSpent) {
       const subscriber = this.#listed[this.#next];
       if (subscriber === undefined) {
         this.#listed = [];
@@ -65,17 +65,17 @@ export class Flusher {
       }
       const isOfRound = this.#ahead > 0;
       if (isOfRound) this.#ahead -= 1;
-      if (this.flush(subscriber, now, meter) && isOfRound) this.beginRound();
+      if (this.flush(subscriber, now, budget) && isOfRound) this.beginRound();
     }
     return this.#next < this.#listed.length;
   }
 
   /** Writes what waits for one; true when some of it still does. */
-  flush(subscriber: Subscriber, nowMs: number, meter: Meter): boolean {
-    const { outlet } = subscriber;
-    outlet.isListed = false;
-    meter.left -= LOOK_STEPS;
-    const isUnfinished = outlet.flush(nowMs, meter);
+  flush(subscriber: Subscriber, nowMs: number, budget: Budget): boolean {
+    const { sendBuffer } = subscriber;
+    sendBuffer.isListed = false;
+    budget.spend(LOOK_STEPS);
+    const isUnfinished = sendBuffer.flush(nowMs, budget);
     if (isUnfinished) this.add(subscriber);
     this.#flushed(subscriber);
     return isUnfinished;

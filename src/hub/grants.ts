@@ -1,4 +1,4 @@
-import { type Meter, unmetered } from '../kernel/slices.ts';
+import { type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 import {
   anyMatches,
   appliesTo,
@@ -34,21 +34,21 @@ export const NO_GRANTS: Grants = { publish: [], subscribe: [] };
 
 /** Whether every topic of an update may be published, in one go. */
 export function mayPublish(grants: Grants, topics: readonly Topic[]): boolean {
-  return publishQuestion(grants, topics, unmetered()).next().value === true;
+  return publishQuestion(grants, topics, unlimitedBudget()).next().value === true;
 }
 
-/** As {@link mayPublish}; yields when nothing is left of the meter. */
+/** As {@link mayPublish}; yields when nothing is left of the budget. */
 export function* publishQuestion(
   grants: Grants,
   topics: readonly Topic[],
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, boolean, void> {
   for (const topic of topics) {
     const progress = { tried: 0, spent: 0 };
-    let granted = anyMatches(grants.publish, [topic], progress, meter);
+    let granted = anyMatches(grants.publish, [topic], progress, budget);
     while (granted === null) {
       yield;
-      granted = anyMatches(grants.publish, [topic], progress, meter);
+      granted = anyMatches(grants.publish, [topic], progress, budget);
     }
     if (!granted) return false;
   }
@@ -67,9 +67,9 @@ export class ReadQuestion {
     this.#topics = topics;
   }
 
-  /** The answer; null when nothing is left of the meter: ask again. */
-  ask(meter: Meter): boolean | null {
-    this.#answer ??= anyMatches(this.#matchers, this.#topics, this.#progress, meter);
+  /** The answer; null when nothing is left of the budget: ask again. */
+  ask(budget: Budget): boolean | null {
+    this.#answer ??= anyMatches(this.#matchers, this.#topics, this.#progress, budget);
     return this.#answer;
   }
 }
@@ -83,24 +83,24 @@ export function readMatchers({ subscribe }: Grants): readonly GrantMatcher[] {
 
 /** As {@link ReadQuestion}, in one go, for what asks once. */
 export function mayReceive(grants: Grants, topics: readonly Topic[]): boolean {
-  return new ReadQuestion(grants, topics).ask(unmetered()) === true;
+  return new ReadQuestion(grants, topics).ask(unlimitedBudget()) === true;
 }
 
 /**
  * The payload of one subscription: that of the first entry that applies to its matcher, even when
- * it has none. null means no payload. Yields when nothing is left of the meter.
+ * it has none. null means no payload. Yields when nothing is left of the budget.
  */
 export function* payloadFor(
   grants: Grants,
   spec: MatcherSpec,
   base: string,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, JsonValue, void> {
   const topic = parseTopic(spec.match, base);
   for (const { matchers, payload } of grants.subscribe) {
     for (const matcher of matchers) {
-      if (meter.left <= 0) yield;
-      if (appliesTo(matcher, spec, topic, meter)) return payload ?? null;
+      if (budget.isSpent) yield;
+      if (appliesTo(matcher, spec, topic, budget)) return payload ?? null;
     }
   }
   return grants.fallbackPayload ?? null;

@@ -1,15 +1,15 @@
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Slices } from '../kernel/slices.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
-import { Admission, type KeepsStream } from './admission.ts';
-import { Announcer } from './announcer.ts';
+import { Admission, type MayStayOpen } from './admission.ts';
+import { PresencePublisher } from './presence-publisher.ts';
 import { cursorAnswer, knowsNothing, locate } from './cursor.ts';
 import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
 import { LogReader } from './log-reader.ts';
 import { OpenStreams } from './open-streams.ts';
-import type { EventSink } from './outlet.ts';
+import type { EventSink } from './send-buffer.ts';
 import { mayReadPresence, type PresenceNames, type SubscriptionRecord } from './presence.ts';
 import type { PresenceMatcher, PresencePage } from './presence-board.ts';
 import { Revocation } from './revocation.ts';
@@ -29,7 +29,7 @@ export interface HubOptions {
   /** The one of the process. */
   readonly wheel: TimerWheel;
   /** The one of the process. */
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   readonly log: Logger;
 }
 
@@ -37,7 +37,7 @@ export interface SubscribeOptions extends SubscriberOptions {
   /** Where the client wants to go on; null when it did not say. */
   readonly lastEventId: string | null;
   /** {@link Hub.revision} before its token was looked at. */
-  readonly asOf: number;
+  readonly revocationEpoch: number;
 }
 
 /** What a subscribe request has become. */
@@ -62,31 +62,31 @@ export class Hub {
   readonly #transport: Transport;
   readonly #names: PresenceNames;
   readonly #clock: Clock;
-  readonly #slices: Slices;
+  readonly #scheduler: Scheduler;
   readonly #reader: LogReader;
-  readonly #announcer: Announcer;
+  readonly #presencePublisher: PresencePublisher;
   readonly #streams: OpenStreams;
   readonly #admission = new Admission();
   readonly #revocation: Revocation;
 
-  constructor({ transport, names, clock, wheel, slices, log }: HubOptions) {
+  constructor({ transport, names, clock, wheel, scheduler, log }: HubOptions) {
     this.#transport = transport;
     this.#names = names;
     this.#clock = clock;
-    this.#slices = slices;
+    this.#scheduler = scheduler;
     const reader = new LogReader(transport, names.base);
-    const announcer = new Announcer(transport, names, slices, log);
+    const presencePublisher = new PresencePublisher(transport, names, scheduler, log);
     const streams = new OpenStreams({
       tail: () => transport.position,
       base: names.base,
       counts: this.counts,
       measures: this.measures,
-      ...{ reader, announcer, clock, wheel, slices, log },
+      ...{ reader, presencePublisher, clock, wheel, scheduler, log },
     });
     const admission = this.#admission;
-    this.#revocation = new Revocation({ streams, admission, clock, slices });
+    this.#revocation = new Revocation({ streams, admission, clock, scheduler });
     this.#reader = reader;
-    this.#announcer = announcer;
+    this.#presencePublisher = presencePublisher;
     this.#streams = streams;
     transport.tail((entries) => streams.delivery.dispatch(entries));
   }
@@ -104,7 +104,7 @@ export class Hub {
     return this.#transport.lastUpdateId ?? EARLIEST;
   }
 
-  /** Grows with each revocation; see {@link SubscribeOptions.asOf}. */
+  /** Grows with each revocation; see {@link SubscribeOptions.revocationEpoch}. */
   get revision(): number {
     return this.#admission.revision;
   }
@@ -119,8 +119,8 @@ export class Hub {
     if (topics !== undefined) this.#streams.delivery.know(update, topics);
     await this.#append(update);
     this.counts.updates += 1;
-    const room = this.#streams.delivery.room();
-    if (room !== null) await room;
+    const backpressure = this.#streams.delivery.backpressure();
+    if (backpressure !== null) await backpressure;
   }
 
   async #append(update: Update): Promise<void> {
@@ -144,20 +144,20 @@ export class Hub {
    *   behind it has been revoked or removed since its token was looked at
    */
   async subscribe(options: SubscribeOptions): Promise<Subscription> {
-    const { lastEventId, asOf } = options;
+    const { lastEventId, revocationEpoch } = options;
     const streams = this.#streams;
     // Nothing to wait for where there is no cursor.
     const found = knowsNothing(lastEventId) ? null : await locate(this.#reader, lastEventId);
     const isComplete = found === null || !(await this.#hasMissedEvents(options, found));
     if (streams.isLeaving) throw new HubgateError('transport-closed', 'The hub is closed');
-    if (!this.#admission.admits(options, asOf)) {
+    if (!this.#admission.admits(options, revocationEpoch)) {
       throw new HubgateError('not-admitted', 'What let the subscriber in has gone');
     }
     const start = found ?? this.#transport.position;
     const isBehind = start < this.#transport.position;
     const subscriber = streams.add(options, start, isBehind);
     try {
-      if (options.settings.announced) await this.#announcer.entered(subscriber);
+      if (options.settings.announced) await this.#presencePublisher.entered(subscriber);
     } catch (error) {
       streams.end(subscriber, 'failed');
       throw error;
@@ -221,12 +221,12 @@ export class Hub {
    * From now on `keep` decides which streams may be open: those that it refuses end, spread evenly
    * at random over `spreadMs`. Says how many there are.
    */
-  reauthorise(keep: KeepsStream, spreadMs: number): number {
+  reauthorise(keep: MayStayOpen, spreadMs: number): number {
     return this.#revocation.reauthorise(keep, spreadMs);
   }
 
   /** How many streams {@link reauthorise} would end: of those without a token, and of the others. */
-  countRefused(keep: KeepsStream): { readonly anonymous: number; readonly authorised: number } {
+  countRefused(keep: MayStayOpen): { readonly anonymous: number; readonly authorised: number } {
     return this.#revocation.countRefused(keep);
   }
 
@@ -247,7 +247,11 @@ export class Hub {
 
   /** How far behind its streams are. */
   backlog(): Promise<StreamBacklog> {
-    return streamBacklog(this.#streams.roll.all(), () => this.#clock.monotonic(), this.#slices);
+    return streamBacklog(
+      this.#streams.registry.all(),
+      () => this.#clock.monotonic(),
+      this.#scheduler,
+    );
   }
 
   /** @throws HubgateError when the transport does not work */
@@ -260,8 +264,8 @@ export class Hub {
     const streams = this.#streams;
     streams.isLeaving = true;
     // What has been acknowledged comes before the end.
-    const given = streams.delivery.given();
-    if (given !== null) await given;
+    const delivered = streams.delivery.delivered();
+    if (delivered !== null) await delivered;
     this.#revocation.drain(spreadMs);
     await streams.emptied();
   }
@@ -270,6 +274,6 @@ export class Hub {
   close(): void {
     const streams = this.#streams;
     streams.isLeaving = true;
-    for (const subscriber of streams.roll.all()) streams.end(subscriber, 'closed');
+    for (const subscriber of streams.registry.all()) streams.end(subscriber, 'closed');
   }
 }

@@ -1,5 +1,5 @@
 import { HubgateError } from '../kernel/error.ts';
-import { type Meter, unmetered } from '../kernel/slices.ts';
+import { type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 import { UriTemplate } from './pattern/uri-template.ts';
 import { UrlPattern } from './pattern/url-pattern.ts';
 import { hasForbiddenCharacters, type Topic } from './topic.ts';
@@ -39,7 +39,7 @@ export type SubscriptionMatcher = Exclude<Matcher, { kind: 'predicate' }>;
  *
  * @param base see `hubBase`
  * @param cache shares equal patterns; null compiles anew
- * @param meter pays for a pattern that has to be compiled
+ * @param budget pays for a pattern that has to be compiled
  * @throws HubgateError `invalid-matcher-characters`, `pattern-too-long` (over 4096 bytes),
  *   `invalid-pattern`
  */
@@ -47,13 +47,13 @@ export function compileMatcher(
   spec: MatcherSpec,
   base: string,
   cache: MatcherCache | null,
-  meter: Meter = unmetered(),
+  budget: Budget = unlimitedBudget(),
 ): SubscriptionMatcher {
   const { match, matchType } = spec;
   checkMatcherText(match);
   if (match === '*') return { kind: 'any', spec };
   if (matchType === 'exact') return { kind: 'exact', spec };
-  const pattern = cache?.pattern(match, base, meter) ?? compilePattern(match, base, meter);
+  const pattern = cache?.pattern(match, base, budget) ?? compilePattern(match, base, budget);
   return { kind: 'urlpattern', spec, pattern };
 }
 
@@ -67,18 +67,18 @@ export function compileMatcher(
 export function compileSelector(
   match: string,
   templates: boolean,
-  meter: Meter = unmetered(),
+  budget: Budget = unlimitedBudget(),
 ): SubscriptionMatcher {
   checkMatcherText(match);
   const spec = { match, matchType: 'exact' } as const;
   if (match === '*') return { kind: 'any', spec };
-  const template = templates ? readTemplate(match, meter) : null;
+  const template = templates ? readTemplate(match, budget) : null;
   return template === null ? { kind: 'exact', spec } : { kind: 'template', spec, template };
 }
 
 /** What is no template is a topic. */
-function readTemplate(text: string, meter: Meter): UriTemplate | null {
-  meter.left -= COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER;
+function readTemplate(text: string, budget: Budget): UriTemplate | null {
+  budget.spend(COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER);
   try {
     return new UriTemplate(text);
   } catch (error) {
@@ -109,20 +109,24 @@ export function sizeOf(matcher: GrantMatcher): number {
 const COMPARE_STEPS = 1;
 const PREDICATE_STEPS = 500;
 
-export function matches(matcher: GrantMatcher, topic: Topic, meter: Meter = unmetered()): boolean {
-  meter.left -= COMPARE_STEPS;
+export function matches(
+  matcher: GrantMatcher,
+  topic: Topic,
+  budget: Budget = unlimitedBudget(),
+): boolean {
+  budget.spend(COMPARE_STEPS);
   switch (matcher.kind) {
     case 'any':
       return true;
     case 'exact':
       return matcher.spec.match === topic.text;
     case 'urlpattern':
-      meter.left -= topic.urlSteps;
-      return topic.url !== null && matcher.pattern.test(topic.url, meter);
+      budget.spend(topic.urlSteps);
+      return topic.url !== null && matcher.pattern.test(topic.url, budget);
     case 'template':
-      return matcher.spec.match === topic.text || matcher.template.test(topic.text, meter);
+      return matcher.spec.match === topic.text || matcher.template.test(topic.text, budget);
     case 'predicate':
-      meter.left -= PREDICATE_STEPS;
+      budget.spend(PREDICATE_STEPS);
       return matcher.test(topic.text);
   }
 }
@@ -136,7 +140,7 @@ export interface Progress {
 }
 
 /**
- * Whether one of the matchers matches one of the topics; null when nothing is left of the meter:
+ * Whether one of the matchers matches one of the topics; null when nothing is left of the budget:
  * ask again with the same progress.
  *
  * @param mostSteps what all pairs together may cost; beyond it nothing matches
@@ -145,19 +149,19 @@ export function anyMatches(
   matchers: readonly GrantMatcher[],
   topics: readonly Topic[],
   progress: Progress,
-  meter: Meter,
+  budget: Budget,
   mostSteps = Number.POSITIVE_INFINITY,
 ): boolean | null {
   const pairs = matchers.length * topics.length;
   for (; progress.tried < pairs; progress.tried += 1) {
     if (progress.spent >= mostSteps) return false;
-    if (meter.left <= 0) return null;
+    if (budget.isSpent) return null;
     const matcher = matchers[Math.floor(progress.tried / topics.length)];
     const topic = topics[progress.tried % topics.length];
     if (matcher === undefined || topic === undefined) continue;
-    const before = meter.left;
-    if (matches(matcher, topic, meter)) return true;
-    progress.spent += before - meter.left;
+    const before = budget.left;
+    if (matches(matcher, topic, budget)) return true;
+    progress.spent += before - budget.left;
   }
   return false;
 }
@@ -170,10 +174,10 @@ export function appliesTo(
   matcher: GrantMatcher,
   spec: MatcherSpec,
   topic: Topic,
-  meter: Meter,
+  budget: Budget,
 ): boolean {
   if (matcher.spec?.match === spec.match && matcher.spec.matchType === spec.matchType) return true;
-  return matches(matcher, topic, meter);
+  return matches(matcher, topic, budget);
 }
 
 /** The compiled patterns used last, bounded. */
@@ -189,7 +193,7 @@ export class MatcherCache {
   }
 
   /** @throws HubgateError `invalid-pattern` */
-  pattern(text: string, base: string, meter: Meter): UrlPattern {
+  pattern(text: string, base: string, budget: Budget): UrlPattern {
     const key = `${base} ${text}`;
     const known = this.#patterns.get(key);
     if (known !== undefined) {
@@ -197,7 +201,7 @@ export class MatcherCache {
       this.#patterns.set(key, known);
       return known;
     }
-    const pattern = compilePattern(text, base, meter);
+    const pattern = compilePattern(text, base, budget);
     this.#patterns.set(key, pattern);
     this.#weight += weightOf(pattern);
     for (const [oldest, { size }] of this.#patterns) {
@@ -214,8 +218,8 @@ const COMPILE_STEPS = 5_000;
 const COMPILE_STEPS_PER_CHARACTER = 100;
 
 /** @throws HubgateError `invalid-pattern` */
-function compilePattern(text: string, base: string, meter: Meter): UrlPattern {
-  meter.left -= COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER;
+function compilePattern(text: string, base: string, budget: Budget): UrlPattern {
+  budget.spend(COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER);
   return new UrlPattern(text, base);
 }
 

@@ -1,15 +1,15 @@
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
-import { type Slices, unmetered } from '../kernel/slices.ts';
+import { type Scheduler, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
-import type { Announcer } from './announcer.ts';
+import type { PresencePublisher } from './presence-publisher.ts';
 import { Delivery } from './delivery.ts';
-import { comeBackLater, HEARTBEAT } from './event-stream.ts';
+import { retryHint, HEARTBEAT } from './event-stream.ts';
 import type { HubCounts, HubMeasures, SlowReason } from './hub-measures.ts';
 import type { LogReader } from './log-reader.ts';
-import type { EventSink } from './outlet.ts';
+import type { EventSink } from './send-buffer.ts';
 import { Replay, type ReplayKeeper } from './replay.ts';
-import { Roll } from './roll.ts';
+import { StreamRegistry } from './stream-registry.ts';
 import { dueNow, nextDueAt } from './stream-deadlines.ts';
 import {
   type EndReason,
@@ -31,12 +31,12 @@ interface OpenStreamsOptions {
   readonly reader: LogReader;
   /** The base of topics. */
   readonly base: string;
-  readonly announcer: Announcer;
+  readonly presencePublisher: PresencePublisher;
   readonly counts: HubCounts;
   readonly measures: HubMeasures;
   readonly clock: Clock;
   readonly wheel: TimerWheel;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   readonly log: Logger;
 }
 
@@ -45,7 +45,7 @@ interface OpenStreamsOptions {
  * or live, and is in the index. What ends them from outside goes through {@link end}.
  */
 export class OpenStreams {
-  readonly roll = new Roll();
+  readonly registry = new StreamRegistry();
   readonly delivery: Delivery;
   /** The hub is leaving: who is ended is told when to come back. */
   isLeaving = false;
@@ -57,12 +57,12 @@ export class OpenStreams {
 
   constructor(options: OpenStreamsOptions) {
     this.#options = options;
-    const { reader, base, clock, slices, log } = options;
-    this.delivery = new Delivery(this.#index, base, slices, () => clock.monotonic(), {
+    const { reader, base, clock, scheduler, log } = options;
+    this.delivery = new Delivery(this.#index, base, scheduler, () => clock.monotonic(), {
       deliver: (subscriber, event) => this.#deliver(subscriber, event),
       flushed: (subscriber) => this.#flushed(subscriber),
     });
-    this.#replay = new Replay(reader, this.#catchingUp, slices, log);
+    this.#replay = new Replay(reader, this.#catchingUp, scheduler, log);
   }
 
   /** Registers a stream that has seen the log up to `start`; one that is not behind is live at once. */
@@ -70,7 +70,7 @@ export class OpenStreams {
     const { counts } = this.#options;
     const subscriber = new Subscriber(options, start, this.#now(), this.#keeper);
     if (!isBehind) this.#index.add(subscriber);
-    this.roll.add(subscriber);
+    this.registry.add(subscriber);
     counts.connected += 1;
     counts.subscribers += 1;
     this.#arm(subscriber);
@@ -79,7 +79,7 @@ export class OpenStreams {
 
   /** Gives a stream its connection; one that was behind when it was registered reads the log first. */
   open(subscriber: Subscriber, sink: EventSink, isBehind: boolean): void {
-    subscriber.outlet.open(sink, subscriber);
+    subscriber.sendBuffer.open(sink, subscriber);
     if (subscriber.ended !== null) {
       // Its goodbye waits.
       this.#writeNow(subscriber);
@@ -106,38 +106,38 @@ export class OpenStreams {
 
   end(subscriber: Subscriber, reason: EndReason): void {
     if (subscriber.ended !== null) return;
-    const { counts, measures, announcer, log } = this.#options;
+    const { counts, measures, presencePublisher, log } = this.#options;
     subscriber.ended = reason;
     measures.ended[reason] += 1;
-    this.roll.delete(subscriber);
+    this.registry.delete(subscriber);
     this.#index.delete(subscriber);
     this.#replay.delete(subscriber);
     counts.connected -= 1;
-    if (subscriber.options.settings.announced) announcer.left(subscriber);
+    if (subscriber.options.settings.announced) presencePublisher.left(subscriber);
     if (reason !== 'client') {
       log.debug('A stream ends', { subscriber: subscriber.id, reason });
       this.#sayGoodbye(subscriber, reason);
     }
-    if (this.roll.size === 0) for (const go of this.#waiting.splice(0)) go();
+    if (this.registry.size === 0) for (const go of this.#waiting.splice(0)) go();
   }
 
   /** Resolves when the last stream has ended. */
   async emptied(): Promise<void> {
-    if (this.roll.size === 0) return;
+    if (this.registry.size === 0) return;
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
   #sayGoodbye(subscriber: Subscriber, reason: EndReason): void {
-    const { outlet } = subscriber;
-    if (this.isLeaving && reason !== 'slow') this.#push(subscriber, comeBackLater());
-    outlet.end();
+    const { sendBuffer } = subscriber;
+    if (this.isLeaving && reason !== 'slow') this.#push(subscriber, retryHint());
+    sendBuffer.end();
     this.#writeNow(subscriber);
     this.#arm(subscriber);
   }
 
   #deliver(subscriber: Subscriber, event: Buffer): void {
     // What waited before counts: an event of any size reaches whoever has kept up.
-    if (subscriber.outlet.waitingBytes > subscriber.options.settings.maxBufferBytes) {
+    if (subscriber.sendBuffer.waitingBytes > subscriber.options.settings.maxBufferBytes) {
       // Ended, not lost: the client resumes by the cursor of the last event it received.
       this.#endSlow(subscriber, 'buffer');
       return;
@@ -155,22 +155,22 @@ export class OpenStreams {
   }
 
   #flushed(subscriber: Subscriber): void {
-    const { outlet, options, ended } = subscriber;
-    if (outlet.isIdle) this.#replay.flushed(subscriber);
-    else if (ended === null && outlet.stallsAt(options.settings.dispatchTimeoutMs) !== null) {
+    const { sendBuffer, options, ended } = subscriber;
+    if (sendBuffer.isIdle) this.#replay.flushed(subscriber);
+    else if (ended === null && sendBuffer.stallsAt(options.settings.dispatchTimeoutMs) !== null) {
       this.#arm(subscriber);
     }
   }
 
   readonly #keeper: SubscriberKeeper = {
     drained: (subscriber) => {
-      subscriber.outlet.drained();
+      subscriber.sendBuffer.drained();
       this.delivery.flush(subscriber);
     },
     closed: (subscriber) => {
       this.end(subscriber, 'client');
       this.#options.wheel.cancel(subscriber);
-      subscriber.outlet.discard();
+      subscriber.sendBuffer.discard();
       subscriber.options.place?.leave();
     },
     expired: (subscriber) => this.#expired(subscriber),
@@ -211,10 +211,10 @@ export class OpenStreams {
         return;
       case 'stalled':
         this.#endSlow(subscriber, 'timeout');
-        subscriber.outlet.destroy();
+        subscriber.sendBuffer.destroy();
         return;
       case 'gone':
-        subscriber.outlet.destroy();
+        subscriber.sendBuffer.destroy();
         return;
       case 'heartbeat':
         this.#push(subscriber, HEARTBEAT);
@@ -232,17 +232,17 @@ export class OpenStreams {
     log.warn('A slow subscriber was disconnected', {
       subscriber: subscriber.id,
       why: WHY_SLOW[reason],
-      bufferedBytes: subscriber.outlet.bufferedBytes,
+      bufferedBytes: subscriber.sendBuffer.bufferedBytes,
     });
     this.end(subscriber, 'slow');
   }
 
-  #push({ outlet }: Subscriber, event: Buffer): void {
-    outlet.push(event, this.delivery.flusher.empty);
+  #push({ sendBuffer }: Subscriber, event: Buffer): void {
+    sendBuffer.push(event, this.delivery.flusher.empty);
   }
 
   #writeNow(subscriber: Subscriber): void {
-    this.delivery.flusher.flush(subscriber, this.#now(), unmetered());
+    this.delivery.flusher.flush(subscriber, this.#now(), unlimitedBudget());
   }
 
   #now(): number {

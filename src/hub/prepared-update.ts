@@ -1,4 +1,4 @@
-import type { Meter } from '../kernel/slices.ts';
+import { Budget } from '../kernel/scheduler.ts';
 import { eventOf } from './event-stream.ts';
 import { parseTopic, type Topic } from './topic.ts';
 import type { Update } from './update.ts';
@@ -7,8 +7,8 @@ import type { Update } from './update.ts';
 export class PreparedUpdate {
   readonly update: Update;
   readonly topics: readonly Topic[];
-  /** The event is encoded in slices; the meter is that of the encoding. */
-  readonly #meter: Meter = { left: 0 };
+  /** The event is encoded in slices; the budget is that of the encoding. */
+  readonly #budget = new Budget(0);
   #encoding: Generator<void, Buffer, void> | null = null;
   #event: Buffer | null = null;
 
@@ -18,13 +18,13 @@ export class PreparedUpdate {
     this.topics = topics ?? update.topics.map((text) => parseTopic(text, base));
   }
 
-  /** The event; null when nothing is left of the meter before it is encoded: asked again it goes on. */
-  event(meter: Meter): Buffer | null {
+  /** The event; null when nothing is left of the budget before it is encoded: asked again it goes on. */
+  event(budget: Budget): Buffer | null {
     if (this.#event !== null) return this.#event;
-    this.#encoding ??= eventOf(this.update, this.#meter);
-    this.#meter.left = meter.left;
+    this.#encoding ??= eventOf(this.update, this.#budget);
+    this.#budget.left = budget.left;
     const { value } = this.#encoding.next();
-    meter.left = this.#meter.left;
+    budget.left = this.#budget.left;
     if (value === undefined) return null;
     this.#event = value;
     this.#encoding = null;

@@ -64,8 +64,8 @@ export interface PresencePage {
 /** The board of a log that lives and dies with this process. */
 export function createProcessBoard(): PresenceBoard {
   const entries = new Map<string, Entry>();
-  const everybody = new Roster();
-  const byMatcher = new Map<string, Roster>();
+  const everybody = new PresenceList();
+  const byMatcher = new Map<string, PresenceList>();
   let order = 0;
   let changed: (change: PresenceChange) => Promise<void> = async () => {};
 
@@ -76,8 +76,8 @@ export function createProcessBoard(): PresenceBoard {
     entry.isGone = true;
     everybody.shrink();
     for (const name of matcherNames(entry.records)) {
-      const roster = byMatcher.get(name);
-      if (roster?.shrink() === 0) byMatcher.delete(name);
+      const presenceList = byMatcher.get(name);
+      if (presenceList?.shrink() === 0) byMatcher.delete(name);
     }
     return entry;
   };
@@ -90,9 +90,9 @@ export function createProcessBoard(): PresenceBoard {
       entries.set(subscriber, entry);
       everybody.add(entry);
       for (const name of matcherNames(records)) {
-        const roster = byMatcher.get(name) ?? new Roster();
-        byMatcher.set(name, roster);
-        roster.add(entry);
+        const presenceList = byMatcher.get(name) ?? new PresenceList();
+        byMatcher.set(name, presenceList);
+        presenceList.add(entry);
       }
       await changed({ records, active: true, name: randomUUID(), isNew: true });
     },
@@ -102,8 +102,8 @@ export function createProcessBoard(): PresenceBoard {
       await changed({ records: gone.records, active: false, name: randomUUID(), isNew: true });
     },
     async page(after, limit, matcher) {
-      const roster = matcher === undefined ? everybody : byMatcher.get(matcherName(matcher));
-      const found = roster?.from(Number(after ?? 0), limit + 1) ?? [];
+      const presenceList = matcher === undefined ? everybody : byMatcher.get(matcherName(matcher));
+      const found = presenceList?.from(Number(after ?? 0), limit + 1) ?? [];
       const next = found[limit];
       return {
         records: found.slice(0, limit).flatMap(({ records }) => records),
@@ -136,7 +136,7 @@ interface Entry {
 }
 
 /** Entries in their order. Those that are gone are left in it until they are the half. */
-class Roster {
+class PresenceList {
   #entries: Entry[] = [];
   #gone = 0;
 

@@ -1,4 +1,4 @@
-import type { Meter } from '../kernel/slices.ts';
+import type { Budget } from '../kernel/scheduler.ts';
 import { payloadFor, type JsonValue, readMatchers } from './grants.ts';
 import { type GrantMatcher, matches } from './matcher.ts';
 import type { Profile } from './profile.ts';
@@ -28,17 +28,17 @@ export interface PresenceNames {
 const RECORD_STEPS = 1_000;
 const CHARACTER_STEPS = 2;
 
-/** The subscriptions of a subscriber, in the order of its matchers; yields when nothing is left of the meter. */
+/** The subscriptions of a subscriber, in the order of its matchers; yields when nothing is left of the budget. */
 export function* subscriptionRecords(
   subscriber: Subscriber,
   names: PresenceNames,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, readonly SubscriptionRecord[], void> {
   const records: SubscriptionRecord[] = [];
   for (const { spec } of subscriber.options.matchers) {
-    if (meter.left <= 0) yield;
-    meter.left -= RECORD_STEPS + CHARACTER_STEPS * spec.match.length;
-    const payload = yield* payloadFor(subscriber.options.grants, spec, names.base, meter);
+    if (budget.isSpent) yield;
+    budget.spend(RECORD_STEPS + CHARACTER_STEPS * spec.match.length);
+    const payload = yield* payloadFor(subscriber.options.grants, spec, names.base, budget);
     records.push({
       id: subscriptionPath(names.hubPath, spec.matchType, spec.match, subscriber.id),
       type: 'subscription',

@@ -1,5 +1,5 @@
 import { HubgateError } from '../kernel/error.ts';
-import { completed, type Meter, unmetered } from '../kernel/slices.ts';
+import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { Profile } from './profile.ts';
 import { hasForbiddenCharacters, isReservedTopic, parseTopic, type Topic } from './topic.ts';
 import { EARLIEST, isPossibleId, MAX_ID_BYTES, type Update } from './update.ts';
@@ -48,20 +48,20 @@ const MAX_RETRY = 18446744073709551615n;
  * @throws PublicationError with the first fault found
  */
 export function parsePublication(fields: PublicationFields, rules: PublicationRules): Publication {
-  return completed(readPublication(fields, rules, unmetered()));
+  return completed(readPublication(fields, rules, unlimitedBudget()));
 }
 
 /**
- * Makes an update of what a publisher sent. Yields when nothing is left of the meter.
+ * Makes an update of what a publisher sent. Yields when nothing is left of the budget.
  *
  * @throws PublicationError with the first fault found
  */
 export function* readPublication(
   fields: PublicationFields,
   rules: PublicationRules,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, Publication, void> {
-  const topics = yield* readTopics(fields.topics, rules, meter);
+  const topics = yield* readTopics(fields.topics, rules, budget);
   const retry = parseRetry(fields.retry);
   const update = {
     id: parseId(fields.id) ?? rules.newId(),
@@ -77,19 +77,19 @@ export function* readPublication(
 function* readTopics(
   topics: readonly (string | null)[],
   rules: PublicationRules,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, Topic[], void> {
   if (topics.length === 0) throw refuse('Missing "topic" parameter');
   if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
   const read: Topic[] = [];
   for (const topic of topics) {
-    if (meter.left <= 0) yield;
-    read.push(readTopic(topic, rules, meter));
+    if (budget.isSpent) yield;
+    read.push(readTopic(topic, rules, budget));
   }
   return read;
 }
 
-function readTopic(topic: string | null, rules: PublicationRules, meter: Meter): Topic {
+function readTopic(topic: string | null, rules: PublicationRules, budget: Budget): Topic {
   const text = requireUtf8('topic', topic ?? undefined, topic === null);
   if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
     throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
@@ -97,7 +97,7 @@ function readTopic(topic: string | null, rules: PublicationRules, meter: Meter):
   refuseForbidden('topic', text);
   if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
   const parsed = parseTopic(text, rules.base);
-  meter.left -= parsed.urlSteps;
+  budget.spend(parsed.urlSteps);
   if (isReservedTopic(parsed, rules.hubPath)) {
     throw refuse(`"topic" is in the namespace reserved for the hub`);
   }
@@ -127,7 +127,7 @@ function parseType(type: string | null | undefined, profile: Profile): string | 
   return text;
 }
 
-/** Zero is accepted and means nothing: clients treat it as their default (catalogue A-87). */
+/** Zero is accepted and means nothing: clients treat it as their default. */
 function parseRetry(retry: string | null | undefined): string | null {
   if (retry === undefined || retry === '') return null;
   if (retry === null || !/^[0-9]+$/.test(retry)) throw refuse('Invalid "retry" parameter');

@@ -1,6 +1,6 @@
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Meter, Slices, Work } from '../kernel/slices.ts';
+import { Budget, type Scheduler, type Task } from '../kernel/scheduler.ts';
 import { readMatchers } from './grants.ts';
 import type { LogPage, LogReader } from './log-reader.ts';
 import { MAX_STREAM_STEPS } from './match-budget.ts';
@@ -49,20 +49,20 @@ export interface ReplayKeeper {
  * All replays of a hub, one schedule for them: each reads the log at the pace at which its client
  * takes it, and all together as far as a slice goes.
  */
-export class Replay implements Work {
+export class Replay implements Task {
   readonly #reader: LogReader;
   readonly #keeper: ReplayKeeper;
-  readonly #slices: Slices;
+  readonly #scheduler: Scheduler;
   readonly #log: Logger;
   readonly #all = new Map<Subscriber, CatchingUp>();
   /** Those that can go on at once. */
   readonly #ready = new Set<CatchingUp>();
-  readonly #meter: Meter = { left: 0 };
+  readonly #budget = new Budget(0);
 
-  constructor(reader: LogReader, keeper: ReplayKeeper, slices: Slices, log: Logger) {
+  constructor(reader: LogReader, keeper: ReplayKeeper, scheduler: Scheduler, log: Logger) {
     this.#reader = reader;
     this.#keeper = keeper;
-    this.#slices = slices;
+    this.#scheduler = scheduler;
     this.#log = log;
   }
 
@@ -94,16 +94,16 @@ export class Replay implements Work {
     this.#ready.delete(state);
   }
 
-  run(meter: Meter): boolean {
-    const own = this.#meter;
-    while (meter.left > 0) {
+  run(budget: Budget): boolean {
+    const own = this.#budget;
+    while (!budget.isSpent) {
       const [state] = this.#ready;
       if (state === undefined) return false;
       this.#ready.delete(state);
-      own.left = Math.min(TURN_STEPS, meter.left);
+      own.left = Math.min(TURN_STEPS, budget.left);
       const before = own.left;
       if (this.#advance(state, own)) this.#ready.add(state);
-      meter.left -= Math.max(1, before - own.left);
+      budget.spend(Math.max(1, before - own.left));
     }
     return this.#ready.size > 0;
   }
@@ -111,14 +111,14 @@ export class Replay implements Work {
   #resume(state: CatchingUp): void {
     if (state.page === 'reading') return;
     this.#ready.add(state);
-    this.#slices.add(this);
+    this.#scheduler.add(this);
   }
 
   /** True when it could go on at once: it waits neither for its client nor for the log. */
-  #advance(state: CatchingUp, meter: Meter): boolean {
+  #advance(state: CatchingUp, budget: Budget): boolean {
     const { subscriber } = state;
-    while (meter.left > 0) {
-      if (state.page === null) this.#open(state, meter);
+    while (!budget.isSpent) {
+      if (state.page === null) this.#open(state, budget);
       const { page } = state;
       if (page === null || page === 'reading' || subscriber.ended !== null) return false;
       const entry = page.entries[state.index];
@@ -126,17 +126,17 @@ export class Replay implements Work {
         subscriber.position = Math.max(subscriber.position, page.until);
         state.page = null;
         // What the page has brought is written before more is read.
-        if (!subscriber.outlet.isIdle) return false;
+        if (!subscriber.sendBuffer.isIdle) return false;
         continue;
       }
-      meter.left -= ENTRY_STEPS;
+      budget.spend(ENTRY_STEPS);
       const prepared = page.prepared(state.index, entry);
-      const selected = this.#selects(state, prepared, meter);
+      const selected = this.#selects(state, prepared, budget);
       if (selected === null) return true;
       if (selected) {
-        const event = prepared.event(meter);
+        const event = prepared.event(budget);
         if (event === null) return true;
-        meter.left -= entry.update.data.length * STEPS_PER_CHARACTER;
+        budget.spend(entry.update.data.length * STEPS_PER_CHARACTER);
         state.delivered += 1;
         this.#keeper.deliver(subscriber, event);
       }
@@ -144,13 +144,13 @@ export class Replay implements Work {
       state.index += 1;
       state.wanted = null;
       begin(state.progress);
-      if (subscriber.outlet.bufferedBytes >= REPLAY_BYTES) return false;
+      if (subscriber.sendBuffer.bufferedBytes >= REPLAY_BYTES) return false;
     }
     return true;
   }
 
   /** Opens the page that is next, or leaves it to be read, or has no more to do. */
-  #open(state: CatchingUp, meter: Meter): void {
+  #open(state: CatchingUp, budget: Budget): void {
     const { subscriber } = state;
     if (subscriber.position >= this.#keeper.tail()) {
       this.delete(subscriber);
@@ -159,7 +159,7 @@ export class Replay implements Work {
     }
     const { begun } = this.#reader;
     const page = this.#reader.after(subscriber.position);
-    if (this.#reader.begun > begun) meter.left -= PAGE_STEPS;
+    if (this.#reader.begun > begun) budget.spend(PAGE_STEPS);
     if (!(page instanceof Promise)) {
       this.#enter(state, page);
       return;
@@ -185,20 +185,20 @@ export class Replay implements Work {
     else state.index = page.indexAfter(subscriber.position);
   }
 
-  /** Whether the subscriber wants the entry and may have it; null when nothing is left of the meter. */
-  #selects(state: CatchingUp, { topics, update }: PreparedUpdate, meter: Meter): boolean | null {
+  /** Whether the subscriber wants the entry and may have it; null when nothing is left of the budget. */
+  #selects(state: CatchingUp, { topics, update }: PreparedUpdate, budget: Budget): boolean | null {
     const { subscriber, progress } = state;
     if (state.wanted === null) {
       const { matchers } = subscriber.options;
       // As live delivery bounds it.
-      const wanted = anyMatches(matchers, topics, progress, meter, MAX_STREAM_STEPS);
+      const wanted = anyMatches(matchers, topics, progress, budget, MAX_STREAM_STEPS);
       if (wanted !== true) return wanted;
       state.wanted = true;
       begin(progress);
     }
     if (!update.private) return true;
     state.readers ??= readMatchers(subscriber.options.grants);
-    return anyMatches(state.readers, topics, progress, meter);
+    return anyMatches(state.readers, topics, progress, budget);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
-import type { Slices } from '../kernel/slices.ts';
-import type { Admission, KeepsStream } from './admission.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
+import type { Admission, MayStayOpen } from './admission.ts';
 import type { OpenStreams } from './open-streams.ts';
 import type { Subscriber } from './subscriber.ts';
 
@@ -13,7 +13,7 @@ interface RevocationOptions {
   readonly streams: OpenStreams;
   readonly admission: Admission;
   readonly clock: Clock;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
 }
 
 /** Ends streams that are open no longer by right, and sees that none of the kind come in. */
@@ -25,7 +25,7 @@ export class Revocation {
   }
 
   /** Those that `keep` refuses end, spread evenly at random over `spreadMs`. Says how many there are. */
-  reauthorise(keep: KeepsStream, spreadMs: number): number {
+  reauthorise(keep: MayStayOpen, spreadMs: number): number {
     const { admission, streams, clock } = this.#options;
     admission.decideBy(keep);
     const refused = this.#refusedBy(keep).map(([, subscribers]) => subscribers);
@@ -37,10 +37,10 @@ export class Revocation {
   }
 
   /** How many streams {@link reauthorise} would end: of those without a token, and of the others. */
-  countRefused(keep: KeepsStream): { readonly anonymous: number; readonly authorised: number } {
+  countRefused(keep: MayStayOpen): { readonly anonymous: number; readonly authorised: number } {
     const counts = { anonymous: 0, authorised: 0 };
-    for (const [vouchedBy, { size }] of this.#refusedBy(keep)) {
-      counts[vouchedBy === null ? 'anonymous' : 'authorised'] += size;
+    for (const [issuerKey, { size }] of this.#refusedBy(keep)) {
+      counts[issuerKey === null ? 'anonymous' : 'authorised'] += size;
     }
     return counts;
   }
@@ -48,32 +48,32 @@ export class Revocation {
   /** Ends the streams that were opened with the token of this `jti`: they get nothing from here on. Says how many. */
   revoke(tokenId: string): number {
     this.#options.admission.revoked({ tokenId });
-    return this.#endThose(this.#options.streams.roll.ofToken(tokenId));
+    return this.#endThose(this.#options.streams.registry.ofToken(tokenId));
   }
 
   /** Ends the streams of a browser session that is over, as {@link revoke} does. Says how many. */
   signOut(session: string): number {
     this.#options.admission.revoked({ session });
-    return this.#endThose(this.#options.streams.roll.ofSession(session));
+    return this.#endThose(this.#options.streams.registry.ofSession(session));
   }
 
   /** Ends all, as the hub leaves: at once, or spread over `spreadMs`. */
   drain(spreadMs: number): void {
     const { streams } = this.#options;
     if (spreadMs > 0) this.reauthorise(() => false, spreadMs);
-    else this.#forEach([streams.roll.all()], END_STEPS, (one) => streams.end(one, 'closed'));
+    else this.#forEach([streams.registry.all()], END_STEPS, (one) => streams.end(one, 'closed'));
   }
 
-  #refusedBy(keep: KeepsStream) {
-    const { roll } = this.#options.streams;
-    return [...roll.vouchers()].filter(([vouchedBy]) => !keep({ vouchedBy }));
+  #refusedBy(keep: MayStayOpen) {
+    const { registry } = this.#options.streams;
+    return [...registry.issuerKeys()].filter(([issuerKey]) => !keep({ issuerKey }));
   }
 
   #endThose(subscribers: Iterable<Subscriber>): number {
     const { streams } = this.#options;
     const ending = [...subscribers];
     // Who may no longer read gets no more than what has been begun, however long the ending takes.
-    for (const { outlet } of ending) outlet.cut();
+    for (const { sendBuffer } of ending) sendBuffer.discardQueued();
     this.#forEach([ending], END_STEPS, (one) => streams.end(one, 'revoked'));
     return ending.length;
   }
@@ -84,11 +84,11 @@ export class Revocation {
     steps: number,
     task: (subscriber: Subscriber) => void,
   ): void {
-    void this.#options.slices.compute(function* (meter) {
+    void this.#options.scheduler.compute(function* (budget) {
       for (const set of sets) {
         for (const subscriber of set) {
-          if (meter.left <= 0) yield;
-          meter.left -= steps;
+          if (budget.isSpent) yield;
+          budget.spend(steps);
           task(subscriber);
         }
       }

@@ -1,4 +1,4 @@
-import type { Slices } from '../kernel/slices.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
 import type { StreamBacklog } from './hub-measures.ts';
 import type { Subscriber } from './subscriber.ts';
 
@@ -11,16 +11,16 @@ const SLOWEST = 10;
 export async function streamBacklog(
   all: ReadonlySet<Subscriber>,
   nowMs: () => number,
-  slices: Slices,
+  scheduler: Scheduler,
 ): Promise<StreamBacklog> {
   const bytes: number[] = [];
   const waitingMs: number[] = [];
   let slowest: { subscriber: Subscriber; bytes: number; waitingMs: number }[] = [];
-  await slices.compute(function* (meter) {
+  await scheduler.compute(function* (budget) {
     for (const subscriber of all) {
-      if (meter.left <= 0) yield;
-      meter.left -= LOOK_STEPS;
-      const { bufferedBytes, isIdle, lastWriteMs } = subscriber.outlet;
+      if (budget.isSpent) yield;
+      budget.spend(LOOK_STEPS);
+      const { bufferedBytes, isIdle, lastWriteMs } = subscriber.sendBuffer;
       const waiting = isIdle ? 0 : Math.max(0, nowMs() - lastWriteMs);
       bytes.push(bufferedBytes);
       waitingMs.push(waiting);

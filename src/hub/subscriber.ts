@@ -1,8 +1,12 @@
+// A waiting stream is a record and not a stack frame: connection, matchers, grants and one timer.
+// Nothing awaits its end, the connection reports it. So a reload frees the old generation while its
+// streams live on.
+
 import { randomUUID } from 'node:crypto';
 import type { WheelTimer } from '../kernel/timer-wheel.ts';
 import type { Grants } from './grants.ts';
 import type { SubscriptionMatcher } from './matcher.ts';
-import { Outlet, type SinkListener } from './outlet.ts';
+import { SendBuffer, type SinkListener } from './send-buffer.ts';
 
 /**
  * Why a stream ended; `client` when the other side left, `overtaken` when updates that it had not been given
@@ -34,7 +38,7 @@ export interface SubscriberOptions {
   readonly matchers: readonly SubscriptionMatcher[];
   readonly grants: Grants;
   /** The issuer, role and key that stand behind the token; null without a token. */
-  readonly vouchedBy: string | null;
+  readonly issuerKey: string | null;
   /** `jti` of the token; null without one. */
   readonly tokenId: string | null;
   /** Mark of the browser session that opened the stream; null without one. */
@@ -61,7 +65,7 @@ export interface SubscriberKeeper {
 /** An open event stream: whose it is, what it wants and may have, and its one timer. */
 export class Subscriber implements SinkListener, WheelTimer {
   readonly options: SubscriberOptions;
-  readonly outlet: Outlet;
+  readonly sendBuffer: SendBuffer;
   /** The last log position that it has been shown. */
   position: number;
   ended: EndReason | null = null;
@@ -82,7 +86,7 @@ export class Subscriber implements SinkListener, WheelTimer {
   ) {
     this.options = options;
     this.position = position;
-    this.outlet = new Outlet(nowMs);
+    this.sendBuffer = new SendBuffer(nowMs);
     this.endsAtMs = nowMs + (options.lifetimeMs ?? Number.POSITIVE_INFINITY);
     this.#keeper = keeper;
   }

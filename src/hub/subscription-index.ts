@@ -1,4 +1,4 @@
-import type { Meter } from '../kernel/slices.ts';
+import type { Budget } from '../kernel/scheduler.ts';
 import { MatchBudget } from './match-budget.ts';
 import { matches, type SubscriptionMatcher } from './matcher.ts';
 import { originKey } from './pattern/url-components.ts';
@@ -80,48 +80,48 @@ export class SubscriptionIndex {
 
   /**
    * The sets of subscribers with a matcher for one of the topics; a subscriber may be in several.
-   * Yields null whenever nothing is left of the meter. Who comes or goes meanwhile may be missing.
+   * Yields null whenever nothing is left of the budget. Who comes or goes meanwhile may be missing.
    */
-  *select(topics: readonly Topic[], meter: Meter): Generator<ReadonlySet<Subscriber> | null> {
-    const budget = new MatchBudget();
+  *select(topics: readonly Topic[], budget: Budget): Generator<ReadonlySet<Subscriber> | null> {
+    const matchBudget = new MatchBudget();
     if (this.#everything.size > 0) yield this.#everything;
     for (const topic of topics) {
-      meter.left -= LOOK_UP_STEPS;
-      if (meter.left <= 0) yield null;
+      budget.spend(LOOK_UP_STEPS);
+      if (budget.isSpent) yield null;
       const exact = this.#exact.get(topic.text);
       if (exact !== undefined) yield exact;
-      if (this.#patterns.size > 0) yield* this.#selectByPattern(topic, budget, meter);
-      if (this.#templates.size > 0) yield* this.#templates.select(topic, budget, meter);
+      if (this.#patterns.size > 0) yield* this.#selectByPattern(topic, matchBudget, budget);
+      if (this.#templates.size > 0) yield* this.#templates.select(topic, matchBudget, budget);
     }
   }
 
   *#selectByPattern(
     topic: Topic,
-    budget: MatchBudget,
-    meter: Meter,
+    matchBudget: MatchBudget,
+    budget: Budget,
   ): Generator<ReadonlySet<Subscriber> | null> {
-    meter.left -= topic.urlSteps;
+    budget.spend(topic.urlSteps);
     const { url } = topic;
     if (url === null) return;
     const origin = originKey(url);
     for (const length of this.#prefixLengths.keys()) {
       if (length > url.pathname.length) continue;
-      meter.left -= 2 * LOOK_UP_STEPS;
+      budget.spend(2 * LOOK_UP_STEPS);
       const prefix = url.pathname.slice(0, length);
       for (const start of [origin, ANY_ORIGIN]) {
         const sharing = this.#byPrefix.get(indexKey(start, prefix));
         if (sharing === undefined) continue;
         for (const { matcher, subscribers } of sharing.values()) {
-          if (meter.left <= 0) yield null;
-          const payer = budget.payerAmong(subscribers);
+          if (budget.isSpent) yield null;
+          const payer = matchBudget.payerAmong(subscribers);
           if (payer === null) continue;
-          const before = meter.left;
-          const isMatch = matches(matcher, topic, meter);
-          budget.pay(payer, before - meter.left);
+          const before = budget.left;
+          const isMatch = matches(matcher, topic, budget);
+          matchBudget.pay(payer, before - budget.left);
           if (isMatch) yield subscribers;
         }
       }
-      if (meter.left <= 0) yield null;
+      if (budget.isSpent) yield null;
     }
   }
 

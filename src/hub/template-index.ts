@@ -1,4 +1,4 @@
-import type { Meter } from '../kernel/slices.ts';
+import type { Budget } from '../kernel/scheduler.ts';
 import type { MatchBudget } from './match-budget.ts';
 import { matches, type SubscriptionMatcher } from './matcher.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -36,21 +36,21 @@ export class TemplateIndex {
     if (entry?.subscribers.size === 0) this.#entries.delete(match);
   }
 
-  /** The sets of subscribers whose template covers a topic; null whenever nothing is left of the meter. */
+  /** The sets of subscribers whose template covers a topic; null whenever nothing is left of the budget. */
   *select(
     topic: Topic,
-    budget: MatchBudget,
-    meter: Meter,
+    matchBudget: MatchBudget,
+    budget: Budget,
   ): Generator<ReadonlySet<Subscriber> | null> {
     for (const { matcher, subscribers } of this.#entries.values()) {
-      meter.left -= PREFIX_STEPS;
-      if (meter.left <= 0) yield null;
+      budget.spend(PREFIX_STEPS);
+      if (budget.isSpent) yield null;
       if (!topic.text.startsWith(matcher.template.prefix)) continue;
-      const payer = budget.payerAmong(subscribers);
+      const payer = matchBudget.payerAmong(subscribers);
       if (payer === null) continue;
-      const before = meter.left;
-      const isMatch = matches(matcher, topic, meter);
-      budget.pay(payer, before - meter.left);
+      const before = budget.left;
+      const isMatch = matches(matcher, topic, budget);
+      matchBudget.pay(payer, before - budget.left);
       if (isMatch) yield subscribers;
     }
   }

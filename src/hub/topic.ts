@@ -1,3 +1,7 @@
+// Topics and URL Patterns are resolved against one base, the pinned resource identifier or a host
+// that cannot exist. The test for reserved topics uses the same base; otherwise subscription events
+// could be forged.
+
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 import { componentsOf, type UrlComponents } from './pattern/url-components.ts';
 

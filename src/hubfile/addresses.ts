@@ -3,7 +3,7 @@ import { domainToASCII } from 'node:url';
 import type { SiteAddress } from '../config/config.ts';
 import type { Word } from './parser.ts';
 import type { Span } from './place.ts';
-import { Fault, finding } from './problems.ts';
+import { LineProblem, finding } from './problems.ts';
 
 /** Ports that decide whether an address without a scheme means HTTP. */
 export interface SchemePorts {
@@ -128,6 +128,6 @@ function shorten(text: string): string {
   return (text.length > 60 ? `${text.slice(0, 60)}…` : text).replaceAll(/\p{Cc}/gu, '·');
 }
 
-function fault(span: Span, message: string, hint?: string): Fault {
-  return new Fault(span, finding('error', 'bad-address', message, hint));
+function fault(span: Span, message: string, hint?: string): LineProblem {
+  return new LineProblem(span, finding('error', 'bad-address', message, hint));
 }

@@ -5,7 +5,7 @@ import type { HubfileIo } from './expand.ts';
 import { hubfileText } from './format.ts';
 import { importTarget, MAX_IMPORT_DEPTH, MAX_IMPORTS, shownPath } from './import-target.ts';
 import { placeOf } from './place.ts';
-import { makeSource, MAX_SOURCE_BYTES, type Source, SourceFault } from './source.ts';
+import { makeSource, MAX_SOURCE_BYTES, type Source, TextProblem } from './source.ts';
 import type { DirectiveTable } from './directive-table.ts';
 import { nameOf, optionsOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
@@ -227,7 +227,7 @@ class Inliner {
     try {
       return textOf(hubfileText(bytes, where.file), where, from, this.#table);
     } catch (thrown) {
-      if (thrown instanceof SourceFault) return null;
+      if (thrown instanceof TextProblem) return null;
       throw thrown;
     }
   }

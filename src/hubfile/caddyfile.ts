@@ -1,3 +1,8 @@
+// A Caddyfile is adapted in place: the reader of Hubfiles reports what it does not support, the
+// line becomes a comment, and the text is read again until nothing is reported. So the adapter has
+// no grammar of its own, and every hint is the reader's. A line that kept someone out leaves `error
+// 503` behind.
+
 import {
   ConfigError,
   EMPTY_KEY,

@@ -4,7 +4,7 @@ import { nearestName } from '../config/nearest.ts';
 import type { Origins } from './origins.ts';
 import type { Line, Word } from './parser.ts';
 import { placeOf, type Span, visibleText } from './place.ts';
-import { Fault, finding, type Problems } from './problems.ts';
+import { LineProblem, finding, type Problems } from './problems.ts';
 import { isSecretWord } from './secrecy.ts';
 
 /** What the options of a block do: each gives the fields that its line sets. */
@@ -159,7 +159,7 @@ export class Cursor {
 
   /** Reports an error and leaves this directive. */
   fail(span: Span, code: string, message: string, hint?: string): never {
-    throw new Fault(span, finding('error', code, message, this.#curlyHint() ?? hint));
+    throw new LineProblem(span, finding('error', code, message, this.#curlyHint() ?? hint));
   }
 
   /** @param first where the same was given before */

@@ -7,7 +7,7 @@ import { Arguments } from './arguments.ts';
 import { importTarget, MAX_IMPORT_DEPTH, MAX_IMPORTS, shownPath } from './import-target.ts';
 import { type Content, type Line, parse, type Parsed, type Word } from './parser.ts';
 import { type ImportStep, placeOf, type Span } from './place.ts';
-import { Fault, finding, type Problems } from './problems.ts';
+import { LineProblem, finding, type Problems } from './problems.ts';
 import { decodeText, type Environment, makeSource } from './source.ts';
 
 /** What the reader of a Hubfile needs of the world. */
@@ -349,6 +349,6 @@ function withVia(span: Span, via: ImportStep | null): Span {
   return via === null ? span : { ...span, via };
 }
 
-function faultAt(span: Span, code: string, message: string, hint?: string): Fault {
-  return new Fault(span, finding('error', code, message, hint));
+function faultAt(span: Span, code: string, message: string, hint?: string): LineProblem {
+  return new LineProblem(span, finding('error', code, message, hint));
 }

@@ -1,6 +1,6 @@
 import { type Lexeme, lex } from './lexer.ts';
 import { Problems } from './problems.ts';
-import { SourceFault, checkText, decodeText, makeSource, withoutMark } from './source.ts';
+import { TextProblem, checkText, decodeText, makeSource, withoutMark } from './source.ts';
 
 /**
  * A Hubfile in its one canonical layout: a tab per level, one space between words, at most one
@@ -30,12 +30,12 @@ function readLexemes(text: string, file: string): Lexeme[] {
     checkText(text);
     return lex(text, { variables: true });
   } catch (thrown) {
-    if (!(thrown instanceof SourceFault)) throw thrown;
+    if (!(thrown instanceof TextProblem)) throw thrown;
     return refuse(thrown, text, file);
   }
 }
 
-function refuse(fault: SourceFault, text: string, file: string): never {
+function refuse(fault: TextProblem, text: string, file: string): never {
   const problems = new Problems();
   const source = makeSource({ file, path: file }, text, {});
   const span = { source, start: fault.at, end: fault.at + 1, via: null };

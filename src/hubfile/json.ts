@@ -1,5 +1,5 @@
-import type { DataMember, DataNode, Stretch } from '../config/shape.ts';
-import { SourceFault } from './source.ts';
+import type { DataMember, DataNode, SourceRange } from '../config/shape.ts';
+import { TextProblem } from './source.ts';
 
 /** Objects and lists within each other. */
 const MAX_DEPTH = 100;
@@ -12,7 +12,7 @@ const WORDS = { true: true, false: false, null: null } as const;
 
 /**
  * JSON (RFC 8259) with the place of every value. A name may stand once in an object.
- * @throws {SourceFault} `bad-json` at the first fault
+ * @throws {TextProblem} `bad-json` at the first fault
  */
 export function readJson(text: string): DataNode {
   return new JsonReader(text).whole();
@@ -65,11 +65,11 @@ class JsonReader {
     this.#separated('}', () => {
       const start = this.#at;
       const name = this.#text[this.#at] === '"' ? this.#string() : this.#fail('expected a "name"');
-      const key: Stretch = { start, end: this.#at };
+      const key: SourceRange = { start, end: this.#at };
       const first = members.get(name)?.key.start;
       if (first !== undefined) {
         const message = 'this name is given twice in the object';
-        throw new SourceFault('bad-json', start, message, undefined, first);
+        throw new TextProblem('bad-json', start, message, undefined, first);
       }
       this.#match(SPACE);
       this.#take(':');
@@ -131,6 +131,6 @@ class JsonReader {
   }
 
   #fail(message: string, at = this.#at): never {
-    throw new SourceFault('bad-json', at, message);
+    throw new TextProblem('bad-json', at, message);
   }
 }

@@ -1,4 +1,4 @@
-import { SourceFault, variableAt } from './source.ts';
+import { TextProblem, variableAt } from './source.ts';
 
 /** One piece of a text between white space. */
 export interface Lexeme {
@@ -26,7 +26,7 @@ const MARKER_CHARACTER = /[A-Za-z0-9_-]/;
 
 /**
  * Splits a text into its words and comments, as a Caddyfile is split.
- * @throws {SourceFault} `unclosed-quote`, `unclosed-heredoc`, `bad-heredoc`, each at its opening.
+ * @throws {TextProblem} `unclosed-quote`, `unclosed-heredoc`, `bad-heredoc`, each at its opening.
  */
 export function lex(text: string, reading: Reading): Lexeme[] {
   const lexemes: Lexeme[] = [];
@@ -114,9 +114,9 @@ function readBackticks(text: string, start: number, reading: Reading): Piece {
   return { kind: 'backtick', text: text.slice(start + 1, at), end: at + 1 };
 }
 
-function unclosed(start: number, quote: string): SourceFault {
+function unclosed(start: number, quote: string): TextProblem {
   const message = `the ${quote} opened here is never closed`;
-  return new SourceFault('unclosed-quote', start, message, `close it with another ${quote}`);
+  return new TextProblem('unclosed-quote', start, message, `close it with another ${quote}`);
 }
 
 function readPlain(text: string, start: number, reading: Reading): Piece {
@@ -142,7 +142,7 @@ function readHeredoc(text: string, start: number, reading: Reading): Piece | nul
   if (closer === null) {
     const message = `the heredoc <<${marker} opened here is never closed`;
     const hint = `close it with a line that begins with ${marker}`;
-    throw new SourceFault('unclosed-heredoc', start, message, hint);
+    throw new TextProblem('unclosed-heredoc', start, message, hint);
   }
   const padding = text.slice(closer.lineStart, closer.start);
   const body = text.slice(bodyStart, Math.max(bodyStart, closer.lineStart - 1));
@@ -151,7 +151,7 @@ function readHeredoc(text: string, start: number, reading: Reading): Piece | nul
     if (line === '') return line;
     if (line.startsWith(padding)) return line.slice(padding.length);
     const message = `line ${index + 1} of the heredoc <<${marker} is indented less than its closing marker, or differently`;
-    throw new SourceFault('bad-heredoc', start, message, 'indent both with the same white space');
+    throw new TextProblem('bad-heredoc', start, message, 'indent both with the same white space');
   });
   return { kind: 'heredoc', text: stripped.join('\n'), end: closer.start + marker.length };
 }
@@ -177,10 +177,10 @@ function findCloser(
   return null;
 }
 
-function badMarker(start: number, marker: string): SourceFault {
+function badMarker(start: number, marker: string): TextProblem {
   const message = marker.startsWith('<')
     ? 'a heredoc opens with two <, not more'
     : 'the marker of a heredoc is missing or has other characters than letters, digits, - and _';
   const hint = 'for example <<END; a literal << at the start of a word is written \\<<';
-  return new SourceFault('bad-heredoc', start, message, hint);
+  return new TextProblem('bad-heredoc', start, message, hint);
 }

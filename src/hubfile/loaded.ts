@@ -1,10 +1,10 @@
 import type { Config } from '../config/config.ts';
 import {
-  type Finding,
+  type UnplacedProblem,
   type Place,
   placeText,
   type Problem,
-  type Whereabouts,
+  type SourceLocation,
 } from '../config/problem.ts';
 import type { Origins } from './origins.ts';
 import { locate, placeOf } from './place.ts';
@@ -23,7 +23,7 @@ export interface LoadedConfig {
   /** Where an object or list of the configuration, or a field of it, was written. */
   placeOf(about: object, field?: string): Place | undefined;
   /** A problem with its place and excerpt, as far as they are known. */
-  problemAt(about: object | null, problem: Finding, where?: Whereabouts): Problem;
+  problemAt(about: object | null, problem: UnplacedProblem, where?: SourceLocation): Problem;
 }
 
 /** What could be read of a text, right or wrong. */
@@ -74,8 +74,8 @@ export function loaded(
 function problemAt(
   origins: Origins,
   about: object | null,
-  problem: Finding,
-  { field, other }: Whereabouts,
+  problem: UnplacedProblem,
+  { field, other }: SourceLocation,
 ): Problem {
   const otherSpan = other === undefined ? undefined : origins.find(other);
   const otherPlace = otherSpan === undefined ? undefined : placeOf(otherSpan);

@@ -1,3 +1,6 @@
+// A named route is read once and becomes a `route` wherever it is invoked, so neither YAML nor the
+// running gateway has named routes.
+
 import { type ConfigRegistry, everyRoute, type RouteConfig } from '../config/routes.ts';
 import { nearestName } from '../config/nearest.ts';
 import { placeText } from '../config/problem.ts';

@@ -1,6 +1,6 @@
 import { type Lexeme, lex } from './lexer.ts';
 import type { Span } from './place.ts';
-import { type Source, SourceFault, rawRange } from './source.ts';
+import { type Source, TextProblem, rawRange } from './source.ts';
 
 /** One word of a line. Only a plain word can be a brace, a matcher or a directive's name. */
 export interface Word {
@@ -26,7 +26,7 @@ export interface Parsed {
   /** Those before the first fault; the blocks that it stands in are unfinished. */
   readonly lines: readonly Line[];
   /** Where the text or its structure is broken; nothing behind that was read. */
-  readonly faults: readonly SourceFault[];
+  readonly faults: readonly TextProblem[];
 }
 
 const MAX_DEPTH = 64;
@@ -50,16 +50,16 @@ export function parse(source: Source, content: Content): Parsed {
 }
 
 /** The words of each line; after a fault, of each line before the one that it is on. */
-function lexedLines(source: Source): { lines: Lexeme[][]; fault: SourceFault | null } {
+function lexedLines(source: Source): { lines: Lexeme[][]; fault: TextProblem | null } {
   const reading = { variables: false };
   try {
     return { lines: linesOf(lex(source.text, reading)), fault: null };
   } catch (thrown) {
-    if (!(thrown instanceof SourceFault)) throw thrown;
+    if (!(thrown instanceof TextProblem)) throw thrown;
     const at = rawRange(source, thrown.at, thrown.at + 1).start;
     // A word in place of what cannot be read ends up on the line that is to be left out.
     const before = linesOf(lex(`${source.text.slice(0, thrown.at)}_`, reading));
-    const fault = new SourceFault(thrown.code, at, thrown.message, thrown.hint);
+    const fault = new TextProblem(thrown.code, at, thrown.message, thrown.hint);
     return { lines: before.slice(0, -1), fault };
   }
 }
@@ -83,11 +83,11 @@ class Parser {
   }
 
   /** @param cut the fault at which the lines end, if they do not end with the text */
-  parse(lines: readonly (readonly Lexeme[])[], cut: SourceFault | null): Parsed {
+  parse(lines: readonly (readonly Lexeme[])[], cut: TextProblem | null): Parsed {
     try {
       this.#read(lines, cut !== null);
     } catch (thrown) {
-      if (!(thrown instanceof SourceFault)) throw thrown;
+      if (!(thrown instanceof TextProblem)) throw thrown;
       return { lines: this.#finished(thrown), faults: [thrown, ...(cut === null ? [] : [cut])] };
     }
     if (cut !== null) return { lines: this.#finished(cut), faults: [cut] };
@@ -106,7 +106,7 @@ class Parser {
     return { lines: again.#finished(fault), faults: [fault] };
   }
 
-  /** @throws {SourceFault} At the first place where the structure is broken. */
+  /** @throws {TextProblem} At the first place where the structure is broken. */
   #read(lines: readonly (readonly Lexeme[])[], isCut: boolean): void {
     let pending: Lexeme[] = [];
     for (const line of lines) {
@@ -131,7 +131,7 @@ class Parser {
   }
 
   /** What there is before a fault. */
-  #finished(fault: SourceFault): Line[] {
+  #finished(fault: TextProblem): Line[] {
     const wasOpen = this.#open.length > 0;
     for (let block = this.#open.pop(); block !== undefined; block = this.#open.pop()) {
       this.#add(block.words, block.lines, block.brace, true);
@@ -182,7 +182,7 @@ class Parser {
     return above.words;
   }
 
-  #separateBrace(brace: Lexeme): SourceFault {
+  #separateBrace(brace: Lexeme): TextProblem {
     // The line above lacks its block, which is no mistake of its own.
     (this.#open.at(-1)?.lines ?? this.#top).pop();
     const hint = 'only a site may put its { on the next line';
@@ -271,8 +271,8 @@ class Parser {
     return { source: this.#source, start, end, via: null };
   }
 
-  #fault(code: string, lexeme: Lexeme, message: string, hint?: string): SourceFault {
-    return new SourceFault(code, this.#span(lexeme).start, message, hint);
+  #fault(code: string, lexeme: Lexeme, message: string, hint?: string): TextProblem {
+    return new TextProblem(code, this.#span(lexeme).start, message, hint);
   }
 }
 

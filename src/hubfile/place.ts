@@ -1,4 +1,4 @@
-import type { Finding, Place, Problem } from '../config/problem.ts';
+import type { UnplacedProblem, Place, Problem } from '../config/problem.ts';
 import { hideMembers, hideSecrets } from './secrecy.ts';
 import type { Source } from './source.ts';
 
@@ -56,7 +56,7 @@ function chainOf(innermost: ImportStep | null): Omit<Place, 'importedFrom'>[] {
 }
 
 /** The finding with its place and the line it is on, secrets hidden, a caret under the spot. */
-export function locate(finding: Finding, span: Span): Problem {
+export function locate(finding: UnplacedProblem, span: Span): Problem {
   return { ...finding, place: placeOf(span), excerpt: excerptOf(span) };
 }
 

@@ -1,12 +1,12 @@
-import { ConfigError, type Finding, hasError, type Problem } from '../config/problem.ts';
+import { ConfigError, type UnplacedProblem, hasError, type Problem } from '../config/problem.ts';
 import { locate, type Span } from './place.ts';
 
 /** Thrown to leave a directive that cannot be understood; what it says is reported, and reading goes on. */
-export class Fault extends Error {
-  readonly finding: Finding;
+export class LineProblem extends Error {
+  readonly finding: UnplacedProblem;
   readonly span: Span;
 
-  constructor(span: Span, finding: Finding) {
+  constructor(span: Span, finding: UnplacedProblem) {
     super(finding.message);
     this.finding = finding;
     this.span = span;
@@ -38,7 +38,7 @@ export class Problems {
     try {
       return read();
     } catch (thrown) {
-      if (!(thrown instanceof Fault)) throw thrown;
+      if (!(thrown instanceof LineProblem)) throw thrown;
       this.#add(thrown.span, thrown.finding);
       return undefined;
     }
@@ -62,7 +62,7 @@ export class Problems {
     if (hasError(this.#all)) throw new ConfigError(this.#all);
   }
 
-  #add(span: Span, found: Finding): void {
+  #add(span: Span, found: UnplacedProblem): void {
     this.add(locate(found, span));
   }
 }
@@ -72,6 +72,6 @@ export function finding(
   code: string,
   message: string,
   hint?: string,
-): Finding {
+): UnplacedProblem {
   return hint === undefined ? { severity, code, message } : { severity, code, message, hint };
 }

@@ -3,14 +3,14 @@ import { resolve } from 'node:path';
 import { decodeConfig } from '../config/serialize.ts';
 import type { ConfigRegistry } from '../config/routes.ts';
 import { defaultOptions } from '../config/defaults.ts';
-import type { DataNode, Stretch } from '../config/shape.ts';
+import type { DataNode, SourceRange } from '../config/shape.ts';
 import type { HubfileIo } from './expand.ts';
 import { readJson } from './json.ts';
 import { loaded, type ReadConfig } from './loaded.ts';
 import { Origins } from './origins.ts';
 import { locate, placeOf, type Span } from './place.ts';
 import { Problems } from './problems.ts';
-import { decodeText, type Source, SourceFault } from './source.ts';
+import { decodeText, type Source, TextProblem } from './source.ts';
 import { readYaml } from './yaml.ts';
 
 /**
@@ -28,7 +28,7 @@ export function readData(
   const origins = new Origins();
   const path = resolve(file);
   const { text, source, readable } = readText(file, path, io, problems);
-  const spanOf = ({ start, end }: Stretch): Span => ({ source, start, end, via: null });
+  const spanOf = ({ start, end }: SourceRange): Span => ({ source, start, end, via: null });
   const data = readable ? parse(text, language, spanOf, problems) : null;
   const sound = new Set<object>();
   let inSites = 0;
@@ -85,13 +85,13 @@ function readText(
 function parse(
   text: string,
   language: 'yaml' | 'json',
-  spanOf: (at: Stretch) => Span,
+  spanOf: (at: SourceRange) => Span,
   problems: Problems,
 ): DataNode | null {
   try {
     return language === 'json' ? readJson(text) : readYaml(text);
   } catch (thrown) {
-    if (!(thrown instanceof SourceFault)) throw thrown;
+    if (!(thrown instanceof TextProblem)) throw thrown;
     const { at, code, message, first } = thrown;
     const spot = (start: number): Span => spanOf({ start, end: start + 1 });
     const other = first === undefined ? '' : `; the first is at ${placeText(placeOf(spot(first)))}`;

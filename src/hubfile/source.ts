@@ -28,7 +28,7 @@ interface Piece {
 }
 
 /** A fault that stops the reading of one text. `at` is an offset into its `raw`. */
-export class SourceFault extends Error {
+export class TextProblem extends Error {
   readonly code: string;
   readonly at: number;
   readonly hint: string | undefined;
@@ -60,34 +60,34 @@ export function withoutMark(text: string): string {
  * UTF-8 with or without a byte order mark, lines ended by LF or CRLF; the result has LF only.
  * The problem, if there is one, comes with as much text as could be read.
  */
-export function decodeText(bytes: Uint8Array): { text: string; fault?: SourceFault } {
+export function decodeText(bytes: Uint8Array): { text: string; fault?: TextProblem } {
   if (bytes.length > MAX_SOURCE_BYTES) {
     const message = `the file is larger than ${MAX_SOURCE_BYTES} bytes`;
-    return { text: '', fault: new SourceFault('file-too-large', 0, message) };
+    return { text: '', fault: new TextProblem('file-too-large', 0, message) };
   }
   const valid = validPrefix(bytes);
   const decoded = new TextDecoder('utf-8').decode(bytes.subarray(0, valid));
   const text = withoutMark(decoded).replaceAll('\r\n', '\n');
   if (valid < bytes.length) {
     const message = 'the file is not UTF-8 from here on';
-    return { text, fault: new SourceFault('not-utf8', text.length, message, 'save it as UTF-8') };
+    return { text, fault: new TextProblem('not-utf8', text.length, message, 'save it as UTF-8') };
   }
   try {
     checkText(text);
     return { text };
   } catch (thrown) {
-    if (thrown instanceof SourceFault) return { text, fault: thrown };
+    if (thrown instanceof TextProblem) return { text, fault: thrown };
     throw thrown;
   }
 }
 
-/** @throws {SourceFault} `bad-character` at what belongs into no text. */
+/** @throws {TextProblem} `bad-character` at what belongs into no text. */
 export function checkText(text: string): void {
   const bad = LONE_CR_OR_NUL.exec(text);
   if (bad === null) return;
   const what = bad[0] === '\0' ? 'a NUL character' : 'a carriage return without a line feed';
   const hint = 'lines end with LF or CRLF, and the file is plain UTF-8 text';
-  throw new SourceFault('bad-character', bad.index, `${what} is not allowed`, hint);
+  throw new TextProblem('bad-character', bad.index, `${what} is not allowed`, hint);
 }
 
 /** Length of the longest prefix that is well-formed UTF-8. */

@@ -15,21 +15,21 @@ export interface WrittenLine {
 
 /**
  * The lines of a text whose structure is sound; `{$VAR}` is a word as it stands.
- * @throws {SourceFault} as {@link lex}
+ * @throws {TextProblem} as {@link lex}
  */
 export function writtenLines(text: string, table: DirectiveTable): readonly WrittenLine[] {
   const top: Draft[] = [];
   let open: Draft | null = null;
   for (const words of lexedLines(text)) {
-    const siblings: Draft[] = open?.inner ?? top;
+    const peerWorkers: Draft[] = open?.inner ?? top;
     const [first] = words;
     const last = words.at(-1);
     if (first === undefined || last === undefined) continue;
     if (open !== null && isBrace(first, '}')) {
       open.end = first.end;
       open = open.outer;
-    } else if (words.length === 1 && isBrace(first, '{') && isHead(siblings.at(-1), open)) {
-      open = siblings.at(-1) ?? null;
+    } else if (words.length === 1 && isBrace(first, '{') && isHead(peerWorkers.at(-1), open)) {
+      open = peerWorkers.at(-1) ?? null;
       if (open !== null) open.blockStart = first.end;
     } else {
       const opens = isBrace(last, '{');
@@ -41,7 +41,7 @@ export function writtenLines(text: string, table: DirectiveTable): readonly Writ
         inner: [],
         outer: open,
       };
-      siblings.push(line);
+      peerWorkers.push(line);
       if (opens) open = line;
     }
   }

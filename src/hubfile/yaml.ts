@@ -10,8 +10,8 @@ import {
   Parser,
   type YAMLMap,
 } from 'yaml';
-import type { DataMember, DataNode, Stretch } from '../config/shape.ts';
-import { SourceFault } from './source.ts';
+import type { DataMember, DataNode, SourceRange } from '../config/shape.ts';
+import { TextProblem } from './source.ts';
 
 /** Mappings and lists within each other. */
 const MAX_DEPTH = 100;
@@ -21,14 +21,14 @@ const MAX_NODES = 100_000;
 /**
  * YAML 1.2 with the place of every value. Aliases are allowed as long as the document stays small
  * without them; merge keys (`<<`) are not part of YAML 1.2.
- * @throws {SourceFault} `bad-yaml` at the first fault
+ * @throws {TextProblem} `bad-yaml` at the first fault
  */
 export function readYaml(text: string): DataNode {
   const document = parse(text);
   if (document === undefined) return { value: new Map(), start: 0, end: 0 };
   const [fault] = [...document.errors, ...document.warnings].sort((a, b) => a.pos[0] - b.pos[0]);
   if (fault !== undefined)
-    throw new SourceFault('bad-yaml', fault.pos[0], withoutSource(fault.message));
+    throw new TextProblem('bad-yaml', fault.pos[0], withoutSource(fault.message));
   if (document.contents === null) return { value: new Map(), start: 0, end: 0 };
   return new YamlReader().node(document.contents);
 }
@@ -49,7 +49,7 @@ function parse(text: string): Document.Parsed | undefined {
   const [first, second] = composer.compose(tokens, false, text.length);
   if (second !== undefined) {
     const message = 'a configuration is one document; this is the second';
-    throw new SourceFault('bad-yaml', second.range[0], message);
+    throw new TextProblem('bad-yaml', second.range[0], message);
   }
   return first;
 }
@@ -59,7 +59,7 @@ function checkDepth(root: CST.Token): void {
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     const { token, depth } = next;
     if (depth > MAX_DEPTH)
-      throw new SourceFault('bad-yaml', offsetOf(token), 'this is nested too deeply');
+      throw new TextProblem('bad-yaml', offsetOf(token), 'this is nested too deeply');
     if (token.type === 'document' && token.value !== undefined) {
       waiting.push({ token: token.value, depth });
     }
@@ -87,7 +87,7 @@ class YamlReader {
       const known = this.#anchors.get(node.source);
       if (known === undefined) {
         const message = 'this alias stands for nothing that comes before it';
-        throw new SourceFault('bad-yaml', at.start, message);
+        throw new TextProblem('bad-yaml', at.start, message);
       }
       this.#count(known.size, at);
       return { ...known.node, ...at };
@@ -111,7 +111,7 @@ class YamlReader {
       // One of the four types that have just been asked for.
       return value as string | number | boolean | null;
     }
-    throw new SourceFault(
+    throw new TextProblem(
       'bad-yaml',
       stretchOf(node).start,
       'expected a text, a number, true, false, null, a list or a mapping',
@@ -125,12 +125,12 @@ class YamlReader {
       const [name, written] = [key as Node, value as Node | null];
       const at = stretchOf(name);
       if (!isScalar(name) || typeof name.value !== 'string') {
-        throw new SourceFault('bad-yaml', at.start, 'expected a name');
+        throw new TextProblem('bad-yaml', at.start, 'expected a name');
       }
       const first = members.get(name.value)?.key.start;
       if (first !== undefined) {
         const message = 'this name is given twice in the mapping';
-        throw new SourceFault('bad-yaml', at.start, message, undefined, first);
+        throw new TextProblem('bad-yaml', at.start, message, undefined, first);
       }
       const member = written === null ? { value: null, ...at } : this.node(written);
       members.set(name.value, { key: at, value: member });
@@ -138,15 +138,15 @@ class YamlReader {
     return members;
   }
 
-  #count(nodes: number, at: Stretch): void {
+  #count(nodes: number, at: SourceRange): void {
     this.#size += nodes;
     if (this.#size <= MAX_NODES) return;
     const message = `with its aliases this document has more than ${MAX_NODES} values`;
-    throw new SourceFault('bad-yaml', at.start, message);
+    throw new TextProblem('bad-yaml', at.start, message);
   }
 }
 
-function stretchOf({ range }: Node): Stretch {
+function stretchOf({ range }: Node): SourceRange {
   return { start: range?.[0] ?? 0, end: range?.[1] ?? 0 };
 }
 

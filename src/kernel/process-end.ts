@@ -1,3 +1,7 @@
+// No process ends in the middle of an LMDB write. `endProcess` waits for writes. Any other exit
+// during one, and a worker whose main process is gone, ends by SIGKILL, after which the system
+// releases the lock.
+
 /**
  * Work of this process that an exit must not cut. A native library's thread may hold a lock that other
  * processes wait for, or wait for this thread itself: an exit in the middle of that never ends, or crashes.

@@ -1,3 +1,8 @@
+// A source is paused above a high-water mark and resumed below a low one, for every protocol and in
+// both directions. It is not paused whenever a write returns false: the HTTP client joins
+// everything that has come in meanwhile when it resumes, and many short pauses would make that
+// quadratic.
+
 import type { Writable } from 'node:stream';
 import { NARROW_READ_BYTES, upstreamReads } from './upstream-reads.ts';
 

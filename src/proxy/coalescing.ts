@@ -1,10 +1,19 @@
+// Requests are coalesced beside the upstream, behind every rule of the site. The key is everything
+// that the upstream sees. The upstream's response is shared as it came, and each request applies
+// its own response rules.
+
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { Meter, Slices, Work } from '../kernel/slices.ts';
-import { AnswerRecorder } from './answer-recorder.ts';
+import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
+import { ResponseRecorder } from './response-recorder.ts';
 import { pause } from './retry.ts';
-import type { AnswerHead, AnswerHold, AnswerMemory, SharedAnswer } from './shared-answer.ts';
+import type {
+  AnswerHead,
+  SharedResponseHold,
+  SharedResponseMemory,
+  SharedResponse,
+} from './shared-response.ts';
 import { fits, isShareable } from './shareable.ts';
 
 /** Keys at a time whose answers are asked for or kept. */
@@ -34,9 +43,9 @@ export interface CoalescedRequest {
 /** What becomes of a request. */
 export type Part =
   /** It is made, and others wait for its answer. */
-  | { readonly kind: 'lead'; readonly recorder: AnswerRecorder }
+  | { readonly kind: 'lead'; readonly recorder: ResponseRecorder }
   /** The answer of another is its answer; the hold is to be released. */
-  | { readonly kind: 'follow'; readonly answer: SharedAnswer; readonly hold: AnswerHold }
+  | { readonly kind: 'follow'; readonly answer: SharedResponse; readonly hold: SharedResponseHold }
   /** It is made for itself. */
   | { readonly kind: 'alone' };
 
@@ -53,15 +62,15 @@ interface Follower {
  * to an answer is added for each.
  */
 export class RequestCoalescer {
-  readonly #memory: AnswerMemory;
-  readonly #slices: Slices;
+  readonly #memory: SharedResponseMemory;
+  readonly #scheduler: Scheduler;
   readonly #clock: Clock;
   readonly #flights = new Map<string, Flight>();
   #waiting = 0;
 
-  constructor(memory: AnswerMemory, slices: Slices, clock: Clock) {
+  constructor(memory: SharedResponseMemory, scheduler: Scheduler, clock: Clock) {
     this.#memory = memory;
-    this.#slices = slices;
+    this.#scheduler = scheduler;
     this.#clock = clock;
   }
 
@@ -75,7 +84,7 @@ export class RequestCoalescer {
       if (this.#flights.get(key) === started) this.#flights.delete(key);
       started.close();
     };
-    const started = new Flight(this.#memory, this.#slices, this.#clock, close);
+    const started = new Flight(this.#memory, this.#scheduler, this.#clock, close);
     this.#flights.set(key, started);
     if (gatherMs > 0) {
       await pause(this.#clock, gatherMs, exchange);
@@ -101,23 +110,28 @@ export class RequestCoalescer {
 }
 
 /** The requests of one key: one that is made, and those that wait for its answer. */
-class Flight implements Work {
-  readonly #memory: AnswerMemory;
-  readonly #slices: Slices;
+class Flight implements Task {
+  readonly #memory: SharedResponseMemory;
+  readonly #scheduler: Scheduler;
   readonly #clock: Clock;
   readonly #vacate: () => void;
-  #state: 'asking' | 'refused' | SharedAnswer = 'asking';
+  #state: 'asking' | 'refused' | SharedResponse = 'asking';
   /** In the order in which they came. */
   readonly #followers = new Set<Follower>();
   #stopWaiting: () => void = () => {};
   #isOpen = true;
   /** Keeps the answer for those that come. */
-  #hold: AnswerHold | null = null;
+  #hold: SharedResponseHold | null = null;
 
   /** @param vacate called when nobody is left: the next request of the key makes its own flight */
-  constructor(memory: AnswerMemory, slices: Slices, clock: Clock, vacate: () => void) {
+  constructor(
+    memory: SharedResponseMemory,
+    scheduler: Scheduler,
+    clock: Clock,
+    vacate: () => void,
+  ) {
     this.#memory = memory;
-    this.#slices = slices;
+    this.#scheduler = scheduler;
     this.#clock = clock;
     this.#vacate = vacate;
   }
@@ -130,7 +144,7 @@ class Flight implements Work {
   lead({ exchange, fields, forOthers }: CoalescedRequest): Part {
     this.#stopWaiting();
     this.#stopWaiting = this.#clock.after(MAX_WAIT_MS, () => this.#settle('refused'));
-    const recorder = new AnswerRecorder(this.#memory, fields, exchange, {
+    const recorder = new ResponseRecorder(this.#memory, fields, exchange, {
       isShareable: (head: AnswerHead) => isShareable(head, fields, this.#clock.now()),
       forOthers,
       answered: (answer) => this.#settle(answer),
@@ -163,28 +177,28 @@ class Flight implements Work {
   }
 
   /** Lets some of those go on that wait, and says whether there are more. */
-  run(meter: Meter): boolean {
+  run(budget: Budget): boolean {
     const state = this.#state;
     for (const follower of this.#followers) {
-      if (meter.left <= 0) return true;
-      meter.left -= RELEASE_STEPS;
+      if (budget.isSpent) return true;
+      budget.spend(RELEASE_STEPS);
       follower.go(state === 'asking' ? ALONE : this.#partOf(state));
     }
     if (!this.#isOpen) this.#hold?.release();
     return false;
   }
 
-  #partOf(state: 'refused' | SharedAnswer): Part {
+  #partOf(state: 'refused' | SharedResponse): Part {
     if (state === 'refused' || state.isCut) return ALONE;
     return { kind: 'follow', answer: state, hold: state.hold() };
   }
 
-  #settle(state: 'refused' | SharedAnswer): void {
+  #settle(state: 'refused' | SharedResponse): void {
     if (this.#state !== 'asking') return;
     this.#state = state;
     this.#stopWaiting();
     if (state !== 'refused') this.#hold = state.hold();
-    this.#slices.add(this);
+    this.#scheduler.add(this);
   }
 
   /** The client of the one that was made has left: the next of those that wait takes its place. */

@@ -1,7 +1,7 @@
 import type { UpstreamAddress } from './address.ts';
 import { ConnectionPool, isUnaskedContinue } from './forward.ts';
 import type { Connections, ForwardRequest, ForwardSink, TransportSettings } from './forwarding.ts';
-import { forwardAlone } from './forward-alone.ts';
+import { forwardOnDedicatedConnection } from './dedicated-forward.ts';
 import { Http2Sessions, isNoHttp2 } from './http2-sessions.ts';
 import { isSafe } from './retry.ts';
 import type { DialTarget } from './upgrade-request.ts';
@@ -34,7 +34,7 @@ class Http1Connections implements Connections {
   async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
     const { headers, body, method } = request;
     if (body !== null && (headers.has('trailer') || headers.has('expect'))) {
-      await forwardAlone(this.#target, request, sink);
+      await forwardOnDedicatedConnection(this.#target, request, sink);
       return;
     }
     try {
@@ -42,7 +42,7 @@ class Http1Connections implements Connections {
     } catch (error) {
       // Such an upstream would say 100 again: asked in the other way, it may. A body is gone.
       if (body !== null || !isSafe(method) || !isUnaskedContinue(error)) throw error;
-      await forwardAlone(this.#target, request, sink);
+      await forwardOnDedicatedConnection(this.#target, request, sink);
     }
   }
 

@@ -15,7 +15,7 @@ import {
   MAX_WAITING_REQUESTS,
   type TransportSettings,
 } from './forwarding.ts';
-import { Places } from './places.ts';
+import { Semaphore } from './semaphore.ts';
 import type { RequestingClient } from './requesting-client.ts';
 import { upstreamReads } from './upstream-reads.ts';
 
@@ -26,12 +26,12 @@ const MAX_DISCARDED_BYTES = 64 * 1024;
 export class ConnectionPool implements Connections {
   readonly #pool: Pool;
   readonly #serverName: string;
-  readonly #places: Places;
+  readonly #places: Semaphore;
 
   /** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
   constructor(address: UpstreamAddress, settings: TransportSettings, trustPool: string | null) {
     this.#serverName = settings.tlsServerName ?? address.hostname;
-    this.#places = new Places(settings.maxConnectionsPerHost, MAX_WAITING_REQUESTS);
+    this.#places = new Semaphore(settings.maxConnectionsPerHost, MAX_WAITING_REQUESTS);
     this.#pool = new Pool(`${address.protocol}//${address.authority}`, {
       connect: dialer(address, settings, trustPool),
       connections: settings.maxConnectionsPerHost === 0 ? null : settings.maxConnectionsPerHost,

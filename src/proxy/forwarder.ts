@@ -1,7 +1,7 @@
 import type { FastcgiConfig, ReverseProxyConfig } from './proxy-config.ts';
 import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/hop-by-hop.ts';
-import type { Exchange, Expand, LentBody, WaitLimit } from '../http/exchange.ts';
+import type { Exchange, Expand, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
@@ -35,7 +35,7 @@ interface Attempt {
   readonly address: UpstreamAddress;
   readonly connections: Connections;
   /** As {@link Forwarder.bodyOf} says. */
-  readonly body: LentBody | null;
+  readonly body: LeasedBody | null;
 }
 
 /** Makes of an exchange what an upstream is asked, and asks it the way it wants to be asked. */
@@ -57,7 +57,7 @@ export class Forwarder {
   }
 
   /** What is read of the client's body for one attempt; null where none is sent. */
-  bodyOf(exchange: Exchange): LentBody | null {
+  bodyOf(exchange: Exchange): LeasedBody | null {
     const { method } = this.#config;
     if (!exchange.hasBody || method === 'GET' || method === 'HEAD') return null;
     return exchange.lendBody({
@@ -137,7 +137,7 @@ export class Forwarder {
     { root, splitPath, env }: FastcgiConfig,
     exchange: Exchange,
     headers: HeaderList,
-    body: LentBody | null,
+    body: LeasedBody | null,
   ): FastcgiRequest {
     const { clock, expand } = this.#options;
     const path = decodedPath(exchange.target);

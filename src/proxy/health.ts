@@ -74,7 +74,7 @@ export function startActiveChecks(
   let stopped = false;
 
   const run = async (target: ActiveCheckTarget): Promise<void> => {
-    const client = new Impatience();
+    const client = new CheckTimeout();
     const breakOff = (): void => client.leave();
     cancels.add(breakOff);
     const cancelTimeout = clock.after(check.timeoutMs, breakOff);
@@ -117,7 +117,7 @@ function report(
 }
 
 /** Waits for the answer to a check, until its time is up. */
-class Impatience implements RequestingClient {
+class CheckTimeout implements RequestingClient {
   abandoned = false;
   #listener: () => void = () => {};
 
@@ -139,7 +139,7 @@ async function probe(
   check: ActiveHealth,
   target: ActiveCheckTarget,
   expected: { readonly isGood: (status: number) => boolean; readonly pattern: Pattern | null },
-  client: Impatience,
+  client: CheckTimeout,
   clock: Clock,
 ): Promise<string | null> {
   const headers = HeaderList.of({ Host: target.host, 'User-Agent': 'hubgate health check' });

@@ -1,9 +1,12 @@
+// Node reports the end of a response for a reset and for a lost connection too. Only END_STREAM
+// counts as the end here.
+
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
 import { http2Fields } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { broken, clientLeft, ExchangeCourse } from './exchange-course.ts';
+import { broken, clientLeft, RequestLifecycle } from './request-lifecycle.ts';
 import { CONTINUE_WAIT_MS, type ForwardRequest, type ForwardSink } from './forwarding.ts';
 import { ForwardError } from './forward-error.ts';
 import type { Http2Session } from './http2-session.ts';
@@ -33,7 +36,7 @@ class Http2Exchange {
   readonly #target: DialTarget;
   readonly #request: ForwardRequest;
   readonly #sink: ForwardSink;
-  readonly #course: ExchangeCourse;
+  readonly #lifecycle: RequestLifecycle;
   #stream: ClientHttp2Stream | undefined;
   #error: Error | null = null;
   #isComplete = false;
@@ -53,14 +56,14 @@ class Http2Exchange {
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#course = new ExchangeCourse(request, resolve, reject, () => this.#close());
+    this.#lifecycle = new RequestLifecycle(request, resolve, reject, () => this.#close());
   }
 
   start(): void {
-    this.#course.start(() => {
+    this.#lifecycle.start(() => {
       const stream = this.#open();
       this.#stream = stream;
-      this.#course.phase = 'sent';
+      this.#lifecycle.phase = 'sent';
       this.#noteCompleteness(stream);
       this.#listen(stream);
       this.#begin(stream);
@@ -107,7 +110,7 @@ class Http2Exchange {
       if (chunk !== null || stream.closed) return push(chunk, encoding);
       this.#isComplete = true;
       const more = push(null);
-      if (this.#course.phase === 'responding') stream.resume();
+      if (this.#lifecycle.phase === 'responding') stream.resume();
       return more;
     };
   }
@@ -121,7 +124,7 @@ class Http2Exchange {
     };
     // The third argument, the fields as they came, is missing in the types.
     const on = (event: string, listener: (...all: unknown[]) => void): void => {
-      stream.on(event, (...all: unknown[]) => this.#course.guard(() => listener(...all)));
+      stream.on(event, (...all: unknown[]) => this.#lifecycle.guard(() => listener(...all)));
     };
     on('continue', () => this.#wantBody(stream));
     on('headers', (head, _, raw) => this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0'));
@@ -146,7 +149,7 @@ class Http2Exchange {
 
   /** Once; a 100 that comes late, again or unasked says nothing new. */
   #wantBody(stream: ClientHttp2Stream): void {
-    if (this.#isBodyWanted || this.#course.settled) return;
+    if (this.#isBodyWanted || this.#lifecycle.settled) return;
     this.#isBodyWanted = true;
     this.#stopWaiting();
     const { body } = this.#request;
@@ -155,15 +158,15 @@ class Http2Exchange {
   }
 
   #send(stream: ClientHttp2Stream, body: Readable): void {
-    this.#course.send(body, stream, () => this.#awaitHead());
+    this.#lifecycle.send(body, stream, () => this.#awaitHead());
     stream.once('wantTrailers', () => {
-      this.#course.guard(() => {
+      this.#lifecycle.guard(() => {
         const { headers, trailers } = this.#request;
         stream.sendTrailers(http2Fields(permittedTrailers(headers, trailers())));
       });
     });
     body.once('end', () => {
-      if (this.#course.settled) return;
+      if (this.#lifecycle.settled) return;
       stream.end();
       this.#awaitHead();
     });
@@ -171,17 +174,17 @@ class Http2Exchange {
 
   #receive(stream: ClientHttp2Stream, status: number, headers: HeaderList, isWhole: boolean): void {
     const { readTimeoutMs } = this.#target.settings;
-    this.#course.phase = 'responding';
-    this.#course.limit(0);
+    this.#lifecycle.phase = 'responding';
+    this.#lifecycle.limit(0);
     // RFC 9110 §10.1.1: answered so, the request needs no body.
     this.#stopWaiting();
     const body = this.#sink.onHead(status, headers, '2.0', isWhole);
     if (body === null) {
-      this.#course.finish();
+      this.#lifecycle.finish();
       return;
     }
-    body.on('error', (error) => this.#course.fail(clientLeft(error)));
-    this.#course.awaitBody(readTimeoutMs);
+    body.on('error', (error) => this.#lifecycle.fail(clientLeft(error)));
+    this.#lifecycle.awaitBody(readTimeoutMs);
     const source = {
       // Node drops what a stream holds when its connection ends: the rest, at most a window, is taken.
       pause: () => this.#isComplete || stream.pause(),
@@ -189,23 +192,23 @@ class Http2Exchange {
     };
     stream.on('data', (chunk: Buffer) => {
       this.#session.heard();
-      this.#course.pass(chunk, body, source, readTimeoutMs);
+      this.#lifecycle.pass(chunk, body, source, readTimeoutMs);
     });
     stream.once('end', () => {
       if (!this.#isComplete) return;
-      this.#course.guard(() => {
+      this.#lifecycle.guard(() => {
         this.#sink.onEnd(body, this.#trailers);
-        this.#course.finish();
+        this.#lifecycle.finish();
       });
     });
   }
 
   #onClose(stream: ClientHttp2Stream): void {
-    if (this.#course.settled) return;
+    if (this.#lifecycle.settled) return;
     const error = this.#error ?? broken('The upstream closed the stream');
-    if (this.#course.phase === 'sent' && this.#isUnprocessed(stream)) {
-      this.#course.reject(new ForwardError('upstream-refused', 'unsent', error));
-    } else this.#course.fail(error);
+    if (this.#lifecycle.phase === 'sent' && this.#isUnprocessed(stream)) {
+      this.#lifecycle.reject(new ForwardError('upstream-refused', 'unsent', error));
+    } else this.#lifecycle.fail(error);
   }
 
   /** RFC 9113 §8.7: what has been refused, or came after the last stream that was dealt with. */
@@ -215,8 +218,8 @@ class Http2Exchange {
   }
 
   #awaitHead(): void {
-    if (this.#course.phase !== 'sent') return;
-    this.#course.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
+    if (this.#lifecycle.phase !== 'sent') return;
+    this.#lifecycle.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
   }
 
   /** RFC 9113 §8.1: what is not wanted any more is told, so that the upstream stops. */

@@ -5,7 +5,7 @@ import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.t
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { AnswerRecorder } from './answer-recorder.ts';
+import type { ResponseRecorder } from './response-recorder.ts';
 import type { Choice } from './balancing.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
@@ -80,7 +80,7 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #choice: Pick<Choice, 'cookie'>;
   readonly #rules: ResponseRules;
   readonly #onStatus: (status: number) => void;
-  readonly #recorder: AnswerRecorder | null;
+  readonly #recorder: ResponseRecorder | null;
   /** Where the client's bytes go, where what is written is recorded on its way. */
   #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
@@ -89,7 +89,7 @@ export class UpstreamResponse implements UpgradeSink {
     choice: Pick<Choice, 'cookie'>,
     rules: ResponseRules,
     onStatus: (status: number) => void,
-    recorder: AnswerRecorder | null = null,
+    recorder: ResponseRecorder | null = null,
   ) {
     this.#recorder = recorder;
     this.#exchange = exchange;

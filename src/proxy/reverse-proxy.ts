@@ -9,8 +9,8 @@ import type { InstantLease } from '../kernel/lease.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Slices } from '../kernel/slices.ts';
-import type { AnswerRecorder } from './answer-recorder.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
+import type { ResponseRecorder } from './response-recorder.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
 import { RequestCoalescer } from './coalescing.ts';
 import { ForwardError } from './forward-error.ts';
@@ -26,7 +26,11 @@ import {
 } from './health.ts';
 import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
-import type { AnswerHold, AnswerMemory, SharedAnswer } from './shared-answer.ts';
+import type {
+  SharedResponseHold,
+  SharedResponseMemory,
+  SharedResponse,
+} from './shared-response.ts';
 import { type RequestSharing, shareForwarding, writeShared } from './shared-forwarding.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
 import type { DynamicUpstreams } from './dynamic-upstreams.ts';
@@ -47,11 +51,11 @@ export interface ReverseProxyOptions {
   readonly target: ((exchange: Exchange) => string) | null;
   /** Compiles the routes of `handle_response`. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   /** Which requests may share an answer; null where none may. */
   readonly sharing: RequestSharing | null;
   /** Of all answers that are shared in this process. */
-  readonly answerMemory: AnswerMemory;
+  readonly sharedResponseMemory: SharedResponseMemory;
 }
 
 /** What one attempt came to: the routes that take over, or why it may have to be repeated. */
@@ -90,7 +94,7 @@ export class ReverseProxy {
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
     this.#tunnels = new Tunnels(clock, config);
     this.#sharing = options.sharing;
-    this.#coalescer = new RequestCoalescer(options.answerMemory, options.slices, clock);
+    this.#coalescer = new RequestCoalescer(options.sharedResponseMemory, options.scheduler, clock);
     const trusted = addressSet(config.trustedProxies);
     this.#forwarder = new Forwarder(config, {
       ...{ clock, expand, target: options.target, tunnels: this.#tunnels },
@@ -143,7 +147,7 @@ export class ReverseProxy {
   }
 
   #share(exchange: Exchange, next: Next): Promise<void> {
-    const ask = (recorder: AnswerRecorder | null): Promise<void> =>
+    const ask = (recorder: ResponseRecorder | null): Promise<void> =>
       this.#tryUpstreams(exchange, next, recorder);
     if (this.#sharing === null) return ask(null);
     return shareForwarding(exchange, this.#sharing, this.#coalescer, {
@@ -162,8 +166,8 @@ export class ReverseProxy {
   async #replay(
     exchange: Exchange,
     next: Next,
-    answer: SharedAnswer,
-    hold: AnswerHold,
+    answer: SharedResponse,
+    hold: SharedResponseHold,
   ): Promise<void> {
     const { hostport, trailers } = answer;
     const { status, headers, received } = answer.head;
@@ -185,7 +189,7 @@ export class ReverseProxy {
   async #tryUpstreams(
     exchange: Exchange,
     next: Next,
-    recorder: AnswerRecorder | null,
+    recorder: ResponseRecorder | null,
   ): Promise<void> {
     const { tryDurationMs, tryIntervalMs, retries } = this.#config.loadBalancing;
     const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
@@ -244,7 +248,7 @@ export class ReverseProxy {
   async #attempt(
     exchange: Exchange,
     choice: Choice,
-    recorder: AnswerRecorder | null,
+    recorder: ResponseRecorder | null,
   ): Promise<Outcome> {
     const { upstream } = choice;
     const began = this.#clock.monotonic();

@@ -2,11 +2,11 @@ import type { Writable } from 'node:stream';
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { AnswerRecorder } from './answer-recorder.ts';
+import type { ResponseRecorder } from './response-recorder.ts';
 import type { RequestCoalescer } from './coalescing.ts';
 import { MAX_STALL_MS } from './forwarding.ts';
 import { requestKey, type UpstreamQuestion } from './request-key.ts';
-import type { AnswerHold, SharedAnswer } from './shared-answer.ts';
+import type { SharedResponseHold, SharedResponse } from './shared-response.ts';
 
 /** Bytes of a shared answer that are handed at a time to a client that takes no more. */
 const PIECE_BYTES = 16 * 1024;
@@ -37,8 +37,8 @@ export interface RequestGroup {
 export interface Forwarding {
   /** What an upstream would be asked; null where none is known. */
   readonly questionOf: (exchange: Exchange) => UpstreamQuestion | null;
-  readonly ask: (recorder: AnswerRecorder | null) => Promise<void>;
-  readonly replay: (answer: SharedAnswer, hold: AnswerHold) => Promise<void>;
+  readonly ask: (recorder: ResponseRecorder | null) => Promise<void>;
+  readonly replay: (answer: SharedResponse, hold: SharedResponseHold) => Promise<void>;
 }
 
 /** Makes a request, or answers it with what another one was answered. */
@@ -89,7 +89,7 @@ export async function shareForwarding(
  * nobody takes any more.
  */
 export async function writeShared(
-  { chunks }: SharedAnswer,
+  { chunks }: SharedResponse,
   body: Writable,
   clock: Clock,
   client: { readonly end: () => void; readonly giveUp: () => void },

@@ -34,7 +34,7 @@ export interface AdminControls {
   /** Loads a configuration and says what that has changed, or why it is refused. */
   load(posted: PostedConfig): Promise<LoadOutcome>;
   /** Says what loading it would do, or why it is refused. */
-  rehearse(posted: PostedConfig): Promise<LoadOutcome>;
+  dryRun(posted: PostedConfig): Promise<LoadOutcome>;
   /** Begins to stop the gateway. */
   stop(): void;
 }
@@ -110,7 +110,7 @@ const ENDPOINTS: Endpoints<AdminControls> = {
   },
   '/load/dry-run': {
     method: 'POST',
-    answer: (asked) => loaded(asked, (posted) => asked.controls.rehearse(posted)),
+    answer: (asked) => loaded(asked, (posted) => asked.controls.dryRun(posted)),
   },
   '/stop': {
     method: 'POST',

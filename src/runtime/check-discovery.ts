@@ -9,7 +9,7 @@ import type {
 } from '../config/config.ts';
 import { dataOf, type RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
-import type { Finding, Report } from '../config/problem.ts';
+import type { UnplacedProblem, Report } from '../config/problem.ts';
 import { cookieDomain } from '../discovery/cookie.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { registrableDomain } from '../http/same-site.ts';
@@ -41,7 +41,7 @@ export function checkDiscovery(config: Config, report: Report): void {
   }
 }
 
-function noSuchHub(named: string): Finding {
+function noSuchHub(named: string): UnplacedProblem {
   return error(
     'unknown-hub',
     `no site of this gateway has a hub at ${named.slice(0, 80)}`,
@@ -49,7 +49,7 @@ function noSuchHub(named: string): Finding {
   );
 }
 
-function namelessHub(): Finding {
+function namelessHub(): UnplacedProblem {
   return error(
     'unknown-hub',
     'a hub whose site has no host name cannot be announced by another site',
@@ -233,7 +233,7 @@ function shown(host: string): string {
   return host === '' ? 'a site without a host name' : host;
 }
 
-function error(code: string, message: string, hint?: string): Finding {
+function error(code: string, message: string, hint?: string): UnplacedProblem {
   return hint === undefined
     ? { severity: 'error', code, message }
     : { severity: 'error', code, message, hint };

@@ -12,7 +12,7 @@ import type {
   SiteConfig,
 } from '../config/config.ts';
 import { hubsOf } from '../config/sites.ts';
-import { type Finding, type Report, whyUnreadable } from '../config/problem.ts';
+import { type UnplacedProblem, type Report, whyUnreadable } from '../config/problem.ts';
 import { filesRead } from '../config/routes.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { certificateNames } from '../tls/certificate-store.ts';
@@ -243,7 +243,7 @@ function isDirectory(url: string): boolean {
   return parseUrl(url)?.protocol === 'https:';
 }
 
-function badDirectory(url: string): Finding {
+function badDirectory(url: string): UnplacedProblem {
   return {
     severity: 'error',
     code: 'bad-acme-directory',

@@ -17,7 +17,7 @@ import type {
   TokenMintConfig,
 } from '../config/config.ts';
 import { nearestName } from '../config/nearest.ts';
-import type { Finding, Report } from '../config/problem.ts';
+import type { UnplacedProblem, Report } from '../config/problem.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { profiles } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
@@ -68,7 +68,7 @@ function readKey(mint: TokenMintConfig, report: Report): SigningKey | null {
   }
 }
 
-function unknownIssuer({ issuer }: TokenMintConfig, { issuers }: HubConfig): Finding {
+function unknownIssuer({ issuer }: TokenMintConfig, { issuers }: HubConfig): UnplacedProblem {
   const ids = issuers.map(({ id }) => id);
   const near = nearestName(issuer, ids);
   const message = `the hub trusts no issuer ${issuer.slice(0, 80)}, so it would refuse every token`;
@@ -154,7 +154,7 @@ function checkGrants(mint: TokenMintConfig, hub: HubConfig, report: Report): voi
   }
 }
 
-function error(code: string, message: string, hint?: string): Finding {
+function error(code: string, message: string, hint?: string): UnplacedProblem {
   return hint === undefined
     ? { severity: 'error', code, message }
     : { severity: 'error', code, message, hint };
@@ -189,7 +189,7 @@ export function checkTokenIdentity(
   for (const field of responseFieldsIn(answered)) checkAnswerField(field, site, source, report);
 }
 
-function fault(read: IdentitySource, site: SiteConfig): Finding | null {
+function fault(read: IdentitySource, site: SiteConfig): UnplacedProblem | null {
   switch (read.kind) {
     case 'answer':
       return null;
@@ -222,7 +222,7 @@ function hasManyHosts({ addresses }: SiteConfig): boolean {
   return addresses.some(({ host }) => host === '' || host.startsWith('*.'));
 }
 
-function claimedField(field: string): Finding {
+function claimedField(field: string): UnplacedProblem {
   return {
     severity: 'error',
     code: CHOSEN,
@@ -233,7 +233,7 @@ function claimedField(field: string): Finding {
   };
 }
 
-function noPasswords(): Finding {
+function noPasswords(): UnplacedProblem {
   return {
     severity: 'error',
     code: 'unestablished-identity',
@@ -243,7 +243,7 @@ function noPasswords(): Finding {
   };
 }
 
-function chosenHost(name: string): Finding {
+function chosenHost(name: string): UnplacedProblem {
   return {
     severity: 'error',
     code: CHOSEN,
@@ -252,7 +252,7 @@ function chosenHost(name: string): Finding {
   };
 }
 
-function chosen(name: string): Finding {
+function chosen(name: string): UnplacedProblem {
   return {
     severity: 'error',
     code: CHOSEN,
@@ -264,7 +264,7 @@ function chosen(name: string): Finding {
   };
 }
 
-function badSubject(name: string): Finding {
+function badSubject(name: string): UnplacedProblem {
   return {
     severity: 'error',
     code: CHOSEN,
@@ -295,7 +295,7 @@ function operationsOn(field: string, routes: readonly RouteConfig[]): HeaderOper
   );
 }
 
-function takenAway(field: string, { kind }: Source): Finding {
+function takenAway(field: string, { kind }: Source): UnplacedProblem {
   return {
     severity: 'warning',
     code: 'field-taken-away',

@@ -54,7 +54,7 @@ export interface Gateway {
    *
    * @throws as {@link start}
    */
-  rehearse(config: Config): Promise<LoadPreview>;
+  dryRun(config: Config): Promise<LoadPreview>;
   /**
    * Stops accepting, ends the hub's streams, and waits at most `gracePeriodMs` for what is in
    * flight. Calling it again returns the same promise; an aborted signal cuts the wait short.
@@ -167,7 +167,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     };
   }
 
-  async function rehearse(next: Config): Promise<LoadPreview> {
+  async function dryRun(next: Config): Promise<LoadPreview> {
     const { loaded, ports } = await open(next, rehearsing(resourcesFor(next)));
     try {
       return previewLoad(current, loaded, ports);
@@ -294,7 +294,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       initial = null;
     },
     reload: (next, wanted) => enqueue(() => load(next, wanted)),
-    rehearse: (next) => enqueue(() => rehearse(next)),
+    dryRun: (next) => enqueue(() => dryRun(next)),
     prepare,
     stop(signal) {
       stopping ??= shutDown(signal);

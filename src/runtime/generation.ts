@@ -123,7 +123,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
         measureSite(nowhere(planned), resources.measures.site(null), resources.clock),
         configAt(config, serversAt(config.options, planned)),
       ),
-      fallback: resources.rehearsal ? null : ((await certificates?.fallback()) ?? null),
+      fallback: resources.dryRun ? null : ((await certificates?.fallback()) ?? null),
     });
   }
   return {

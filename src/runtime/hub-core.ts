@@ -8,10 +8,10 @@ import { ConnectionCounter } from '../hub-http/connection-counter.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Slices } from '../kernel/slices.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { openTransport } from '../transports/registry.ts';
-import { type HubSignals, parseStreamSignal, type StreamSignal } from './siblings.ts';
+import { type HubSignals, parseStreamSignal, type StreamSignal } from './peer-workers.ts';
 
 /** Streams that a reload ends are spread over this time, so that their clients do not return at once. */
 export const SPREAD_MS = 10_000;
@@ -26,7 +26,7 @@ export interface HubCore {
   revoke(tokenId: string): number;
   /** Ends the streams of a browser session here, at the siblings and on other machines. */
   signOut(session: string): void;
-  /** Siblings no longer reach this hub. */
+  /** PeerWorkers no longer reach this hub. */
   detach(): void;
 }
 
@@ -45,7 +45,7 @@ export interface HubCoreDependencies {
   readonly clock: Clock;
   /** One for all hubs of the process, as the slices. */
   readonly wheel: TimerWheel;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   readonly log: Logger;
 }
 
@@ -83,23 +83,23 @@ export function createHubCores(
 /** @throws HubgateError `transport-failed`, `history-too-new`; a damaged history is a log that refuses */
 export async function openHubCore(
   key: HubCoreKey,
-  { signals, clock, wheel, slices, log }: HubCoreDependencies,
+  { signals, clock, wheel, scheduler, log }: HubCoreDependencies,
 ): Promise<HubCore> {
   const core = hubCoreName(key);
   const appended = (): void => signals.send({ core, kind: 'appended' });
-  const transport = await openTransport(key.transport, { appended, slices, clock, log });
+  const transport = await openTransport(key.transport, { appended, scheduler, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
-  const hub = new Hub({ transport, names, clock, wheel, slices, log });
-  const obey = (signal: StreamSignal): number =>
+  const hub = new Hub({ transport, names, clock, wheel, scheduler, log });
+  const apply = (signal: StreamSignal): number =>
     signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
   const tellAll = (signal: StreamSignal): number => {
     signals.send({ core, ...signal });
     transport.signals?.send(JSON.stringify(signal));
-    return obey(signal);
+    return apply(signal);
   };
   transport.signals?.receive((message) => {
     const signal = parseStreamSignal(message);
-    if (signal !== null) obey(signal);
+    if (signal !== null) apply(signal);
   });
   return {
     hub,
@@ -110,7 +110,7 @@ export async function openHubCore(
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
     detach: signals.join(core, (signal) => {
       if (signal.kind === 'appended') transport.wake();
-      else if (signal.kind !== 'counted') obey(signal);
+      else if (signal.kind !== 'counted') apply(signal);
     }),
   };
 }

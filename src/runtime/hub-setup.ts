@@ -10,7 +10,7 @@ import type { HubConfig, KeySource, SiteConfig } from '../config/config.ts';
 import { hubsOf } from '../config/sites.ts';
 import { transportKinds } from '../config/transports.ts';
 import type { Handler } from '../http/exchange.ts';
-import type { KeepsStream } from '../hub/admission.ts';
+import type { MayStayOpen } from '../hub/admission.ts';
 import type { Hub } from '../hub/hub.ts';
 import { type Profile, profiles } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
@@ -21,13 +21,13 @@ import { MatcherCache } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Slices } from '../kernel/slices.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
 import { readClientScript, readDebuggerScript, readLiveScript } from './browser-scripts.ts';
-import type { HubSignals } from './siblings.ts';
+import type { HubSignals } from './peer-workers.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { playgroundIssuer } from './playground-keys.ts';
 import type { HubCounts } from '../hub/hub-measures.ts';
@@ -42,12 +42,12 @@ export interface HubSurroundings {
   readonly playgroundSalt: string | null;
   readonly hubCores: LeasePool<HubCore>;
   /** Then no log is opened that is not open already. */
-  readonly rehearsal: boolean;
+  readonly dryRun: boolean;
   readonly keySets: LeasePool<Jwks>;
   readonly signals: HubSignals;
   /** One for all hubs of the process, as the slices. */
   readonly wheel: TimerWheel;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
@@ -93,7 +93,7 @@ export async function setUpHub(
   scope: Scope,
 ): Promise<ReadyHub> {
   const config = written.playground ? asPlayground(written) : written;
-  const { clock, wheel, slices, random, log, site, signals } = around;
+  const { clock, wheel, scheduler, random, log, site, signals } = around;
   const profile = profiles[config.profile];
   const path = config.path ?? profile.path;
   const base = hubBase(config.resourceIdentifier, path);
@@ -102,9 +102,9 @@ export async function setUpHub(
   const transport = placedTransport(site, config, around.storage);
   const wanted = { site, profile, path, base, transport };
   const isOpen = around.hubCores.has(hubCoreName(wanted));
-  const key = around.rehearsal && !isOpen ? standIn(wanted) : wanted;
+  const key = around.dryRun && !isOpen ? standIn(wanted) : wanted;
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
-    openHubCore(key, { signals, clock, wheel, slices, log }),
+    openHubCore(key, { signals, clock, wheel, scheduler, log }),
   );
   scope.defer(() => lease.release());
   const core = lease.value;
@@ -150,7 +150,7 @@ export async function setUpHub(
     writeTimeoutMs: config.writeTimeoutMs,
     maxRequestBodySize: config.maxRequestBodySize,
     maxPatternSize: config.maxPatternSize,
-    slices,
+    scheduler,
     connections: core.connections,
     connectionLimits: {
       max: config.maxConnections,
@@ -199,14 +199,14 @@ function asPlayground(config: HubConfig): HubConfig {
 /** What verifying a hub's tokens needs; for the hub itself and for `token inspect`. */
 export async function openVerification(
   config: HubConfig,
-  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'slices' | 'log' | 'playgroundSalt'>,
+  around: Pick<HubSurroundings, 'keySets' | 'clock' | 'scheduler' | 'log' | 'playgroundSalt'>,
   scope: Scope,
 ): Promise<TokenVerifierOptions & { readonly cache: MatcherCache }> {
   const profile = profiles[config.profile];
   return {
     issuers: await openIssuers(config, around, scope),
     clock: around.clock,
-    slices: around.slices,
+    scheduler: around.scheduler,
     detailType: config.detailType ?? profile.detailType,
     base: hubBase(config.resourceIdentifier, config.path ?? profile.path),
     cache: new MatcherCache(config.topicMatcherCache),
@@ -222,9 +222,9 @@ function topicsOf({ protocolVersionCompatibility, legacyForms }: HubConfig): Leg
 }
 
 /** A stream stays while what let it in is still configured. */
-function stillAllowed({ anonymous }: HubConfig, { vouchers }: TokenVerifier): KeepsStream {
+function stillAllowed({ anonymous }: HubConfig, { issuerKeys }: TokenVerifier): MayStayOpen {
   // It outlives its generation, so it holds no more of it than it needs.
-  return ({ vouchedBy }) => (vouchedBy === null ? anonymous : vouchers.has(vouchedBy));
+  return ({ issuerKey }) => (issuerKey === null ? anonymous : issuerKeys.has(issuerKey));
 }
 
 async function openIssuers(
@@ -272,7 +272,7 @@ async function openKeys(
 
 function originOf(url: string): string {
   const { protocol, host } = requireUrl(url);
-  // As written: an explicit default port is another identity than none (catalogue F-422).
+  // As written: an explicit default port is another identity than none.
   const written = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)/i.exec(url)?.[1]?.toLowerCase();
   return `${protocol}//${written ?? host}`;
 }

@@ -1,3 +1,8 @@
+// Counters lie where things happen, in fields whose labels are known beforehand, so counting costs
+// one addition. prom-client is loaded at the first question, and adds up and prints what all
+// workers have counted. Its own histograms and process metrics are not used: they look up labels at
+// each observation.
+
 import { counter, type Family, gauge, type Labels } from '../kernel/measures.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
 

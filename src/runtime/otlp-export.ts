@@ -1,3 +1,6 @@
+// OTLP's JSON is one page of documentation, and OpenTelemetry's library brings a registry of its
+// own for what is one POST every two seconds.
+
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';

@@ -7,10 +7,10 @@ import { type Clock, systemClock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
-import { Slices } from '../kernel/slices.ts';
+import { Scheduler } from '../kernel/scheduler.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
 import { RateLimits } from '../http/rate-limits.ts';
-import { AnswerMemory } from '../proxy/shared-answer.ts';
+import { SharedResponseMemory } from '../proxy/shared-response.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
 import { shareByAddress } from '../server/node-internals.ts';
@@ -26,7 +26,7 @@ import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import { PlaygroundSalts, type Salts } from './playground-keys.ts';
 import { ProcessMeasures } from './process-measures.ts';
-import { countSiblings, HubSignals, type Siblings } from './siblings.ts';
+import { countPeers, HubSignals, type PeerWorkers } from './peer-workers.ts';
 
 export interface GatewayOptions {
   /** @default a logger that says nothing */
@@ -36,7 +36,7 @@ export interface GatewayOptions {
   /** @default the system's */
   readonly clock?: Clock;
   /** Other processes that serve the same. @default none */
-  readonly siblings?: Siblings;
+  readonly peerWorkers?: PeerWorkers;
   /** Salts of the playgrounds of what is built next, where several processes share them. @default its own */
   readonly playgroundSalts?: () => Salts;
   /** From 0 up to 1; spreads deadlines and balances. @default Math.random */
@@ -63,9 +63,9 @@ export interface Resources {
   saltsFor(config: Config): Salts;
   readonly signals: HubSignals;
   readonly wheel: TimerWheel;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   readonly upstreams: UpstreamRegistry;
-  readonly answerMemory: AnswerMemory;
+  readonly sharedResponseMemory: SharedResponseMemory;
   readonly rateLimits: RateLimits;
   readonly measures: GatewayMeasures;
   readonly process: ProcessMeasures;
@@ -74,7 +74,7 @@ export interface Resources {
   /** Whether other processes serve the same ports. */
   readonly hasSiblings: boolean;
   /** What is built is looked at and thrown away: nothing is written, logged or ordered. */
-  readonly rehearsal: boolean;
+  readonly dryRun: boolean;
   /** Set once, when the gateway goes: what is open then has so many milliseconds. */
   stoppingWithinMs: number | null;
 }
@@ -90,11 +90,11 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const { openLog = () => ({ log, close: () => {} }) } = options;
   const storage = storageOf(config.options);
   makeStorage(storage);
-  if (options.siblings !== undefined) shareByAddress();
+  if (options.peerWorkers !== undefined) shareByAddress();
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);
   const store = new CertificateStore(storage);
-  const signals = new HubSignals(options.siblings ?? null);
+  const signals = new HubSignals(options.peerWorkers ?? null);
   const authority = new LocalAuthority(storage, clock, log);
   const resources: Resources = {
     log,
@@ -120,12 +120,12 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),
     signals,
     wheel: new TimerWheel(clock),
-    slices: new Slices(),
+    scheduler: new Scheduler(),
     upstreams: new UpstreamRegistry(),
-    answerMemory: new AnswerMemory(),
+    sharedResponseMemory: new SharedResponseMemory(),
     rateLimits: new RateLimits(
       clock,
-      options.siblings === undefined ? null : countSiblings(signals),
+      options.peerWorkers === undefined ? null : countPeers(signals),
     ),
     measures: new GatewayMeasures(),
     process: new ProcessMeasures(clock),
@@ -142,8 +142,8 @@ export function openResources(config: Config, options: GatewayOptions): Resource
         throw error;
       }
     },
-    hasSiblings: options.siblings !== undefined,
-    rehearsal: false,
+    hasSiblings: options.peerWorkers !== undefined,
+    dryRun: false,
     stoppingWithinMs: null,
   };
   return resources;
@@ -166,7 +166,7 @@ function makeStorage(directory: string): void {
 export function rehearsing(resources: Resources): Resources {
   return {
     ...resources,
-    rehearsal: true,
+    dryRun: true,
     log: silentLogger,
     openLog: () => ({ log: silentLogger, close: () => {} }),
     // Bound, but not ready for TLS: the keys of its tickets would be written.

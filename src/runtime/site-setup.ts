@@ -27,7 +27,7 @@ export async function setUpSite(
   resources: Resources,
   scope: Scope,
 ): Promise<SiteHandler> {
-  const { log, clock, slices, random, upstreams, rateLimits, measures } = resources;
+  const { log, clock, scheduler, random, upstreams, rateLimits, measures } = resources;
   const refetches = liveRefetches(site, config, hubs, resources);
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
@@ -35,7 +35,7 @@ export async function setUpSite(
     expand: expandPlaceholders,
     log,
     clock,
-    slices,
+    scheduler,
     random,
     upstreams,
     rateLimits,
@@ -47,7 +47,7 @@ export async function setUpSite(
       return hub?.handle ?? passOn;
     },
     sharing: refetches?.sharing ?? null,
-    answerMemory: resources.answerMemory,
+    sharedResponseMemory: resources.sharedResponseMemory,
     besidePages: (pages) =>
       livePages === null
         ? pages

@@ -1,5 +1,10 @@
+// HTTP clients destroy the bodies that they are given, which must not close the client's
+// connection. So an upstream reads from a stream of its own, made when it first reads, and the next
+// attempt gets whatever the last one did not take. A client that sends nothing, and an upstream
+// that takes nothing, are noticed here.
+
 import { Readable } from 'node:stream';
-import type { BodyLoan, LentBody, WaitLimit } from '../http/exchange.ts';
+import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { WaitWatch } from './wait-watch.ts';
 
@@ -12,10 +17,10 @@ const GATHERED_BYTES = 16 * 1024;
  * The body of a request for one reader, who may destroy it without taking the client's connection
  * along; neither the client nor the reader may let the other wait for too long.
  */
-export class ClientBody extends Readable implements LentBody {
+export class ClientBody extends Readable implements LeasedBody {
   consumed = false;
   readonly #source: Readable;
-  readonly #loan: BodyLoan | null;
+  readonly #loan: BodyLease | null;
   readonly #silence: WaitWatch | null;
   readonly #stall: WaitWatch | null;
   #isAttached = false;
@@ -28,7 +33,7 @@ export class ClientBody extends Readable implements LentBody {
    * @param silence how long the client may send nothing while more is wanted
    * @param loan null for who reads it last: what he leaves is read and dropped
    */
-  constructor(source: Readable, silence: WaitLimit | null, loan: BodyLoan | null) {
+  constructor(source: Readable, silence: WaitLimit | null, loan: BodyLease | null) {
     super({ highWaterMark: MAX_BUFFERED_BYTES });
     this.#source = source;
     this.#loan = loan;

@@ -1,3 +1,8 @@
+// An event stream over HTTP/1.1 has its connection to itself. Once its head is written it leaves
+// Node's server, parser and messages included, and is the socket from then on. So one framed Buffer
+// goes to every socket as it is. Behind an earlier response, over HTTP/1.0, encoded or delayed, a
+// stream is an ordinary body instead.
+
 import type { Socket } from 'node:net';
 import type { ResponseStream, StreamListener } from '../http/exchange.ts';
 

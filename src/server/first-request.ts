@@ -1,3 +1,7 @@
+// A connection has one deadline until its first request, for the PROXY header, the TLS handshake
+// and the head together (`read_header`). The handshake may take 10 s of it. Then the limits of the
+// protocol apply.
+
 import type { Socket } from 'node:net';
 import type { Clock } from '../kernel/clock.ts';
 import { carrierOf } from './node-internals.ts';

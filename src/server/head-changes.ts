@@ -1,3 +1,6 @@
+// A transform of a head may return a promise, for instance while a token is requested. Whatever is
+// written meanwhile is held back, bounded by the stream's high-water mark.
+
 import type { BodyWrapper, HeadTransform, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 

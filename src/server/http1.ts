@@ -13,7 +13,7 @@ import { codeOf } from '../kernel/error.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
-import { Http1Wire, type LeaveConnection, leaveServer } from './http1-wire.ts';
+import { Http1Adapter, type LeaveConnection, leaveServer } from './http1-adapter.ts';
 import {
   closeIdle,
   giveConnection,
@@ -24,7 +24,7 @@ import {
 import { peerOf } from './peers.ts';
 import { PipelinedRequests } from './pipelined-requests.ts';
 import { lineOf, mendedQuery, packetOf, unparsedOf } from './raw-query.ts';
-import type { Reception } from './reception.ts';
+import type { RequestSink } from './request-sink.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { sharedListener } from './shared-listener.ts';
 import { StoppedParsers } from './stopped-parsers.ts';
@@ -39,7 +39,7 @@ const LINGER_MS = 2000;
 /** HTTP/1.1 with one set of limits, fed with connections. */
 export class Http1 {
   readonly #server: Server;
-  readonly #reception: Reception;
+  readonly #reception: RequestSink;
   readonly #clock: Clock;
   readonly #sockets = new Set<Socket>();
   /** The newest response of each connection. */
@@ -50,7 +50,7 @@ export class Http1 {
   readonly #stopped = new StoppedParsers();
   #draining = false;
 
-  constructor(limits: ServerOptions, reception: Reception, clock: Clock) {
+  constructor(limits: ServerOptions, reception: RequestSink, clock: Clock) {
     this.#reception = reception;
     this.#clock = clock;
     const { readHeaderMs, idleMs } = limits.timeouts;
@@ -183,8 +183,13 @@ export class Http1 {
       peer: peerOf(socket),
       upgrade,
     };
-    const wire = new Http1Wire(request, response, target, upgrade === null ? this.#leave : null);
-    this.#reception.take(new ServerExchange(wire, settings, connection), policyOf(socket));
+    const adapter = new Http1Adapter(
+      request,
+      response,
+      target,
+      upgrade === null ? this.#leave : null,
+    );
+    this.#reception.take(new ServerExchange(adapter, settings, connection), policyOf(socket));
   }
 
   /** Lets the newest response have its connection, of which no other request is taken then. */

@@ -14,12 +14,12 @@ import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { policyOf, tlsVersionOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
-import { Http2Wire } from './http2-wire.ts';
+import { Http2Adapter } from './http2-adapter.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { guardSession } from './http2-guards.ts';
 import { giveConnection } from './node-internals.ts';
 import { type Peer, peerOf } from './peers.ts';
-import type { Reception } from './reception.ts';
+import type { RequestSink } from './request-sink.ts';
 import { UploadWindows, WIDE_WINDOW_BYTES } from './upload-windows.ts';
 import { judgeHttp2, MAX_FIELDS, reasonFor, type RequestHead } from './strict-request.ts';
 
@@ -39,11 +39,11 @@ export class Http2 {
   readonly #begun = new BegunRequests();
   /** What the session that is being made is made of: of its socket it only shows a proxy. */
   #accepting: Socket | null = null;
-  readonly #reception: Reception;
+  readonly #reception: RequestSink;
   readonly #clock: Clock;
   readonly #log: Logger;
 
-  constructor(limits: ServerOptions, reception: Reception, clock: Clock, log: Logger) {
+  constructor(limits: ServerOptions, reception: RequestSink, clock: Clock, log: Logger) {
     this.#limits = limits;
     this.#reception = reception;
     this.#clock = clock;
@@ -121,11 +121,11 @@ export class Http2 {
       stream.session?.destroy();
       return;
     }
-    const wire = new Http2Wire({ stream, rawHeaders, body: stream, target });
+    const adapter = new Http2Adapter({ stream, rawHeaders, body: stream, target });
     const connection = { secure, tlsVersion, peer, upgrade };
     this.#begun.begin(stream.session ?? stream, () => {
       if (stream.destroyed || stream.closed) return;
-      this.#reception.take(new ServerExchange(wire, settings, connection), policyId);
+      this.#reception.take(new ServerExchange(adapter, settings, connection), policyId);
     });
   }
 

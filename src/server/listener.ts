@@ -1,3 +1,6 @@
+// A listener binds its port while a configuration is built, because binding may fail. It holds at
+// most 1,000 connections until it has a service. The service decides whether TLS is spoken.
+
 import { createServer, type Server, type Socket } from 'node:net';
 import type { BindAddress, ServerOptions } from '../config/config.ts';
 import { answerError } from '../http/answer.ts';

@@ -2,11 +2,11 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
 import type { Exchange } from '../http/exchange.ts';
 import type { Logger } from '../kernel/log.ts';
-import { Http1Wire } from './http1-wire.ts';
-import { Http2Wire } from './http2-wire.ts';
+import { Http1Adapter } from './http1-adapter.ts';
+import { Http2Adapter } from './http2-adapter.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { requestTarget } from './strict-request.ts';
-import type { Wire } from './wire.ts';
+import type { ProtocolAdapter } from './protocol-adapter.ts';
 
 /**
  * The exchange of a request that somebody else's server has read, through Node's HTTP/2
@@ -32,16 +32,16 @@ export function mountedExchange(
 function wireOf(
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
-): Wire {
+): ProtocolAdapter {
   const { url = '/' } = request;
   // What can be read in two ways is not of the hub.
   const target = requestTarget(url) ?? { authority: null, target: url, spelled: url };
   if (isHttp2(request)) {
     const { stream, rawHeaders } = request;
-    return new Http2Wire({ stream, rawHeaders, body: request, target });
+    return new Http2Adapter({ stream, rawHeaders, body: request, target });
   }
   // The two always come together, which their types do not say.
-  return new Http1Wire(request, response as ServerResponse, target, null);
+  return new Http1Adapter(request, response as ServerResponse, target, null);
 }
 
 function isHttp2(request: IncomingMessage | Http2ServerRequest): request is Http2ServerRequest {

@@ -1,3 +1,8 @@
+// Node keeps a message and a response for each pipelined request, so their number is bounded:
+// behind 250 that wait nothing is parsed or read, and at most 8 begin in one turn of the event
+// loop. A write for one of them may emit `drain` for another; nothing may resume a parser from
+// inside it.
+
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { MAX_BEGUN } from './begun-requests.ts';

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http1 } from './http1.ts';
 import { Http2 } from './http2.ts';
-import type { Reception } from './reception.ts';
+import type { RequestSink } from './request-sink.ts';
 
 /** The two protocols with one set of limits, fed with connections that a listener has accepted. */
 export class Protocols {
@@ -14,7 +14,7 @@ export class Protocols {
   #connections = 0;
   #onIdle: (() => void) | null = null;
 
-  constructor(limits: ServerOptions, reception: Reception, clock: Clock, log: Logger) {
+  constructor(limits: ServerOptions, reception: RequestSink, clock: Clock, log: Logger) {
     this.limits = limits;
     this.#http1 = new Http1(limits, reception, clock);
     this.#http2 = new Http2(limits, reception, clock, log);

@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
 import { HttpError } from '../http/errors.ts';
 import type {
-  BodyLoan,
+  BodyLease,
   BodyWrapper,
   Exchange,
   HeadTransform,
-  LentBody,
+  LeasedBody,
   ResponseHead,
   ResponseStream,
   UpgradeRequest,
@@ -25,11 +25,11 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { discarding, isBodyless } from './bodyless.ts';
 import { ClientBody } from './client-body.ts';
-import { Departure } from './departure.ts';
+import { DisconnectSignal } from './disconnect-signal.ts';
 import type { ExchangeConnection, ExchangeSettings } from './exchange-settings.ts';
 import { HeadChanges } from './head-changes.ts';
-import { HeldBody } from './held-body.ts';
-import type { Wire } from './wire.ts';
+import { DeferredBody } from './deferred-body.ts';
+import type { ProtocolAdapter } from './protocol-adapter.ts';
 
 /** The {@link Exchange} of a request that a server has read, over whichever protocol it came. */
 export class ServerExchange implements Exchange {
@@ -53,15 +53,15 @@ export class ServerExchange implements Exchange {
   trace: TraceContext | null = null;
   responseBytes = 0;
 
-  readonly #wire: Wire;
+  readonly #adapter: ProtocolAdapter;
   readonly #settings: ExchangeSettings;
   readonly #changes = new HeadChanges();
   #id: string | undefined;
   #log: Logger | undefined;
   /** What is read instead of the wire's, once somebody has asked for it or put another there. */
   #body: Readable | null = null;
-  #held: HeldBody | null = null;
-  #departure: Departure | undefined;
+  #held: DeferredBody | null = null;
+  #disconnect: DisconnectSignal | undefined;
   /** The client holds its body back until it is told to go on. */
   #awaitsContinue: boolean;
   #status = 0;
@@ -70,27 +70,27 @@ export class ServerExchange implements Exchange {
   #isSilent = false;
 
   constructor(
-    wire: Wire,
+    adapter: ProtocolAdapter,
     settings: ExchangeSettings,
     { secure, tlsVersion, peer, upgrade }: ExchangeConnection,
   ) {
-    this.#wire = wire;
+    this.#adapter = adapter;
     this.#settings = settings;
     this.upgrade = upgrade;
     this.tlsVersion = tlsVersion;
     this.scheme = secure ? 'https' : 'http';
-    this.httpVersion = wire.httpVersion;
-    this.method = wire.method;
-    this.host = wire.host;
-    this.originalTarget = wire.target;
-    this.rawTarget = settings.keeps.forwardRawPath ? wire.spelledTarget : null;
-    this.target = wire.target;
-    this.headers = this.#kept(wire.headers);
-    this.hasBody = wire.hasBody;
+    this.httpVersion = adapter.httpVersion;
+    this.method = adapter.method;
+    this.host = adapter.host;
+    this.originalTarget = adapter.target;
+    this.rawTarget = settings.keeps.forwardRawPath ? adapter.spelledTarget : null;
+    this.target = adapter.target;
+    this.headers = this.#kept(adapter.headers);
+    this.hasBody = adapter.hasBody;
     this.remoteAddress = plainAddress(peer.address);
     this.remotePort = peer.port;
     this.clientAddress =
-      settings.clientAddress?.(wire.headers, this.remoteAddress) ?? this.remoteAddress;
+      settings.clientAddress?.(adapter.headers, this.remoteAddress) ?? this.remoteAddress;
     this.#awaitsContinue = this.hasBody && expectsContinue(this);
   }
 
@@ -106,7 +106,7 @@ export class ServerExchange implements Exchange {
 
   get body(): Readable {
     if (this.#body !== null) return this.#body;
-    const { body } = this.#wire;
+    const { body } = this.#adapter;
     const silence = this.#silence();
     // Of one that has ended, or will not come, nothing is waited for.
     const isPlain = silence === null || body.readableEnded || this.#isSilent;
@@ -118,25 +118,25 @@ export class ServerExchange implements Exchange {
     this.#body = body;
   }
 
-  lendBody(loan: BodyLoan): LentBody | null {
+  lendBody(loan: BodyLease): LeasedBody | null {
     if (!this.hasBody) return null;
     // What has been asked for before has the limit of silence itself.
     return this.#body === null
-      ? new ClientBody(this.#wire.body, this.#silence(), loan)
+      ? new ClientBody(this.#adapter.body, this.#silence(), loan)
       : new ClientBody(this.#body, null, loan);
   }
 
   trailers(): HeaderList {
-    return this.#kept(this.#wire.trailers());
+    return this.#kept(this.#adapter.trailers());
   }
 
   get abandoned(): boolean {
-    return this.#wire.abandoned;
+    return this.#adapter.abandoned;
   }
 
   /** RFC 9110 §15.5.9: whoever reads the body answers 408, if there is still somebody to answer. */
   forgoBody(): void {
-    if (this.begun) this.#wire.forgo();
+    if (this.begun) this.#adapter.discardRequest();
     else this.#isSilent = true;
   }
 
@@ -185,7 +185,7 @@ export class ServerExchange implements Exchange {
     // RFC 9110 §8.6: no informational response has a length.
     headers.delete('content-length');
     if (status === 100) this.#awaitsContinue = false;
-    this.#wire.inform(status, headers);
+    this.#adapter.inform(status, headers);
   }
 
   begin(head: ResponseHead): Writable {
@@ -194,12 +194,12 @@ export class ServerExchange implements Exchange {
     if (this.upgrade?.kind === 'http2' && head.opensTunnel !== true && isSuccess(head.status)) {
       head.status = 501;
     }
-    this.#wire.prepare(head, this.#isStream);
+    this.#adapter.prepare(head, this.#isStream);
     const wrappers: BodyWrapper[] = [];
     const waiting = this.#changes.apply(head, wrappers);
     if (waiting === undefined) return this.#send(head, wrappers);
     this.#status = head.status;
-    this.#held = new HeldBody({
+    this.#held = new DeferredBody({
       begin: () => waiting.then(() => this.#send(head, wrappers)),
       end: (body, trailers) => this.#end(body, trailers),
       fail: (error) => {
@@ -213,7 +213,7 @@ export class ServerExchange implements Exchange {
   stream(head: ResponseHead): ResponseStream {
     this.#isStream = true;
     const body = this.begin(head);
-    return this.#wire.stream(body, this.#departure) ?? new WritableStream(body, this);
+    return this.#adapter.stream(body, this.#disconnect) ?? new WritableStream(body, this);
   }
 
   end(body: Writable, trailers: HeaderList): void {
@@ -222,8 +222,8 @@ export class ServerExchange implements Exchange {
   }
 
   abort(): void {
-    this.#departure?.happen();
-    this.#wire.breakOff();
+    this.#disconnect?.happen();
+    this.#adapter.breakOff();
   }
 
   /**
@@ -246,13 +246,13 @@ export class ServerExchange implements Exchange {
     return { limitMs, clock, over };
   }
 
-  #awaitDeparture(): Departure {
-    if (this.#departure !== undefined) return this.#departure;
-    const departure = new Departure();
-    this.#departure = departure;
-    if (this.abandoned) departure.happen();
-    this.#wire.tell(departure);
-    return departure;
+  #awaitDeparture(): DisconnectSignal {
+    if (this.#disconnect !== undefined) return this.#disconnect;
+    const disconnect = new DisconnectSignal();
+    this.#disconnect = disconnect;
+    if (this.abandoned) disconnect.happen();
+    this.#adapter.tell(disconnect);
+    return disconnect;
   }
 
   #refuseSecondHead(): void {
@@ -266,7 +266,7 @@ export class ServerExchange implements Exchange {
     // What wraps a body may have something to say of an empty one.
     const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
     const bodyless = isBodyless(this.method, head) || isWhole;
-    const body = this.#wire.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
+    const body = this.#adapter.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
     this.#status = head.status;
     if (bodyless) return discarding(body);
     this.#measure(head.headers, body);
@@ -287,7 +287,7 @@ export class ServerExchange implements Exchange {
 
   #end(body: Writable, trailers: HeaderList): void {
     this.#changes.applyTrailers(trailers);
-    if (!trailers.isEmpty) this.#wire.sendTrailers(trailers);
+    if (!trailers.isEmpty) this.#adapter.sendTrailers(trailers);
     body.end();
   }
 }

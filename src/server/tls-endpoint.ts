@@ -1,3 +1,6 @@
+// OpenSSL has one certificate per key type and would present the server's own instead of the chosen
+// one. So clients that send a name reach a TLS server without a certificate of its own.
+
 import type { Socket } from 'node:net';
 import { createServer, type Server, type TLSSocket } from 'node:tls';
 import { plainAddress } from '../http/forwarded.ts';

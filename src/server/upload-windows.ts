@@ -1,3 +1,6 @@
+// Node returns the connection's flow-control window as soon as bytes arrive, so only the windows of
+// the streams bound what waits. They are wide until too much waits in total, which is counted here.
+
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { HubgateError } from '../kernel/error.ts';
 

@@ -4,8 +4,8 @@ import type { AddressSet } from '../http/forwarded.ts';
 import type { RateLimits, SharedCounts } from '../http/rate-limits.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Slices } from '../kernel/slices.ts';
-import type { AnswerMemory } from '../proxy/shared-answer.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
+import type { SharedResponseMemory } from '../proxy/shared-response.ts';
 import type { RequestSharing } from '../proxy/shared-forwarding.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
 import type { ConditionRegistry } from './predicate.ts';
@@ -32,7 +32,7 @@ export interface SiteContext {
   readonly log: Logger;
   readonly clock: Clock;
   /** One for all of the process; for work that grows with what a client asks for. */
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   /** Numbers from 0 up to but not including 1. */
   readonly random: () => number;
   /** Upstreams outlive the configurations that name them. */
@@ -48,7 +48,7 @@ export interface SiteContext {
   /** Which requests to an upstream may share an answer; null where none may. */
   readonly sharing: RequestSharing | null;
   /** Of the answers that are shared, in all of this process. */
-  readonly answerMemory: AnswerMemory;
+  readonly sharedResponseMemory: SharedResponseMemory;
   /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
   readonly besidePages: (handler: Handler) => Handler;
   /** Whether no site may show a file. */

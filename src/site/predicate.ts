@@ -1,3 +1,6 @@
+// A condition answers with a boolean. Only `file` answers with a promise, and only then does a
+// route wait. Discovery cannot wait, so it takes no matcher with `file`.
+
 import type { ConditionData, MatchCondition, RequestMatcher } from '../config/routes.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { HidesFile } from './site-files.ts';

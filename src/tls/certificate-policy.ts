@@ -8,13 +8,13 @@ import type {
   TlsConfig,
 } from '../config/config.ts';
 import { defaultAcmeIssuer, defaultOptions } from '../config/defaults.ts';
-import type { Finding } from '../config/problem.ts';
+import type { UnplacedProblem } from '../config/problem.ts';
 
 /** Where the certificate of a name comes from. */
 export type CertificateOrigin =
   | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string }
   /** The local authority; `warning` where the operator may expect another. */
-  | { readonly kind: 'local'; readonly warning?: Finding }
+  | { readonly kind: 'local'; readonly warning?: UnplacedProblem }
   /** Asked one after the other; the directories of each are at least one. */
   | { readonly kind: 'acme'; readonly authorities: readonly (AcmeOptions | 'local')[] }
   /** For the names that clients ask for, under these conditions. */
@@ -24,7 +24,7 @@ export type CertificateOrigin =
       readonly onDemand: OnDemandOptions;
     }
   /** What is asked for cannot be had. */
-  | { readonly kind: 'none'; readonly error: Finding };
+  | { readonly kind: 'none'; readonly error: UnplacedProblem };
 
 /** Names that no public authority certifies; so it is with names of one label. */
 const LOCAL_NAME = /(?:^|\.)(?:localhost|local|internal|home\.arpa)$/;
@@ -153,7 +153,7 @@ function none(code: 'acme-wildcard' | 'acme-any-host', message: string): Certifi
   };
 }
 
-function localWildcard(host: string): Finding {
+function localWildcard(host: string): UnplacedProblem {
   return {
     severity: 'warning',
     code: 'local-certificate',

@@ -1,3 +1,6 @@
+// Clients that send no server name, because they connect to an IP address, get a certificate for
+// the addresses of the sites, or of this machine for a catch-all site.
+
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { GlobalOptions, SiteAddress, TlsConfig } from '../config/config.ts';
@@ -63,7 +66,7 @@ export interface CertificateTools {
   readonly store: CertificateStore;
   readonly managed: ManagedCertificates;
   /** Then the local authority is not made where there is none. */
-  readonly rehearsal?: boolean;
+  readonly dryRun?: boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -127,7 +130,7 @@ export async function openCertificates(
     }
   }
   // Only for who needs it: what is wrong with its files concerns nobody else.
-  if (tools.rehearsal !== true && [...byHost.values()].includes(local))
+  if (tools.dryRun !== true && [...byHost.values()].includes(local))
     await tools.authority.prepare();
   const challenged = new Set([...ordered.keys()].map(challengeName));
   const fallbackHosts = hostsOfFallback(byHost);
@@ -174,7 +177,7 @@ export async function openCertificates(
       for (const certificate of ordered.values()) certificate.begin();
       if (onDemand.size === 0) return;
       const adopt = async (name: string) => (await onDemandOf(name)?.adopt(name)) ?? null;
-      scope.defer(managed.heirs.add({ adopt }));
+      scope.defer(managed.handover.add({ adopt }));
     },
   };
 }

@@ -1,3 +1,5 @@
+// Nothing is delivered before it is as durable as the transport promises.
+
 import { type Update, updateSize } from '../hub/update.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';

@@ -1,3 +1,8 @@
+// Each process holds a lease of 15 s on its presence entries. Any process that finds an expired
+// lease removes its entries, some at a time, in the transaction that saw them, and claims their
+// announcement for 15 s in the same step. Another process announces them under the same id if the
+// claim runs out. So events and API agree.
+
 import { randomUUID } from 'node:crypto';
 import type { SubscriptionRecord } from '../hub/presence.ts';
 import type { PresenceChange } from '../hub/presence-board.ts';
@@ -76,7 +81,7 @@ export class PresenceKeeper<Key> {
   readonly #options: PresenceKeeperOptions<Key>;
   readonly #own = new Map<string, Own>();
   /** Of those, whose coming has not been announced: at most what came while the store was away. */
-  readonly #untold = new Set<string>();
+  readonly #pending = new Set<string>();
   readonly #telling = new Set<string>();
   /** Could not be taken off: at most what was on the board when the store went away. */
   readonly #gone = new Set<string>();
@@ -103,7 +108,7 @@ export class PresenceKeeper<Key> {
       const place = { since: clock.now(), order: this.#order };
       const own = { subscriber, records, ...place, name: randomUUID(), isNew: true };
       this.#own.set(subscriber, own);
-      this.#untold.add(subscriber);
+      this.#pending.add(subscriber);
       try {
         await store.enter([own]);
         await this.#tellUntold([subscriber]);
@@ -116,7 +121,7 @@ export class PresenceKeeper<Key> {
 
   leave(subscriber: string): Promise<void> {
     return this.#track(async () => {
-      this.#untold.delete(subscriber);
+      this.#pending.delete(subscriber);
       if (this.#own.delete(subscriber)) this.#gone.add(subscriber);
       await this.#announce(await this.#takeOff([subscriber]), true);
     });
@@ -130,7 +135,7 @@ export class PresenceKeeper<Key> {
     const claims = await this.#takeOff([...this.#gone]);
     await this.#enterAgain();
     return () => {
-      const told = this.#announce(claims, true).then(() => this.#tellUntold([...this.#untold]));
+      const told = this.#announce(claims, true).then(() => this.#tellUntold([...this.#pending]));
       told.catch((error: unknown) => this.#failed(error));
     };
   }
@@ -167,7 +172,7 @@ export class PresenceKeeper<Key> {
       const { lived, claimed } = await store.beat(randomUUID(), this.#own.size > 0);
       // It was taken for dead, when it was only slow, or the store has lost it.
       if (!lived) await this.#enterAgain();
-      await this.#tellUntold([...this.#untold]);
+      await this.#tellUntold([...this.#pending]);
       await this.#announce(claimed, false);
       more = claimed.length > 0;
     }
@@ -182,11 +187,11 @@ export class PresenceKeeper<Key> {
       const found = await store.enter(entries);
       for (const [index, own] of entries.entries()) {
         if (!this.#own.has(own.subscriber)) continue;
-        if (found[index] === 'claimed') this.#untold.delete(own.subscriber);
-        if (found[index] !== 'new' || this.#untold.has(own.subscriber)) continue;
+        if (found[index] === 'claimed') this.#pending.delete(own.subscriber);
+        if (found[index] !== 'new' || this.#pending.has(own.subscriber)) continue;
         own.name = randomUUID();
         own.isNew = true;
-        this.#untold.add(own.subscriber);
+        this.#pending.add(own.subscriber);
       }
     }
   }
@@ -209,13 +214,14 @@ export class PresenceKeeper<Key> {
 
   async #tellOwn(subscriber: string): Promise<void> {
     const own = this.#own.get(subscriber);
-    if (own === undefined || !this.#untold.has(subscriber) || this.#telling.has(subscriber)) return;
+    if (own === undefined || !this.#pending.has(subscriber) || this.#telling.has(subscriber))
+      return;
     const { records, name, isNew } = own;
     own.isNew = false;
     this.#telling.add(subscriber);
     try {
       await this.#changed({ records, active: true, name, isNew });
-      this.#untold.delete(subscriber);
+      this.#pending.delete(subscriber);
     } finally {
       this.#telling.delete(subscriber);
     }

@@ -4,7 +4,7 @@ import type { Transport } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Slices } from '../kernel/slices.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
 import { openDespiteDamage } from './damaged-log.ts';
 import type { History } from './history.ts';
 
@@ -12,7 +12,7 @@ import type { History } from './history.ts';
 export interface TransportSurroundings {
   /** To be called when an update was added, so that workers who share the log can be woken. */
   readonly appended: () => void;
-  readonly slices: Slices;
+  readonly scheduler: Scheduler;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import { Announcer } from '../../src/hub/announcer.ts';
+import { PresencePublisher } from '../../src/hub/presence-publisher.ts';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
 import { profiles } from '../../src/hub/profile.ts';
 import type { Transport } from '../../src/hub/transport.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
-import { Slices } from '../../src/kernel/slices.ts';
+import { Scheduler } from '../../src/kernel/scheduler.ts';
 import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
 import { onBoard } from '../support/board.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
@@ -210,7 +210,7 @@ async function startNode(test: TestContext, redis: RedisServer, number: number):
   const transport = await open(test, relay.port, clock);
   transport.tail(() => {});
   // From now on it tells of whoever comes and goes.
-  assert.ok(new Announcer(transport, names, new Slices(), silentLogger));
+  assert.ok(new PresencePublisher(transport, names, new Scheduler(), silentLogger));
   // What a process is called shows when it has somebody on the board.
   const known = processes(redis);
   await enter({ transport }, `${FIRST}${number}`);

@@ -105,7 +105,7 @@ describe('what the live path costs, counted', { timeout: 60_000 }, () => {
     assert.ok(address !== null && typeof address !== 'string');
     const streams = await perConnection(test, port);
     const sockets = await perConnection(test, address.port);
-    // The connection's own listeners and the outlet's; no frame that waits, no request, no signal.
+    // The connection's own listeners and the send buffer's; no frame that waits, no request, no signal.
     assert.equal(Math.round(streams.promises - sockets.promises), 0);
     assert.equal(Math.round(streams.controllers - sockets.controllers), 0);
     const closures = streams.functions - sockets.functions;

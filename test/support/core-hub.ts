@@ -1,17 +1,17 @@
 import { NO_GRANTS } from '../../src/hub/grants.ts';
 import type { HubOptions, SubscribeOptions } from '../../src/hub/hub.ts';
-import type { EventSink, SinkListener } from '../../src/hub/outlet.ts';
+import type { EventSink, SinkListener } from '../../src/hub/send-buffer.ts';
 import type { StreamSettings } from '../../src/hub/subscriber.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
-import { Slices } from '../../src/kernel/slices.ts';
+import { Scheduler } from '../../src/kernel/scheduler.ts';
 import { TimerWheel } from '../../src/kernel/timer-wheel.ts';
 
 /** What a hub needs from its process. */
 export function processAround(
   clock: Clock,
-): Pick<HubOptions, 'clock' | 'wheel' | 'slices' | 'log'> {
-  return { clock, wheel: new TimerWheel(clock), slices: new Slices(), log: silentLogger };
+): Pick<HubOptions, 'clock' | 'wheel' | 'scheduler' | 'log'> {
+  return { clock, wheel: new TimerWheel(clock), scheduler: new Scheduler(), log: silentLogger };
 }
 
 const STREAM: StreamSettings = {
@@ -29,11 +29,11 @@ export function wish(
   return {
     matchers: [],
     grants: NO_GRANTS,
-    vouchedBy: null,
+    issuerKey: null,
     tokenId: null,
     session: null,
     lastEventId: null,
-    asOf: 0,
+    revocationEpoch: 0,
     lifetimeMs: null,
     settings: { ...STREAM, ...settings },
     place: null,
@@ -104,7 +104,7 @@ export class RecordingSink implements EventSink {
   }
 }
 
-/** What something comes to that yields only when it runs out of a meter. */
+/** What something comes to that yields only when it runs out of a budget. */
 export function resultOf<T>(steps: Generator<void, T, void>): T {
   const { done, value } = steps.next();
   if (done !== true) throw new Error('it yielded');

@@ -1,5 +1,5 @@
 import { type Lexeme, lex } from '../../../src/hubfile/lexer.ts';
-import { SourceFault } from '../../../src/hubfile/source.ts';
+import { TextProblem } from '../../../src/hubfile/source.ts';
 
 /** Where an offset of a Hubfile is, as far as what stands before it tells. */
 export interface Position {
@@ -42,7 +42,7 @@ function lexed(text: string): { lexemes: readonly Lexeme[]; unclosed: number | n
   try {
     return { lexemes: lex(text, { variables: true }), unclosed: null };
   } catch (thrown) {
-    if (!(thrown instanceof SourceFault)) throw thrown;
+    if (!(thrown instanceof TextProblem)) throw thrown;
     return { lexemes: lex(text.slice(0, thrown.at), { variables: true }), unclosed: thrown.at };
   }
 }

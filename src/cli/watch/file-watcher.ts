@@ -1,3 +1,8 @@
+// chokidar watches the directories and gives hints. Every two seconds the watch also looks at
+// dates, sizes and identities, because some changes cause no hint (mounted files, network drives).
+// Only files where these differ are read. A drive that hangs costs one thread of Node's four and
+// delays no other file.
+
 import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
@@ -9,7 +14,7 @@ import {
   WatchedDirectories,
 } from './directory-events.ts';
 import { type Interest, systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
-import { Drives } from './drives.ts';
+import { Devices } from './devices.ts';
 
 /** What a configuration was read from. */
 export interface WatchedFiles {
@@ -54,7 +59,7 @@ const PACE_MS = 5;
  */
 export class FileWatcher {
   readonly #options: WatchOptions;
-  readonly #drives: Drives;
+  readonly #devices: Devices;
   readonly #directories: WatchedDirectories;
   #watched: WatchedFiles = { files: [], directories: [] };
   #paths: ReadonlyMap<string, WatchedPath> = new Map();
@@ -86,14 +91,14 @@ export class FileWatcher {
         failed: (error) => this.#announceFailure(error),
       }),
     );
-    this.#drives = new Drives({
+    this.#devices = new Devices({
       clock,
       ask: async (path) => {
         await path.look(disk, clock);
         if (path.interest === 'content' || this.#closed) return;
         this.#directories.see(path.path, path.identity, clock.monotonic());
       },
-      onSilence: (path) => log.warn('A watched file does not answer', { file: path }),
+      onUnresponsive: (path) => log.warn('A watched file does not answer', { file: path }),
       onAnswer: (path) => {
         log.info('A watched file answers again', { file: path });
         if (this.#owed) this.#tell();
@@ -153,7 +158,7 @@ export class FileWatcher {
     const watched = this.#paths;
     const paths = [...watched.values()];
     this.#cancelPoll = this.#options.clock.after(delayMs, () => {
-      void this.#drives.ask(paths).then(() => {
+      void this.#devices.ask(paths).then(() => {
         // Another watch has its own.
         if (this.#closed || watched !== this.#paths) return;
         const different = paths.filter((path) => path.differs && !this.#hinted.has(path));
@@ -195,7 +200,7 @@ export class FileWatcher {
       this.#firstHintMs = null;
       const due = [...this.#hinted];
       this.#hinted.clear();
-      void this.#drives.ask(due).then(() => {
+      void this.#devices.ask(due).then(() => {
         if (!this.#closed && due.some(({ differs }) => differs)) this.#tell();
       });
     });
@@ -203,14 +208,14 @@ export class FileWatcher {
 
   #tell(): void {
     const now = this.#options.clock.monotonic();
-    const silent = [...this.#untold].some(
+    const unresponsive = [...this.#untold].some(
       ({ path }) => now - this.#directories.sinceMs(path) > POLL_MS,
     );
-    if (silent) this.#announcePolling();
+    if (unresponsive) this.#announcePolling();
     this.#untold.clear();
     this.#hintedSince.clear();
     for (const path of this.#paths.values()) path.tell();
-    const { unanswered } = this.#drives;
+    const { unanswered } = this.#devices;
     this.#owed = unanswered.length > 0;
     this.#running = this.#running.then(() => this.#options.onChange(unanswered));
   }

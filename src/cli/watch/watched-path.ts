@@ -18,7 +18,7 @@ export class WatchedPath {
   readonly path: string;
   readonly interest: Interest;
   /** The drive it is on; a directory stands for it until that is known. */
-  drive: string;
+  device: string;
   /** Which file it is; null for none. */
   identity: string | null = null;
   /** The digest that was last told; null: none yet. */
@@ -32,7 +32,7 @@ export class WatchedPath {
   constructor(path: string, interest: Interest) {
     this.path = path;
     this.interest = interest;
-    this.drive = dirname(path);
+    this.device = dirname(path);
   }
 
   /** Whether it is another than was last told. */
@@ -55,7 +55,7 @@ export class WatchedPath {
   /** Reads it if its dates, size or identity have changed. What is seen first is taken as told. */
   async look(disk: WatchDisk, clock: Clock): Promise<void> {
     const stats = await disk.stat(this.path).catch(() => null);
-    if (stats !== null) this.drive = String(stats.dev);
+    if (stats !== null) this.device = String(stats.dev);
     this.identity = stats === null ? null : `${stats.dev}:${stats.ino}`;
     if (this.interest === 'identity') return;
     const now = clock.monotonic();

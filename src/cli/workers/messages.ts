@@ -2,7 +2,7 @@ import type { RevocationReach, RunningHub, SlowSubscriber } from '../../runtime/
 import type { Salts } from '../../runtime/playground-keys.ts';
 import type { LoadPreview } from '../../runtime/load-preview.ts';
 import type { BoundListener, ReloadReport, ReportWanted } from '../../runtime/gateway.ts';
-import type { Signal } from '../../runtime/siblings.ts';
+import type { Signal } from '../../runtime/peer-workers.ts';
 import type { Family } from '../../kernel/measures.ts';
 import type { CertificateInUse } from '../../tls/certificate.ts';
 
@@ -11,7 +11,7 @@ export type Order =
   /** Build this configuration, as {@link encodeConfig} writes it, secrets in clear. */
   | { readonly kind: 'prepare'; readonly config: string; readonly salts: Salts }
   /** Say what loading it would do. */
-  | { readonly kind: 'rehearse'; readonly config: string }
+  | { readonly kind: 'dryRun'; readonly config: string }
   | { readonly kind: 'commit'; readonly wanted: ReportWanted }
   | { readonly kind: 'discard' }
   | { readonly kind: 'status' }
@@ -29,7 +29,7 @@ export type Order =
 
 export interface Answers {
   readonly prepare: null;
-  readonly rehearse: LoadPreview;
+  readonly dryRun: LoadPreview;
   readonly commit: { readonly report: ReloadReport; readonly listeners: readonly BoundListener[] };
   readonly discard: null;
   readonly status: WorkerStatus;

@@ -6,9 +6,9 @@ import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { finishUncut, killThisProcess } from '../../kernel/process-end.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
 import type { Salts } from '../../runtime/playground-keys.ts';
-import type { Siblings } from '../../runtime/siblings.ts';
+import type { PeerWorkers } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
-import { obeyUserSignals } from '../user-signals.ts';
+import { handleUserSignals } from '../user-signals.ts';
 import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
 
 /** A configuration that has been built, and waits for the other workers. */
@@ -18,20 +18,22 @@ interface Prepared {
 }
 
 const logs = new Logs();
-const signals = obeyUserSignals();
+const signals = handleUserSignals();
 let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;
 let prepared: Prepared | null = null;
 /** All is closed, as the main process has ordered. */
 let isStopped = false;
 /** Of the configuration that was prepared last. */
 let salts: Salts = {};
-const listeners: Parameters<Siblings['receive']>[0][] = [];
-const siblings: Siblings = {
+const listeners: Parameters<PeerWorkers['receive']>[0][] = [];
+const peerWorkers: PeerWorkers = {
   send: (signal) => tell({ kind: 'signal', signal }),
   receive: (listener) => listeners.push(listener),
 };
 
-const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]> } = {
+const HANDLERS: {
+  readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]>;
+} = {
   async prepare({ config: text, salts: given }) {
     salts = given;
     const config = decodeEncoded(JSON.parse(text), registry);
@@ -45,8 +47,8 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
     }
     return null;
   },
-  async rehearse({ config }) {
-    return started().gateway.rehearse(decodeEncoded(JSON.parse(config), registry));
+  async dryRun({ config }) {
+    return started().gateway.dryRun(decodeEncoded(JSON.parse(config), registry));
   },
   async commit({ wanted }) {
     const { gateway } = started();
@@ -85,7 +87,7 @@ const DO: { readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => {});
 process.on('message', (message: ToWorker) => {
   if (message.kind === 'signal') for (const listener of listeners) listener(message.signal);
-  else void obey(message.id, message.order);
+  else void apply(message.id, message.order);
 });
 tell({ kind: 'ready' });
 // The main process is gone, so nobody would reload or stop this one. Before the listener of node:cluster, which
@@ -96,10 +98,10 @@ process.prependOnceListener('disconnect', () => {
 
 type OrderOf<Kind extends Order['kind']> = Extract<Order, { kind: Kind }>;
 
-async function obey(id: number, order: Order): Promise<void> {
+async function apply(id: number, order: Order): Promise<void> {
   try {
     // The table has, for each kind, a function that takes the orders of that kind.
-    const act = DO[order.kind] as (order: Order) => Promise<unknown>;
+    const act = HANDLERS[order.kind] as (order: Order) => Promise<unknown>;
     tell({ kind: 'answer', id, value: await act(order) });
   } catch (error) {
     const failure = { code: codeOf(error) ?? 'worker-failed', message: messageOf(error) };
@@ -118,13 +120,13 @@ function tell(message: FromWorker): void {
 function start(config: Config): NonNullable<typeof running> {
   const log = logs.createLogger(config.options.log);
   logConsoleErrors(log);
-  signals.obey(log, logs);
+  signals.apply(log, logs);
   return {
     log,
     gateway: createGateway(config, {
       log,
       openLog: logs.open,
-      siblings,
+      peerWorkers,
       playgroundSalts: () => salts,
     }),
   };

@@ -1,3 +1,7 @@
+// Each worker accepts from the shared socket itself (`SCHED_NONE`, to be set before
+// `setupPrimary`). The main process reads and watches the configuration and answers the admin API.
+// A reload is prepared by all workers and then committed by all, or discarded by all.
+
 import cluster from 'node:cluster';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -24,7 +28,7 @@ import {
   slowestOf,
   type SlowSubscriber,
 } from '../../runtime/running-hub.ts';
-import type { Signal } from '../../runtime/siblings.ts';
+import type { Signal } from '../../runtime/peer-workers.ts';
 import type { WorkerStatus } from './messages.ts';
 import { Worker } from './worker.ts';
 
@@ -112,15 +116,15 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     });
   }
 
-  rehearse(config: Config): Promise<LoadPreview> {
+  dryRun(config: Config): Promise<LoadPreview> {
     return this.#enqueue(async () => {
       const text = textOf(config);
       const [first, ...others] = this.#workers;
       if (first === undefined) throw new HubgateError('no-worker', 'No worker runs just now');
-      const rehearse = (worker: Worker) => worker.order({ kind: 'rehearse', config: text });
+      const dryRun = (worker: Worker) => worker.order({ kind: 'dryRun', config: text });
       // The first alone: what cannot be built is tried once.
-      const told = await rehearse(first);
-      return sumPreviews([told, ...(await Promise.all(others.map(rehearse)))]);
+      const told = await dryRun(first);
+      return sumPreviews([told, ...(await Promise.all(others.map(dryRun)))]);
     });
   }
 

@@ -1,7 +1,7 @@
 import type { Worker as ClusterWorker } from 'node:cluster';
 import { once } from 'node:events';
 import { HubgateError } from '../../kernel/error.ts';
-import type { Signal } from '../../runtime/siblings.ts';
+import type { Signal } from '../../runtime/peer-workers.ts';
 import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
 
 interface Waiting {

@@ -1,3 +1,7 @@
+// The script blocks the parser because it records what the server sends while the browser parses
+// it. Without the server's last answer, a removal by the server looks the same as an addition by a
+// script.
+
 /*
  * What the server has sent for this page view, as a tree of its own.
  *

@@ -1,3 +1,8 @@
+// Checking a bcrypt hash takes up to seconds of CPU, and no library does it in short steps, so
+// threads do it. Client networks take fair turns, and addresses that have logged in before have
+// every other turn. Correct passwords are remembered as digests under a key of the process, so that
+// a page and its parts cost one check.
+
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { answer } from '../../http/answer.ts';
 import type { Exchange } from '../../http/exchange.ts';
 import { escaped, page, PAGE_POLICY } from '../../http/page.ts';
-import type { Meter, Slices } from '../../kernel/slices.ts';
+import type { Budget, Scheduler } from '../../kernel/scheduler.ts';
 import { errorStatus } from '../../site/error-status.ts';
 import { queryOf } from '../../site/placeholders.ts';
 import { type HidesFile, siteFile, siteNames, unreadable } from '../../site/site-files.ts';
@@ -26,13 +26,13 @@ export interface ListedDirectory {
 export async function answerListing(
   exchange: Exchange,
   directory: ListedDirectory,
-  slices: Slices,
+  scheduler: Scheduler,
 ): Promise<void> {
   const query = queryOf(exchange);
   const sort = SORTS.find((one) => one === query.get('sort')) ?? 'namedirfirst';
   const order = query.get('order') === 'desc' ? 'desc' : 'asc';
   const { entries, isComplete } = await entriesOf(directory);
-  const ascending = await slices.compute((meter) => sorted(entries, comparison(sort), meter));
+  const ascending = await scheduler.compute((budget) => sorted(entries, comparison(sort), budget));
   const inOrder = order === 'desc' ? ascending.toReversed() : ascending;
   const offset = whole(query.get('offset')) ?? 0;
   const shown = inOrder.slice(offset, offset + (whole(query.get('limit')) ?? MAX_ENTRIES));
@@ -44,7 +44,7 @@ export async function answerListing(
     'cache-control': 'no-cache',
   };
   if (/\bapplication\/json\b/i.test(exchange.headers.combined('accept') ?? '')) {
-    const all = await slices.compute((meter) => texts(shown, asJson, meter));
+    const all = await scheduler.compute((budget) => texts(shown, asJson, budget));
     answer(exchange, status, { ...fields, 'content-type': 'application/json' }, `[${all.join()}]`);
     return;
   }
@@ -52,7 +52,7 @@ export async function answerListing(
     'content-type': 'text/html; charset=utf-8',
     'content-security-policy': PAGE_POLICY,
   };
-  const rows = await slices.compute((meter) => texts(shown, row, meter));
+  const rows = await scheduler.compute((budget) => texts(shown, row, budget));
   answer(exchange, status, { ...fields, ...type }, listingPage(listing, rows));
 }
 
@@ -185,23 +185,23 @@ const RUN_COMPARISONS = 9;
 /** About what the text of an entry costs, in steps. */
 const TEXT_STEPS = 300;
 
-/** Sorts as `Array.prototype.sort` does; yields when nothing is left of the meter. */
+/** Sorts as `Array.prototype.sort` does; yields when nothing is left of the budget. */
 export function* sorted<T>(
   items: readonly T[],
   compare: (a: T, b: T) => number,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, readonly T[], void> {
   let runs: (readonly T[])[] = [];
   for (let at = 0; at < items.length; at += RUN) {
-    if (meter.left <= 0) yield;
+    if (budget.isSpent) yield;
     const run = items.slice(at, at + RUN).sort(compare);
-    meter.left -= run.length * RUN_COMPARISONS * COMPARISON_STEPS;
+    budget.spend(run.length * RUN_COMPARISONS * COMPARISON_STEPS);
     runs.push(run);
   }
   while (runs.length > 1) {
     const merged: (readonly T[])[] = [];
     for (let at = 0; at < runs.length; at += 2) {
-      merged.push(yield* merge(runs[at] ?? [], runs[at + 1] ?? [], compare, meter));
+      merged.push(yield* merge(runs[at] ?? [], runs[at + 1] ?? [], compare, budget));
     }
     runs = merged;
   }
@@ -212,14 +212,14 @@ function* merge<T>(
   some: readonly T[],
   others: readonly T[],
   compare: (a: T, b: T) => number,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, readonly T[], void> {
   const merged: T[] = [];
   let other = 0;
   for (const one of some) {
     for (let next = others[other]; next !== undefined; next = others[other]) {
-      if (meter.left <= 0) yield;
-      meter.left -= COMPARISON_STEPS;
+      if (budget.isSpent) yield;
+      budget.spend(COMPARISON_STEPS);
       if (compare(one, next) <= 0) break;
       merged.push(next);
       other += 1;
@@ -229,16 +229,16 @@ function* merge<T>(
   return merged.concat(others.slice(other));
 }
 
-/** The texts of all items; yields when nothing is left of the meter. */
+/** The texts of all items; yields when nothing is left of the budget. */
 export function* texts<T>(
   items: readonly T[],
   textOf: (item: T) => string,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, string[], void> {
   const all: string[] = [];
   for (const item of items) {
-    if (meter.left <= 0) yield;
-    meter.left -= TEXT_STEPS;
+    if (budget.isSpent) yield;
+    budget.spend(TEXT_STEPS);
     all.push(textOf(item));
   }
   return all;

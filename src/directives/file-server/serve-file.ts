@@ -1,3 +1,7 @@
+// Files are not sent by the package `send`: it opens a path a second time after looking at it, so
+// that a symlink may come in between, and its entity tags are weak, which rules out `If-Match` and
+// `If-Range` (RFC 9110 §13.1).
+
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';

@@ -1,4 +1,4 @@
-import type { Meter } from '../../kernel/slices.ts';
+import type { Budget } from '../../kernel/scheduler.ts';
 import { type CharacterClasses, parseGroupRegexp } from './group-regexp.ts';
 import type { Group, Part } from './parts.ts';
 import { Glob, isAnything } from './glob.ts';
@@ -59,13 +59,13 @@ export function componentOf(items: readonly Syntax[]): Component {
   return { prefix, rest: { literals, program, size: literals.size + (program?.size ?? 0) } };
 }
 
-export function matchesComponent(component: Component, text: string, meter: Meter): boolean {
+export function matchesComponent(component: Component, text: string, budget: Budget): boolean {
   const { prefix, rest } = component;
   if (rest === null) return text === prefix;
   if (!text.startsWith(prefix)) return false;
   if (rest === 'anything') return true;
-  if (!rest.literals.test(text, prefix.length, meter)) return false;
-  return rest.program === null || rest.program.test(text, prefix.length, meter);
+  if (!rest.literals.test(text, prefix.length, budget)) return false;
+  return rest.program === null || rest.program.test(text, prefix.length, budget);
 }
 
 function syntaxOf(part: Part, delimiter: string, classes: CharacterClasses): readonly Syntax[] {

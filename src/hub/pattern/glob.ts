@@ -1,4 +1,4 @@
-import type { Meter } from '../../kernel/slices.ts';
+import type { Budget } from '../../kernel/scheduler.ts';
 import type { Syntax } from './syntax.ts';
 
 /** Characters of a text that a search passes in one step. */
@@ -42,9 +42,9 @@ export class Glob {
     this.size = literals.reduce((sum, one) => sum + one.length + 1, literal.length + 1);
   }
 
-  /** Whether the text has the literals from `start` on. Takes what it costs off `meter`. */
-  test(text: string, start: number, meter: Meter): boolean {
-    meter.left -= this.#literals.length * LITERAL_STEPS + LITERAL_STEPS;
+  /** Whether the text has the literals from `start` on. Takes what it costs off `budget`. */
+  test(text: string, start: number, budget: Budget): boolean {
+    budget.spend(this.#literals.length * LITERAL_STEPS + LITERAL_STEPS);
     // The end first: it is where patterns with a common beginning differ.
     if (this.#suffix !== null && !text.endsWith(this.#suffix)) return false;
     const end = text.length - (this.#suffix?.length ?? 0);
@@ -52,7 +52,7 @@ export class Glob {
     for (const literal of this.#literals) {
       const found = text.indexOf(literal, at);
       const next = found === -1 ? text.length : found + literal.length;
-      meter.left -= (next - at) / CHARACTERS_PER_STEP;
+      budget.spend((next - at) / CHARACTERS_PER_STEP);
       if (found === -1) return false;
       at = next;
     }

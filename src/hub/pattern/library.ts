@@ -1,5 +1,5 @@
 import { URLPattern } from 'urlpattern-polyfill';
-import { unmetered } from '../../kernel/slices.ts';
+import { unlimitedBudget } from '../../kernel/scheduler.ts';
 import { compileComponent, type Component, matchesComponent } from './component.ts';
 import { CharacterClasses } from './group-regexp.ts';
 import { parseParts, type Part } from './parts.ts';
@@ -43,7 +43,9 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
   const colon = protocolEnd(tokens);
   const scheme = colon === -1 ? null : text.slice(0, tokens[colon]?.index);
   const protocol = compiled(protocolParts(scheme ?? requireUrl(base).protocol.slice(0, -1)));
-  const special = SPECIAL_SCHEMES.some((name) => matchesComponent(protocol, name, unmetered()));
+  const special = SPECIAL_SCHEMES.some((name) =>
+    matchesComponent(protocol, name, unlimitedBudget()),
+  );
   const groups: string[] = [];
   const rest = colon === -1 ? tokens : tokens.slice(colon);
   const host = scheme === null ? null : hostRange(rest, special);

@@ -1,4 +1,4 @@
-import type { Meter } from '../../kernel/slices.ts';
+import type { Budget } from '../../kernel/scheduler.ts';
 import { isAnything } from './glob.ts';
 import { type AsciiSet, refusal, type Syntax } from './syntax.ts';
 
@@ -56,9 +56,9 @@ export class Program {
 
   /**
    * Whether all of `text` from `start` on matches; what stands before is seen by `^` and `\b` only.
-   * Takes the instructions that it has looked at off `meter`.
+   * Takes the instructions that it has looked at off `budget`.
    */
-  test(text: string, start: number, meter: Meter): boolean {
+  test(text: string, start: number, budget: Budget): boolean {
     let steps = 0;
     let { current, next } = WORKSPACE;
     beginMarks(text.length);
@@ -80,7 +80,7 @@ export class Program {
       if (steps + WORKSPACE.entered > MAX_STEPS && count >= 0) break;
     }
     steps += WORKSPACE.entered;
-    meter.left -= steps;
+    budget.spend(steps);
     if (count < 0) return true;
     if (steps > MAX_STEPS) return false;
     for (let i = 0; i < count; i += 1) {

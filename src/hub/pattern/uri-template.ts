@@ -1,6 +1,9 @@
+// A URI Template is parsed by `uri-template`, checked against the grammar of RFC 6570, which is
+// narrower, and compiled to the same program as a pattern.
+
 import { parse } from 'uri-template';
 import { HubgateError } from '../../kernel/error.ts';
-import { type Meter, unmetered } from '../../kernel/slices.ts';
+import { type Budget, unlimitedBudget } from '../../kernel/scheduler.ts';
 import { type Component, componentOf, matchesComponent } from './component.ts';
 import { type AsciiSet, literal, type Syntax } from './syntax.ts';
 
@@ -66,9 +69,9 @@ export class UriTemplate {
     return rest === null || rest === 'anything' ? 0 : rest.size;
   }
 
-  /** Takes what it costs off `meter`. */
-  test(text: string, meter: Meter = unmetered()): boolean {
-    return matchesComponent(this.#component, text, meter);
+  /** Takes what it costs off `budget`. */
+  test(text: string, budget: Budget = unlimitedBudget()): boolean {
+    return matchesComponent(this.#component, text, budget);
   }
 }
 

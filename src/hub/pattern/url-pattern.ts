@@ -1,4 +1,7 @@
-import { type Meter, unmetered } from '../../kernel/slices.ts';
+// A URL Pattern is parsed by `urlpattern-polyfill` and matched by our own code, in linear time over
+// the parts of each component.
+
+import { type Budget, unlimitedBudget } from '../../kernel/scheduler.ts';
 import { type Component, matchesComponent } from './component.ts';
 import { readPattern } from './library.ts';
 import { originKey, type UrlComponentName, type UrlComponents } from './url-components.ts';
@@ -44,11 +47,11 @@ export class UrlPattern {
     this.size = ORDER.reduce((sum, name) => sum + sizeOf(components[name]), 0);
   }
 
-  /** Takes what it costs off `meter`; one test costs at most some 200,000 steps a component. */
-  test(url: UrlComponents, meter: Meter = unmetered()): boolean {
+  /** Takes what it costs off `budget`; one test costs at most some 200,000 steps a component. */
+  test(url: UrlComponents, budget: Budget = unlimitedBudget()): boolean {
     for (const name of ORDER) {
-      meter.left -= COMPONENT_STEPS;
-      if (!matchesComponent(this.#components[name], url[name], meter)) return false;
+      budget.spend(COMPONENT_STEPS);
+      if (!matchesComponent(this.#components[name], url[name], budget)) return false;
     }
     return true;
   }
@@ -56,7 +59,7 @@ export class UrlPattern {
   /** The first component in which a URL is another, to explain it; null when it matches. */
   mismatch(url: UrlComponents): UrlComponentName | null {
     const differs = (name: UrlComponentName): boolean =>
-      !matchesComponent(this.#components[name], url[name], unmetered());
+      !matchesComponent(this.#components[name], url[name], unlimitedBudget());
     return ORDER.find(differs) ?? null;
   }
 }

@@ -1,3 +1,6 @@
+// No FastCGI client for Node is maintained, so this is our own. Each request has one connection,
+// and the end of the connection is the end of everything that belongs to the request.
+
 import { connect, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { HttpError } from '../../http/errors.ts';
@@ -5,7 +8,7 @@ import { HeaderList } from '../../http/header-list.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { UpstreamAddress } from '../address.ts';
-import { broken, clientLeft, ExchangeCourse } from '../exchange-course.ts';
+import { broken, clientLeft, RequestLifecycle } from '../request-lifecycle.ts';
 import { exchangeFailure } from '../forward-error.ts';
 import type { ForwardSink, TransportSettings } from '../forwarding.ts';
 import type { RequestingClient } from '../requesting-client.ts';
@@ -88,7 +91,7 @@ class FastcgiExchange {
   readonly #target: FastcgiTarget;
   readonly #request: FastcgiRequest;
   readonly #sink: ForwardSink;
-  readonly #course: ExchangeCourse;
+  readonly #lifecycle: RequestLifecycle;
   readonly #reader = new RecordReader();
   readonly #head = new HeadReader();
   #socket: Socket | undefined;
@@ -108,29 +111,29 @@ class FastcgiExchange {
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#course = new ExchangeCourse(request, resolve, reject, () => this.#close());
+    this.#lifecycle = new RequestLifecycle(request, resolve, reject, () => this.#close());
   }
 
   start(parameters: Buffer, body: Readable | Buffer | null): void {
-    this.#course.start(() => this.#dial(parameters, body));
+    this.#lifecycle.start(() => this.#dial(parameters, body));
   }
 
   #dial(parameters: Buffer, body: Readable | Buffer | null): void {
-    const course = this.#course;
+    const lifecycle = this.#lifecycle;
     const { address, settings } = this.#target;
-    course.limit(settings.dialTimeoutMs, 'no connection');
+    lifecycle.limit(settings.dialTimeoutMs, 'no connection');
     const { socketPath, hostname, port } = address;
     const socket = connect(socketPath === null ? { host: hostname, port } : { path: socketPath });
     this.#socket = socket;
     socket.setNoDelay(true);
-    socket.once('connect', () => course.guard(() => this.#send(socket, parameters, body)));
-    socket.on('data', (chunk: Buffer) => course.guard(() => this.#receive(chunk)));
-    socket.on('error', (error) => course.fail(error));
-    socket.once('close', () => course.fail(broken('The upstream closed the connection')));
+    socket.once('connect', () => lifecycle.guard(() => this.#send(socket, parameters, body)));
+    socket.on('data', (chunk: Buffer) => lifecycle.guard(() => this.#receive(chunk)));
+    socket.on('error', (error) => lifecycle.fail(error));
+    socket.once('close', () => lifecycle.fail(broken('The upstream closed the connection')));
   }
 
   #send(socket: Socket, parameters: Buffer, body: Readable | Buffer | null): void {
-    this.#course.phase = 'sent';
+    this.#lifecycle.phase = 'sent';
     socket.write(
       Buffer.concat([
         beginRequest(),
@@ -145,26 +148,26 @@ class FastcgiExchange {
       return;
     }
     const held = (): void => this.#awaitHead();
-    this.#course.send(body, socket, held, (chunk) => streamRecords(RECORD.stdin, chunk));
+    this.#lifecycle.send(body, socket, held, (chunk) => streamRecords(RECORD.stdin, chunk));
     body.once('end', () => {
-      if (this.#course.settled) return;
+      if (this.#lifecycle.settled) return;
       socket.write(endOfStream(RECORD.stdin));
       this.#awaitHead();
     });
   }
 
   #awaitHead(): void {
-    if (this.#course.phase !== 'sent') return;
-    this.#course.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
+    if (this.#lifecycle.phase !== 'sent') return;
+    this.#lifecycle.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
   }
 
   #receive(chunk: Buffer): void {
     for (const record of this.#reader.read(chunk)) {
-      if (this.#course.settled) return;
+      if (this.#lifecycle.settled) return;
       this.#take(record);
     }
-    if (this.#course.phase === 'responding' && this.#socket?.isPaused() === false) {
-      this.#course.awaitBody(this.#target.settings.readTimeoutMs);
+    if (this.#lifecycle.phase === 'responding' && this.#socket?.isPaused() === false) {
+      this.#lifecycle.awaitBody(this.#target.settings.readTimeoutMs);
     }
   }
 
@@ -185,24 +188,24 @@ class FastcgiExchange {
   }
 
   #takeOutput(content: Buffer): void {
-    if (this.#course.phase === 'responding') {
+    if (this.#lifecycle.phase === 'responding') {
       this.#pass(content);
       return;
     }
     const head = this.#head.read(content);
     if (head === null) return;
     const { status, headers, rest } = head;
-    this.#course.phase = 'responding';
+    this.#lifecycle.phase = 'responding';
     this.#isBodiless = this.#request.method === 'HEAD' || status === 204 || status === 304;
     const length = headers.get('content-length');
     if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('A length that is none');
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
     this.#body = this.#sink.onHead(status, headers, '1.1');
     if (this.#body === null) {
-      this.#course.finish();
+      this.#lifecycle.finish();
       return;
     }
-    this.#body.on('error', (error) => this.#course.fail(clientLeft(error)));
+    this.#body.on('error', (error) => this.#lifecycle.fail(clientLeft(error)));
     if (rest.length > 0) this.#pass(rest);
   }
 
@@ -214,15 +217,15 @@ class FastcgiExchange {
       this.#left -= content.length;
       if (this.#left < 0) throw broken('More than the declared length');
     }
-    this.#course.pass(content, body, socket, this.#target.settings.readTimeoutMs);
+    this.#lifecycle.pass(content, body, socket, this.#target.settings.readTimeoutMs);
   }
 
   #end(protocolStatus: number): void {
     if (protocolStatus !== 0) throw broken(`The upstream refused: status ${protocolStatus}`);
-    if (this.#course.phase !== 'responding') throw broken('The script ended without a response');
+    if (this.#lifecycle.phase !== 'responding') throw broken('The script ended without a response');
     if (this.#left !== null && this.#left > 0) throw broken('Less than the declared length');
     if (this.#body !== null) this.#sink.onEnd(this.#body, new HeaderList());
-    this.#course.finish();
+    this.#lifecycle.finish();
   }
 
   #close(): void {

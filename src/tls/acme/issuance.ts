@@ -1,3 +1,6 @@
+// A certificate has issuers that are tried in order. Each has its account, roots and challenges;
+// the local authority is one of them.
+
 import { isIP } from 'node:net';
 import type { OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -52,7 +55,7 @@ export async function obtainCertificate(
   tools: IssuanceTools,
   signal: AbortSignal,
 ): Promise<IssuedCertificate> {
-  await rehearse(request, tools, signal);
+  await dryRun(request, tools, signal);
   let last = new AcmeError('acme-failed', `No authority is named for ${request.name}`);
   for (const issuer of request.issuers) {
     const authority = authorityOf(issuer);
@@ -74,7 +77,7 @@ export async function obtainCertificate(
 }
 
 /** What fails where nothing is counted would fail where it is. */
-async function rehearse(
+async function dryRun(
   request: CertificateRequest,
   tools: IssuanceTools,
   signal: AbortSignal,

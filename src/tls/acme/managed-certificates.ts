@@ -7,7 +7,7 @@ import type { Logger } from '../../kernel/log.ts';
 import { parseUrl } from '../../kernel/parse-url.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import type { LocalAuthority } from '../local-authority.ts';
-import { Heirs } from '../on-demand/heirs.ts';
+import { Handover } from '../on-demand/handover.ts';
 import { Permissions } from '../on-demand/permissions.ts';
 import { Challenges } from './challenges.ts';
 import type { AcmeAccount } from './client.ts';
@@ -46,7 +46,7 @@ export class ManagedCertificates {
   /** Of names that no configuration has. */
   readonly permissions: Permissions;
   /** Of what a configuration has under way for such names. */
-  readonly heirs = new Heirs();
+  readonly handover = new Handover();
   readonly #tools: ManagedCertificateTools;
   readonly #pool = new LeasePool<ManagedCertificate>((certificate) => certificate.close());
 

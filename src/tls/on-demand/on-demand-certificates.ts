@@ -1,3 +1,7 @@
+// Permission for a certificate on demand is asked twice: by the handshake, before anything is held
+// or stored, and by each order, so that a renewal needs permission too. A reload hands the orders
+// under way over to the newest configuration.
+
 import type { OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
@@ -59,13 +63,13 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
     );
   };
 
-  const bequeath = async (
+  const handOver = async (
     name: string,
     lease: Promise<Lease<ManagedCertificate>>,
   ): Promise<void> => {
     const one = await lease.catch(() => null);
     if (one === null || !one.value.isUnderWay) return;
-    const adopted = await managed.heirs.adopt(name);
+    const adopted = await managed.handover.adopt(name);
     if (adopted === null) log.warn('The order of a certificate on demand is broken off', { name });
     else if (adopted !== one.value) {
       log.info('A certificate on demand is ordered anew, as the configuration says now', { name });
@@ -153,7 +157,7 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
       held.clear();
       await Promise.all(
         all.map(async ([name, lease]) => {
-          await bequeath(name, lease);
+          await handOver(name, lease);
           await giveBack(lease);
         }),
       );

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
-import type { Slices } from '../../kernel/slices.ts';
+import type { Scheduler } from '../../kernel/scheduler.ts';
 import { checkPages } from './page-check.ts';
 
 /** The log, its ids, its events, its tail; who is subscribed, in lists too, and the processes that say so. */
@@ -65,11 +65,11 @@ export interface LmdbStore {
  *
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-unavailable`, `history-too-new`
  */
-export async function openLmdbStore(path: string, slices?: Slices): Promise<LmdbStore> {
+export async function openLmdbStore(path: string, scheduler?: Scheduler): Promise<LmdbStore> {
   const file = join(path, 'history.mdb');
   try {
     await mkdir(path, { recursive: true, mode: 0o700 });
-    await checkPages(file, slices);
+    await checkPages(file, scheduler);
     const root = open({ path: file, maxDbs: MAX_DATABASES });
     await chmod(file, 0o600);
     await chmod(`${file}-lock`, 0o600);

@@ -1,3 +1,6 @@
+// A position is assigned inside the write transaction, so several processes may share a history.
+// Each watches the file for what others have added, and workers wake each other.
+
 import { watch } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Evicted, LogEntry, Transport } from '../../hub/transport.ts';
@@ -6,7 +9,7 @@ import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
-import type { Slices } from '../../kernel/slices.ts';
+import type { Scheduler } from '../../kernel/scheduler.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { evict, type Oldest, type Retention } from './eviction.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
@@ -23,7 +26,7 @@ export interface LmdbTransportOptions extends Retention {
   /** Told when an update was added, so that others who share the history can be woken. */
   readonly appended?: () => void;
   /** Those of the process; the store is checked in them when it is opened. */
-  readonly slices?: Slices;
+  readonly scheduler?: Scheduler;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -41,7 +44,7 @@ const ENTRIES_AT_ONCE = 256;
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-unavailable`, `history-too-new`
  */
 export async function openLmdbTransport(options: LmdbTransportOptions): Promise<Transport> {
-  return new LmdbTransport(await openLmdbStore(options.path, options.slices), options);
+  return new LmdbTransport(await openLmdbStore(options.path, options.scheduler), options);
 }
 
 class LmdbTransport implements Transport {

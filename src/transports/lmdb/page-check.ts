@@ -1,7 +1,13 @@
+// LMDB has no checksums and trusts its file, so every page that a snapshot reaches is checked
+// before the file is mapped. `snapshot.ts` chooses the snapshot as lmdb-js does, `page-layout.ts`
+// reads a page, `tree-check.ts` walks the trees and the free list. The check holds no lock: a fault
+// counts only when at most one commit has happened meanwhile. Look at the format again before
+// changing LMDB's version.
+
 import { closeSync, openSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 import { codeOf, HubgateError } from '../../kernel/error.ts';
-import { type Meter, Slices } from '../../kernel/slices.ts';
+import { type Budget, Scheduler } from '../../kernel/scheduler.ts';
 import { PageFault } from './page-fault.ts';
 import { PageReader } from './page-reader.ts';
 import { NOT_LMDB, readSnapshots, type Snapshot, type Snapshots } from './snapshot.ts';
@@ -22,15 +28,15 @@ const HARMLESS_COMMITS = 1;
  * byte that has changed in its pages may end the process. Values are not looked at. Others may write
  * to the file meanwhile; what cannot be told from their work is not told.
  *
- * @param slices shares the turns of the event loop; reading waits for the disk
+ * @param scheduler shares the turns of the event loop; reading waits for the disk
  * @throws HubgateError `history-damaged` that names the page; what the system says about the file
  */
-export async function checkPages(file: string, slices = new Slices()): Promise<void> {
+export async function checkPages(file: string, scheduler = new Scheduler()): Promise<void> {
   const fd = openExisting(file);
   if (fd === null) return;
   try {
     for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-      const fault = await findFault(fd, slices);
+      const fault = await findFault(fd, scheduler);
       if (fault === null) return;
       if (fault !== 'unknown') throw damaged(fault);
     }
@@ -49,7 +55,7 @@ function openExisting(file: string): number | null {
 }
 
 /** `unknown`: there is one, or others have written meanwhile. */
-async function findFault(fd: number, slices: Slices): Promise<PageFault | 'unknown' | null> {
+async function findFault(fd: number, scheduler: Scheduler): Promise<PageFault | 'unknown' | null> {
   const before = look(fd);
   if (before === null) return null;
   if (before instanceof PageFault) {
@@ -60,7 +66,7 @@ async function findFault(fd: number, slices: Slices): Promise<PageFault | 'unkno
   }
   let fault: PageFault | null = null;
   for (const snapshot of before.candidates) {
-    fault = await slices.compute((meter) => walk(fd, snapshot, meter));
+    fault = await scheduler.compute((budget) => walk(fd, snapshot, budget));
     if (fault === null) return null;
   }
   const after = look(fd);
@@ -81,11 +87,11 @@ function look(fd: number): Snapshots | PageFault | null {
 function* walk(
   fd: number,
   snapshot: Snapshot,
-  meter: Meter,
+  budget: Budget,
 ): Generator<void, PageFault | null, void> {
   try {
     const reader = new PageReader(fd, snapshot.pageBytes, snapshot.lastPage);
-    yield* new TreeCheck(reader, snapshot).run(meter);
+    yield* new TreeCheck(reader, snapshot).run(budget);
     return null;
   } catch (error) {
     if (error instanceof PageFault) return error;

@@ -102,7 +102,7 @@ function flushedMeta(view: DataView, pageBytes: number): Snapshot | null {
 
 function snapshotAt(view: DataView, page: number, meta: number): Snapshot {
   const pageBytes = view.getUint32(meta + 24, true);
-  const isPower = (pageBytes & (pageBytes - 1)) === 0;
+  const isPower = Number.isInteger(Math.log2(pageBytes));
   if (!isPower || pageBytes < MIN_PAGE_BYTES || pageBytes > MAX_PAGE_BYTES) {
     throw new PageFault(page, 'its size of a page is impossible');
   }

@@ -1,4 +1,4 @@
-import type { Meter } from '../../kernel/slices.ts';
+import type { Budget } from '../../kernel/scheduler.ts';
 import { FreeIds } from './free-ids.ts';
 import { PageFault } from './page-fault.ts';
 import {
@@ -83,11 +83,11 @@ export class TreeCheck {
     this.#pages = pages;
   }
 
-  *run(meter: Meter): Generator<void, void, void> {
+  *run(budget: Budget): Generator<void, void, void> {
     const { page, main, free } = this.#snapshot;
     if (main.flags !== 0) this.#fail(page, 'the kind of the list of databases is impossible');
-    yield* this.#tree(main, 'main', page, 0, meter);
-    yield* this.#tree(free, 'free', page, 0, meter);
+    yield* this.#tree(main, 'main', page, 0, budget);
+    yield* this.#tree(free, 'free', page, 0, budget);
   }
 
   /** @param owner the page on which the tree is written down */
@@ -96,7 +96,7 @@ export class TreeCheck {
     kind: Kind,
     owner: number,
     base: number,
-    meter: Meter,
+    budget: Budget,
   ): Generator<void, void, void> {
     if (root === NO_PAGE) {
       if (depth !== 0 || entries !== 0) this.#fail(owner, 'a tree without pages has entries');
@@ -112,10 +112,10 @@ export class TreeCheck {
     let depthNow = base;
     this.#enter(root, owner, base, 1, kind, base === leaf);
     for (;;) {
-      this.#account(meter);
-      if (meter.left <= 0) yield;
+      this.#account(budget);
+      if (budget.isSpent) yield;
       if (depthNow === leaf) {
-        yield* this.#leaf(depthNow, kind, meter);
+        yield* this.#leaf(depthNow, kind, budget);
         depthNow -= 1;
       }
       while (depthNow >= base && this.#level(depthNow).next >= this.#level(depthNow).nodes) {
@@ -231,7 +231,7 @@ export class TreeCheck {
     }
   }
 
-  *#leaf(depth: number, kind: Kind, meter: Meter): Generator<void, void, void> {
+  *#leaf(depth: number, kind: Kind, budget: Budget): Generator<void, void, void> {
     const level = this.#level(depth);
     level.next = level.nodes;
     const { flags } = this.#layout;
@@ -242,7 +242,7 @@ export class TreeCheck {
     const window = this.#reader.window(depth);
     for (let index = 0; index < level.nodes; index += 1) {
       const node = nodeAt(window.view, level.at, index);
-      yield* this.#value(level, window, node, depth, kind, meter);
+      yield* this.#value(level, window, node, depth, kind, budget);
     }
   }
 
@@ -252,7 +252,7 @@ export class TreeCheck {
     node: number,
     depth: number,
     kind: Kind,
-    meter: Meter,
+    budget: Budget,
   ): Generator<void, void, void> {
     const { page } = level;
     const flags = view.getUint16(node + 4, true);
@@ -267,7 +267,7 @@ export class TreeCheck {
       case nodeFlag.large: {
         if (kind === 'values') break;
         const first = this.#largeValue(view, value, size, page);
-        if (kind === 'free') yield* this.#largeFreeList(first, size, page, depth, meter);
+        if (kind === 'free') yield* this.#largeFreeList(first, size, page, depth, budget);
         return;
       }
       case nodeFlag.tree: {
@@ -279,7 +279,7 @@ export class TreeCheck {
           this.#fail(page, `the kind of the database ${JSON.stringify(name)} is impossible`);
         }
         this.#hasSortedValues = tree.flags === treeFlag.sortedValues;
-        yield* this.#tree(tree, 'named', page, depth + 1, meter);
+        yield* this.#tree(tree, 'named', page, depth + 1, budget);
         return;
       }
       case nodeFlag.values:
@@ -291,7 +291,7 @@ export class TreeCheck {
         if (size !== TREE_BYTES) this.#fail(page, 'a list of values has a record of another size');
         const tree = treeRecord(view, value);
         if (tree.flags !== 0) this.#fail(page, 'the kind of a list of values is impossible');
-        yield* this.#tree(tree, 'values', page, depth + 1, meter);
+        yield* this.#tree(tree, 'values', page, depth + 1, budget);
         this.#entries += tree.entries - 1;
         return;
       }
@@ -354,7 +354,7 @@ export class TreeCheck {
     size: number,
     owner: number,
     depth: number,
-    meter: Meter,
+    budget: Budget,
   ): Generator<void, void, void> {
     const { bytes, view } = this.#reader.window(depth + 1);
     this.#reader.window(depth + 1).hold(0, 0);
@@ -370,8 +370,8 @@ export class TreeCheck {
       if (fault !== null) this.#fail(owner, fault);
       this.#reader.steps += (length / ID_BYTES) * ID_STEPS;
       from += length;
-      this.#account(meter);
-      if (meter.left <= 0) yield;
+      this.#account(budget);
+      if (budget.isSpent) yield;
     }
     const fault = scan.end();
     if (fault !== null) this.#fail(owner, fault);
@@ -412,8 +412,8 @@ export class TreeCheck {
     return this.#levels[depth];
   }
 
-  #account(meter: Meter): void {
-    meter.left -= this.#reader.steps;
+  #account(budget: Budget): void {
+    budget.spend(this.#reader.steps);
     this.#reader.steps = 0;
   }
 

@@ -1,3 +1,7 @@
+// Redis may lose the end of its log in a failover. Each entry has a random key and names the one
+// before it, so every node notices. Entries that replace lost ones get positions of their own, and
+// to the hub the lost ones look evicted.
+
 /** A stretch of the stored log, and how far the positions that the hub sees are ahead of it. */
 interface Segment {
   readonly first: number;

@@ -8,7 +8,7 @@ const ELSEWHERE =
   /^(?:READONLY|MOVED|ASK|CLUSTERDOWN|TRYAGAIN|LOADING|MASTERDOWN|NOSCRIPT|UNBLOCKED)/;
 
 /** What is known of a command that has failed. */
-export interface Refusal {
+export interface RedisError {
   /** In the server's words, or in those of the lost connection. */
   readonly message: string;
   /** The server says that it has not carried it out; else nobody knows. */
@@ -17,7 +17,7 @@ export interface Refusal {
   readonly isElsewhere: boolean;
 }
 
-export function refusalOf(error: unknown): Refusal {
+export function refusalOf(error: unknown): RedisError {
   const message = saidOf(error);
   return { message, isNotDone: NOT_DONE.test(message), isElsewhere: ELSEWHERE.test(message) };
 }

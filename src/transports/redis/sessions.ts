@@ -1,3 +1,6 @@
+// `@redis/client` never reconnects by itself here. A session is three connections to one primary;
+// when it is lost, `Sessions` looks for the primary again.
+
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';

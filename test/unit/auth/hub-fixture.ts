@@ -11,7 +11,7 @@ import {
   type TrustedIssuer,
 } from '../../../src/auth/verify.ts';
 import { type KeySet, staticKeySet } from '../../../src/auth/key.ts';
-import { Slices } from '../../../src/kernel/slices.ts';
+import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
 import { FakeClock } from './fake-clock.ts';
@@ -48,7 +48,7 @@ export function fixture(changes: Partial<TokenVerifierOptions> = {}): Fixture {
   const options = {
     issuers: [issuer],
     clock,
-    slices: new Slices(),
+    scheduler: new Scheduler(),
     detailType: DETAIL_TYPE,
     base: hubBase(AUDIENCE, '/.well-known/hub'),
     cache: null,

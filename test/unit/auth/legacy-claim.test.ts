@@ -12,7 +12,7 @@ import {
   payloadFor,
 } from '../../../src/hub/grants.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
-import { unmetered } from '../../../src/kernel/slices.ts';
+import { unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 import { resultOf } from '../../support/core-hub.ts';
 import { claims, detail, fixture, NOW, NOW_MS, PUBLISHER_SECRET, sign } from './hub-fixture.ts';
 import { cpuMs } from '../../support/cpu-time.ts';
@@ -39,7 +39,7 @@ const topic = (text: string): ReturnType<typeof parseTopic> => parseTopic(text, 
 
 function read(claim: JsonValue): Grants {
   assert.ok(readLegacyClaim !== null);
-  return resultOf(readLegacyClaim(claim, 'hub', options, unmetered()));
+  return resultOf(readLegacyClaim(claim, 'hub', options, unlimitedBudget()));
 }
 
 function rejects(claim: JsonValue, check: string): void {
@@ -134,7 +134,7 @@ describe('the claim of 0.x tokens (J)', () => {
       payload: 'common',
     });
     const payload = (match: string, matchType: 'exact' | 'urlpattern' = 'exact'): JsonValue =>
-      resultOf(payloadFor(grants, { match, matchType }, options.base, unmetered()));
+      resultOf(payloadFor(grants, { match, matchType }, options.base, unlimitedBudget()));
     assert.deepEqual(
       [
         payload('a'),

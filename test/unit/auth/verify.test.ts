@@ -308,7 +308,7 @@ describe('the cache of verified tokens', () => {
     const token = await sign();
     const publisher = await accepted(hub, token);
     const subscriber = await accepted(hub, token, 'subscriber');
-    assert.notEqual(publisher.vouchedBy, subscriber.vouchedBy);
+    assert.notEqual(publisher.issuerKey, subscriber.issuerKey);
     assert.equal(
       (await refused(hub, token, { audience: 'https://other.example/hub' })).check,
       'aud',
@@ -333,12 +333,12 @@ describe('the cache of verified tokens', () => {
     assert.equal((await refused(hub, token)).check, 'signature');
   });
   it('L-39 names the voucher of a token as long as its issuer and key stay', async () => {
-    const { vouchedBy } = await accepted(fixture(), await sign());
-    assert.ok(fixture().verifier.vouchers.has(vouchedBy));
+    const { issuerKey } = await accepted(fixture(), await sign());
+    assert.ok(fixture().verifier.issuerKeys.has(issuerKey));
     const changed = { ...issuer, publisher: secretKeys('another secret of more than 32 bytes') };
-    assert.ok(!fixture({ issuers: [changed] }).verifier.vouchers.has(vouchedBy));
+    assert.ok(!fixture({ issuers: [changed] }).verifier.issuerKeys.has(issuerKey));
     const renamed = { ...issuer, id: 'https://b.example' };
-    assert.ok(!fixture({ issuers: [renamed] }).verifier.vouchers.has(vouchedBy));
+    assert.ok(!fixture({ issuers: [renamed] }).verifier.issuerKeys.has(issuerKey));
   });
 });
 

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { inspect } from 'node:util';
 import type { Config, KeySource, SiteConfig } from '../../../src/config/config.ts';
 import { defaultHub, defaultOptions, defaultSite } from '../../../src/config/defaults.ts';
-import type { Finding } from '../../../src/config/problem.ts';
+import type { UnplacedProblem } from '../../../src/config/problem.ts';
 import { resolvePlaceholders } from '../../../src/config/resolve.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
 
@@ -13,7 +13,7 @@ const files: Record<string, string> = {
 };
 
 function resolve(config: Config, env: Record<string, string> = {}) {
-  const findings: { about: object | null; finding: Finding }[] = [];
+  const findings: { about: object | null; finding: UnplacedProblem }[] = [];
   const resolved = resolvePlaceholders(config, {
     env,
     directory: '/etc/hubgate',

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import {
   type Counted,
-  type CountSiblings,
+  type CountPeers,
   RateLimits,
   type RateZone,
   verdictOf,
@@ -78,7 +78,7 @@ describe('rate limits', () => {
 
   it('are told to siblings every 100 ms, the last of a window too', () => {
     const clock = new TestClock(WINDOW * 1000);
-    const [one, two] = siblings();
+    const [one, two] = peerWorkers();
     const { value: here } = new RateLimits(clock, one).acquire('z', WINDOW);
     const { value: there } = new RateLimits(clock, two).acquire('z', WINDOW);
     assert.equal(passing(here, 'a', 10, 6), 6);
@@ -116,7 +116,7 @@ describe('rate limits', () => {
 
   it('hear of siblings whose window is this one or the one before, and of no other', () => {
     const clock = new TestClock(WINDOW * 1000);
-    const [one, two] = siblings();
+    const [one, two] = peerWorkers();
     const { value: zone } = new RateLimits(clock, two).acquire('z', WINDOW);
     zone.counts('a');
     for (const [window, events] of [
@@ -143,11 +143,11 @@ describe('rate limits', () => {
   });
 });
 
-interface Told extends CountSiblings {
+interface Told extends CountPeers {
   readonly told: Counted[];
 }
 
-function siblings(): [Told, Told] {
+function peerWorkers(): [Told, Told] {
   const listeners: ((counted: Counted) => void)[] = [];
   const sibling = (other: number): Told => {
     const told: Counted[] = [];

@@ -3,25 +3,26 @@ import { describe, it } from 'node:test';
 import { parsePublication, readPublication } from '../../../src/hub/publication.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import { parseForm, parseQuery } from '../../../src/hub-http/form.ts';
-import { completed, SLICE_STEPS, unmetered } from '../../../src/kernel/slices.ts';
+import { Budget, TURN_STEPS, completed, unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 
 /** Bytes of a form that hubs take without being told otherwise. */
 const BODY_BYTES = 1024 * 1024;
 
 /** Works with a slice at a time; tells how many there were, and the most that one of them cost, in steps. */
-function inSlices<T>(computation: (meter: { left: number }) => Generator<void, T, void>) {
-  const meter = { left: SLICE_STEPS };
-  const steps = computation(meter);
+function inSlices<T>(computation: (budget: Budget) => Generator<void, T, void>) {
+  const budget = new Budget(TURN_STEPS);
+  const steps = computation(budget);
   let most = 0;
-  for (let slices = 1; ; slices += 1) {
+  for (let scheduler = 1; ; scheduler += 1) {
     const { done, value } = steps.next();
-    most = Math.max(most, SLICE_STEPS - meter.left);
-    if (done === true) return { value, slices, most };
-    meter.left = SLICE_STEPS;
+    most = Math.max(most, TURN_STEPS - budget.left);
+    if (done === true) return { value, scheduler, most };
+    budget.left = TURN_STEPS;
   }
 }
 
-const fields = (text: string) => completed(parseForm(Buffer.from(text, 'latin1'), unmetered()));
+const fields = (text: string) =>
+  completed(parseForm(Buffer.from(text, 'latin1'), unlimitedBudget()));
 
 describe('a form (WHATWG URL §5.1)', () => {
   for (const [what, escape] of [
@@ -32,9 +33,9 @@ describe('a form (WHATWG URL §5.1)', () => {
   ] as const) {
     it(`full of ${what} is decoded in slices`, () => {
       const form = Buffer.from(`data=${escape.repeat(BODY_BYTES / escape.length)}`);
-      const { slices, most } = inSlices((meter) => parseForm(form, meter));
-      assert.ok(slices >= 5, `${slices} slices`);
-      assert.ok(most < SLICE_STEPS * 1.1, `${most} steps`);
+      const { scheduler, most } = inSlices((budget) => parseForm(form, budget));
+      assert.ok(scheduler >= 5, `${scheduler} slices`);
+      assert.ok(most < TURN_STEPS * 1.1, `${most} steps`);
     });
   }
 
@@ -74,11 +75,11 @@ describe('a publication', () => {
 
   it('of many long topics has them read in slices', () => {
     const topics = Array.from({ length: 250 }, (_, n) => `https://${'@'.repeat(4000)}${n}`);
-    const { value, slices, most } = inSlices((meter) =>
-      readPublication({ ...rest, topics }, rules, meter),
+    const { value, scheduler, most } = inSlices((budget) =>
+      readPublication({ ...rest, topics }, rules, budget),
     );
-    assert.ok(slices >= 10, `${slices} slices`);
-    assert.ok(most < SLICE_STEPS * 1.1, `${most} steps`);
+    assert.ok(scheduler >= 10, `${scheduler} slices`);
+    assert.ok(most < TURN_STEPS * 1.1, `${most} steps`);
     assert.deepEqual(value?.update, parsePublication({ ...rest, topics }, rules).update);
   });
 });

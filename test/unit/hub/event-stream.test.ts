@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { encodeEvent, eventOf } from '../../../src/hub/event-stream.ts';
-import { SLICE_STEPS } from '../../../src/kernel/slices.ts';
+import { Budget, TURN_STEPS } from '../../../src/kernel/scheduler.ts';
 import type { Update } from '../../../src/hub/update.ts';
 
 const plain: Update = {
@@ -62,23 +62,25 @@ describe('encoding an update as a server-sent event', () => {
 });
 
 describe('an event of many lines', () => {
-  const encode = (data: string): { readonly event: Buffer; readonly slices: readonly number[] } => {
-    const meter = { left: SLICE_STEPS };
-    const encoding = eventOf({ ...plain, data }, meter);
-    const slices: number[] = [];
+  const encode = (
+    data: string,
+  ): { readonly event: Buffer; readonly scheduler: readonly number[] } => {
+    const budget = new Budget(TURN_STEPS);
+    const encoding = eventOf({ ...plain, data }, budget);
+    const scheduler: number[] = [];
     for (;;) {
       const { value } = encoding.next();
-      slices.push(SLICE_STEPS - meter.left);
-      meter.left = SLICE_STEPS;
-      if (value !== undefined) return { event: value, slices };
+      scheduler.push(TURN_STEPS - budget.left);
+      budget.left = TURN_STEPS;
+      if (value !== undefined) return { event: value, scheduler };
     }
   };
 
   it('is encoded in slices, none of which is much longer than another', () => {
-    const { event, slices } = encode('\n'.repeat(1024 * 1024));
+    const { event, scheduler } = encode('\n'.repeat(1024 * 1024));
     assert.equal(event.length, 'id: b\n'.length + (1024 * 1024 + 1) * 'data: \n'.length + 1);
-    assert.ok(slices.length > 30, `${slices.length} slices`);
-    assert.ok(Math.max(...slices) < SLICE_STEPS * 2);
+    assert.ok(scheduler.length > 30, `${scheduler.length} slices`);
+    assert.ok(Math.max(...scheduler) < TURN_STEPS * 2);
   });
 
   it('is the same wherever a piece ends: in a line end, in a character', () => {

@@ -12,7 +12,7 @@ import {
 } from '../../../src/hub/grants.ts';
 import { compileMatcher, type Matcher, type MatchType } from '../../../src/hub/matcher.ts';
 import { hubBase, parseTopic } from '../../../src/hub/topic.ts';
-import { unmetered } from '../../../src/kernel/slices.ts';
+import { unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 import { resultOf } from '../../support/core-hub.ts';
 
 const BASE = hubBase(null, '/.well-known/hub');
@@ -70,7 +70,7 @@ describe('reading private updates (D)', () => {
 
 describe('payloads (D)', () => {
   const payload = (grants: Grants, match: string, matchType: MatchType = 'exact'): JsonValue =>
-    resultOf(payloadFor(grants, { match, matchType }, BASE, unmetered()));
+    resultOf(payloadFor(grants, { match, matchType }, BASE, unlimitedBudget()));
 
   it('D-340 D-344 comes from the first entry that matches the text of the subscription', () => {
     const grants = reads(

@@ -15,7 +15,7 @@ import type { Subscriber } from '../../../src/hub/subscriber.ts';
 import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
 import type { LogEntry } from '../../../src/hub/transport.ts';
 import { GroupCommit } from '../../../src/transports/group-commit.ts';
-import type { Slices } from '../../../src/kernel/slices.ts';
+import { Budget, type Scheduler } from '../../../src/kernel/scheduler.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -31,21 +31,21 @@ function entry(position: number, topics: readonly string[] = ['t'], data = ''): 
 }
 
 /** Though a thousand who catch up have such outlets. */
-function isGivenOut(outlet: { readonly isListed: boolean; flush(): boolean }): void {
-  const slices = { add: () => {} } as unknown as Slices;
-  const delivery: Delivery = new Delivery(new SubscriptionIndex(), base, slices, () => 0, {
+function isGivenOut(sendBuffer: { readonly isListed: boolean; flush(): boolean }): void {
+  const scheduler = { add: () => {} } as unknown as Scheduler;
+  const delivery: Delivery = new Delivery(new SubscriptionIndex(), base, scheduler, () => 0, {
     deliver: () => {},
     // The next page of the log waits for it at once.
     flushed: (subscriber) => delivery.flush(subscriber),
   });
   for (let count = 0; count < 1_000; count += 1) {
-    delivery.flush({ outlet: { ...outlet } } as unknown as Subscriber);
+    delivery.flush({ sendBuffer: { ...sendBuffer } } as unknown as Subscriber);
   }
   for (let position = 1; position <= 100; position += 1) delivery.dispatch([entry(position)]);
-  for (let slice = 0; slice < 10_000 && delivery.given() !== null; slice += 1) {
-    delivery.run({ left: 50 });
+  for (let slice = 0; slice < 10_000 && delivery.delivered() !== null; slice += 1) {
+    delivery.run(new Budget(50));
   }
-  assert.equal(delivery.given(), null);
+  assert.equal(delivery.delivered(), null);
 }
 
 describe('what a hub holds of updates', () => {
@@ -56,9 +56,9 @@ describe('what a hub holds of updates', () => {
       const one = entry(position);
       if (position <= 100) early.push(new WeakRef(one));
       fanOut.add([one]);
-      if (position % 4 === 0) fanOut.run({ left: 700 });
+      if (position % 4 === 0) fanOut.run(new Budget(700));
     }
-    assert.ok(fanOut.waiting > 0 && fanOut.given > 5_000);
+    assert.ok(fanOut.waiting > 0 && fanOut.delivered > 5_000);
     await turn();
     collectGarbage();
     assert.equal(early.filter((ref) => ref.deref() !== undefined).length, 0);
@@ -71,19 +71,19 @@ describe('what a hub holds of updates', () => {
     );
     const early: WeakRef<Subscriber | Buffer>[] = [];
     for (let count = 1; count <= 8_000; count += 1) {
-      const outlet = { isListed: false, flush: () => false };
-      const subscriber = { outlet } as unknown as Subscriber;
+      const sendBuffer = { isListed: false, flush: () => false };
+      const subscriber = { sendBuffer } as unknown as Subscriber;
       const event = Buffer.from('an event');
       if (count <= 100) early.push(new WeakRef(subscriber), new WeakRef(event));
       // As a stream begins to wait.
       flusher.empty.with(event);
       flusher.add(subscriber);
-      if (count % 4 === 0) flusher.run({ left: 15 });
+      if (count % 4 === 0) flusher.run(new Budget(15));
     }
     await turn();
     collectGarbage();
     assert.equal(early.filter((ref) => ref.deref() !== undefined).length, 0);
-    assert.equal(flusher.run({ left: 15 }), true, 'some wait');
+    assert.equal(flusher.run(new Budget(15)), true, 'some wait');
   });
 
   it('is given out though more catch up than are written in a slice', () =>
@@ -143,7 +143,7 @@ describe('what a hub holds of updates', () => {
     const fanOut = new FanOut(new SubscriptionIndex(), base, () => {});
     fanOut.add(Array.from({ length: 100 }, (_, index) => entry(index)));
     assert.ok(fanOut.backlogSize > 10_000);
-    fanOut.run({ left: 1_000_000 });
+    fanOut.run(new Budget(1_000_000));
     assert.equal(fanOut.backlogSize, 0);
   });
 });

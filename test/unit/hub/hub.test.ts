@@ -14,7 +14,7 @@ import type { Update } from '../../../src/hub/update.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
-import { TurnedSlices } from '../../support/turned-slices.ts';
+import { TurnedScheduler } from '../../support/turned-scheduler.ts';
 
 const base = 'https://hub.invalid/.well-known/hub';
 
@@ -346,10 +346,13 @@ describe('hub: replay', () => {
       { lastEventId: 'earliest', maxBufferBytes: 10 ** 9 },
       { blocked: true },
     );
-    const { outlet } = slow.subscription.subscriber;
-    await settle(() => outlet.bufferedBytes > 64 * 1024);
+    const { sendBuffer } = slow.subscription.subscriber;
+    await settle(() => sendBuffer.bufferedBytes > 64 * 1024);
     for (let turns = 0; turns < 100; turns += 1) await turn();
-    assert.ok(outlet.bufferedBytes <= 64 * 1024 + data.length + 100, `${outlet.bufferedBytes}`);
+    assert.ok(
+      sendBuffer.bufferedBytes <= 64 * 1024 + data.length + 100,
+      `${sendBuffer.bufferedBytes}`,
+    );
   });
 
   it('counts what waits for a stream that has no connection yet', async (test) => {
@@ -363,10 +366,10 @@ describe('hub: replay', () => {
   });
 
   it('has publishers wait while 16 MiB wait to be given out', async () => {
-    const slices = new TurnedSlices();
+    const scheduler = new TurnedScheduler();
     const transport = createMemoryTransport({ size: 1000 });
     const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
-    const hub = new Hub({ transport, names, ...processAround(new TestClock()), slices });
+    const hub = new Hub({ transport, names, ...processAround(new TestClock()), scheduler });
     const done: string[] = [];
     const publish = (id: string): void => {
       void hub.publish(update(id, { data: 'x'.repeat(6 * 1024 * 1024) })).then(() => done.push(id));
@@ -376,7 +379,7 @@ describe('hub: replay', () => {
     publish('3');
     await turn();
     assert.deepEqual(done, ['1', '2']);
-    await slices.all();
+    await scheduler.all();
     assert.deepEqual(done, ['1', '2', '3']);
     hub.close();
   });
@@ -510,10 +513,10 @@ describe('hub: presence', () => {
 
   it('reload: ends exactly the streams that are no longer vouched for', async (test) => {
     const { hub, connect, clock } = setUp(test);
-    const kept = await connect({ vouchedBy: 'issuer A' });
-    const gone = await connect({ vouchedBy: 'issuer B' });
+    const kept = await connect({ issuerKey: 'issuer A' });
+    const gone = await connect({ issuerKey: 'issuer B' });
     assert.equal(
-      hub.reauthorise(({ vouchedBy }) => vouchedBy === 'issuer A', 1000),
+      hub.reauthorise(({ issuerKey }) => issuerKey === 'issuer A', 1000),
       1,
     );
     clock.advance(1100);

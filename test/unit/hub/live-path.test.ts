@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from 'node:test';
 import type { Grants } from '../../../src/hub/grants.ts';
 import { Hub, type SubscribeOptions } from '../../../src/hub/hub.ts';
 import { compileMatcher } from '../../../src/hub/matcher.ts';
-import type { EventSink, SinkListener } from '../../../src/hub/outlet.ts';
+import type { EventSink, SinkListener } from '../../../src/hub/send-buffer.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
 import type { LogEntry, Transport } from '../../../src/hub/transport.ts';
@@ -12,7 +12,7 @@ import { createMemoryTransport } from '../../../src/transports/memory/memory-tra
 import { type LogLine, recorder } from '../../support/hub-server.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
-import { TurnedSlices } from '../../support/turned-slices.ts';
+import { TurnedScheduler } from '../../support/turned-scheduler.ts';
 
 const base = 'https://hub.invalid/.well-known/hub';
 const KIB = 1024;
@@ -21,47 +21,47 @@ const WRITES_IN_A_SLICE = 200;
 
 describe('live path: nobody holds the loop', { timeout: 120_000 }, () => {
   it('writes to 100,000 subscribers in slices, once to each', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const count = { writes: 0, inTurn: 0 };
     for (let i = 0; i < 100_000; i += 1) await connect({}, new CountingSink(count));
-    await slices.all();
+    await scheduler.all();
     await hub.publish(update('1'));
-    const turns = await slices.all(() => {
+    const turns = await scheduler.all(() => {
       assert.ok(count.inTurn <= WRITES_IN_A_SLICE, `${count.inTurn} writes in one turn`);
       count.inTurn = 0;
     });
     assert.equal(count.writes, 100_000);
     assert.ok(turns >= 500, `${turns} turns`);
     const ended = hub.drain(0);
-    await slices.all();
+    await scheduler.all();
     await ended;
   });
 
   it('is fair between hubs: a small one does not wait for a large one', async (test) => {
-    const slices = new TurnedSlices();
-    const [large, small] = [setUp(test, { slices }), setUp(test, { slices })];
+    const scheduler = new TurnedScheduler();
+    const [large, small] = [setUp(test, { scheduler }), setUp(test, { scheduler })];
     const count = { writes: 0, inTurn: 0 };
     for (let i = 0; i < 20_000; i += 1) await large.connect({}, new CountingSink(count));
     const few: RecordingSink[] = [];
     for (let i = 0; i < 10; i += 1) few.push(await small.connect({}));
-    await slices.all();
+    await scheduler.all();
     await large.hub.publish(update('1'));
     await small.hub.publish(update('1'));
-    await slices.turn();
-    await slices.turn();
+    await scheduler.turn();
+    await scheduler.turn();
     assert.ok(few.every((sink) => sink.ids().length === 1));
     assert.ok(count.writes < 20_000);
-    await slices.all();
+    await scheduler.all();
   });
 
   it('replays 200,000 entries in slices, and delivers to others meanwhile', async (test) => {
     const transport = createMemoryTransport({ size: 300_000 });
     for (let id = 0; id < 200_000; id += 1) await transport.append(update(String(id)));
-    const { hub, slices, connect } = setUp(test, { transport });
+    const { hub, scheduler, connect } = setUp(test, { transport });
     const live = await connect({ matchers: matchers('live') });
     const late = await connect({ matchers: matchers('nothing', 'live'), lastEventId: 'earliest' });
     const subscriber = late.subscription.subscriber;
-    await slices.turn();
+    await scheduler.turn();
     let before = subscriber.position;
     let published = 0;
     let isOver = false;
@@ -69,8 +69,8 @@ describe('live path: nobody holds the loop', { timeout: 120_000 }, () => {
       const id = `live${published}`;
       if (published < 100) await hub.publish(update(id, { topics: ['live'] }));
       published += 1;
-      await slices.turn();
-      await slices.turn();
+      await scheduler.turn();
+      await scheduler.turn();
       if (published <= 100)
         assert.equal(live.ids().at(-1), id, 'live delivery waits for no replay');
       const looked = subscriber.position - before;
@@ -78,32 +78,32 @@ describe('live path: nobody holds the loop', { timeout: 120_000 }, () => {
       assert.ok(looked <= 20_000, `${looked} entries in two turns`);
       isOver = subscriber.position >= 200_000 + 100;
     }
-    await slices.all();
+    await scheduler.all();
     assert.equal(late.ids().length, 100);
     await hub.publish(update('joined', { topics: ['live'] }));
-    await slices.all();
+    await scheduler.all();
     assert.equal(late.ids().at(-1), 'joined');
     assert.equal(late.ids().length, 101);
   });
 
   it('tries patterns as far as a slice goes, and delivers all the same', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const sinks: RecordingSink[] = [];
     for (let i = 0; i < 60; i += 1) {
       const pattern = `/((?:a{0,9}){0,90}x${i})|(a+)b${i}`;
       sinks.push(await connect({ matchers: patterns(pattern.slice(0, 40), '/:any') }));
     }
     const plain = await connect({ matchers: matchers(`/${'a'.repeat(200)}`) });
-    await slices.all();
+    await scheduler.all();
     await hub.publish(update('1', { topics: [`/${'a'.repeat(200)}`] }));
-    await slices.turn();
-    await slices.all();
+    await scheduler.turn();
+    await scheduler.all();
     assert.ok(sinks.every((sink) => sink.ids().length === 1));
     assert.deepEqual(plain.ids(), ['1']);
   });
 
   it('asks for grants in slices, also where a token has many matchers and an update many topics', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const grant = (i: number): string => `/none${i}/(a{0,50}){0,20}b`;
     const grants: Grants = {
       publish: [],
@@ -114,31 +114,31 @@ describe('live path: nobody holds the loop', { timeout: 120_000 }, () => {
       matchers: matchers('*'),
       grants: { publish: [], subscribe: [{ matchers: matchers('last') }] },
     });
-    await slices.all();
+    await scheduler.all();
     const topics = Array.from(
       { length: 999 },
       (_, i) => `https://example.com/${i}/${'a'.repeat(50)}`,
     );
     await hub.publish(update('1', { topics: [...topics, 'last'], private: true }));
-    const turns = await slices.all();
+    const turns = await scheduler.all();
     assert.ok(turns > 1, 'one turn is not enough for 100,000 questions');
     assert.deepEqual(sink.ids(), []);
     assert.deepEqual(granted.ids(), ['1']);
   });
 
   it('keeps the order of updates while they wait for each other', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const sinks: RecordingSink[] = [];
     for (let i = 0; i < 3_000; i += 1) sinks.push(await connect({}));
-    await slices.all();
+    await scheduler.all();
     const ids = Array.from({ length: 50 }, (_, i) => String(i));
     for (const id of ids) {
       await hub.publish(update(id));
-      if (Number(id) % 7 === 0) await slices.turn();
+      if (Number(id) % 7 === 0) await scheduler.turn();
     }
     const joined = await connect({});
     await hub.publish(update('last'));
-    await slices.all();
+    await scheduler.all();
     for (const sink of sinks) assert.deepEqual(sink.ids(), [...ids, 'last']);
     assert.deepEqual(joined.ids(), ['last'], 'who comes sees only what comes after');
   });
@@ -146,16 +146,16 @@ describe('live path: nobody holds the loop', { timeout: 120_000 }, () => {
 
 describe('live path: what a delivery costs', () => {
   it('frames an event once for each framing, and hands the same bytes to all', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const sinks = { chunked: [] as RecordingSink[], plain: [] as RecordingSink[] };
     for (let i = 0; i < 100; i += 1) {
       for (const framing of ['chunked', 'plain'] as const) {
         sinks[framing].push(await connect({}, new RecordingSink(false, framing)));
       }
     }
-    await slices.all();
+    await scheduler.all();
     await hub.publish(update('1'));
-    await slices.all();
+    await scheduler.all();
     for (const framing of ['chunked', 'plain'] as const) {
       const written = sinks[framing].map(({ writes }) => writes);
       assert.ok(written.every((writes) => writes.length === 1));
@@ -166,7 +166,7 @@ describe('live path: what a delivery costs', () => {
   });
 
   it('combines what one turn brings once for all who get the same', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const groups = [matchers('*'), matchers('even')];
     const sinks: RecordingSink[][] = [[], []];
     for (let i = 0; i < 200; i += 1) {
@@ -174,11 +174,11 @@ describe('live path: what a delivery costs', () => {
       const sink = new RecordingSink(false, 'chunked');
       sinks[group]?.push(await connect({ matchers: groups[group] ?? [] }, sink));
     }
-    await slices.all();
+    await scheduler.all();
     for (let id = 0; id < 10; id += 1) {
       await hub.publish(update(String(id), { topics: [id % 2 === 0 ? 'even' : 'odd'] }));
     }
-    await slices.all();
+    await scheduler.all();
     for (const [group, members] of sinks.entries()) {
       const pieces = members.map(({ writes }) => writes);
       assert.ok(pieces.every((writes) => writes.length === 1));
@@ -188,14 +188,14 @@ describe('live path: what a delivery costs', () => {
   });
 
   it('an event of any size reaches those who have kept up', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const sinks: RecordingSink[] = [];
     for (let i = 0; i < 20; i += 1) sinks.push(await connect({ maxBufferBytes: 1024 * KIB }));
-    await slices.all();
+    await scheduler.all();
     const data = Array.from({ length: 90_000 }, () => '  "a": 1,').join('\n');
     await hub.publish(update('large', { data }));
     await hub.publish(update('next'));
-    await slices.all();
+    await scheduler.all();
     for (const sink of sinks) {
       assert.equal(sink.ended, false);
       assert.deepEqual(sink.ids(), ['large', 'next']);
@@ -203,42 +203,42 @@ describe('live path: what a delivery costs', () => {
   });
 
   it('encodes an event of a million lines in slices, live and in a replay', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     await connect({}, new CountingSink({ writes: 0, inTurn: 0 }));
-    await slices.all();
+    await scheduler.all();
     await hub.publish(update('lines', { data: '\n'.repeat(KIB * KIB) }));
-    const live = await slices.all();
+    const live = await scheduler.all();
     assert.ok(live > 30, `${live} turns`);
     await connect({ lastEventId: 'earliest' }, new CountingSink({ writes: 0, inTurn: 0 }));
-    const replay = await slices.all();
+    const replay = await scheduler.all();
     assert.ok(replay > 30, `${replay} turns`);
   });
 
   it('counts what waits behind a large event that is on its way, not the event itself', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const sink = await connect({ maxBufferBytes: 1024 * KIB }, new RecordingSink(true));
-    await slices.all();
+    await scheduler.all();
     const data = 'x'.repeat(600 * KIB);
     for (const id of ['a', 'b', 'c', 'd']) {
       assert.equal(sink.ended, false, `ended before ${id}`);
       await hub.publish(update(id, { data }));
-      await slices.all();
+      await scheduler.all();
     }
     await hub.publish(update('e', { data }));
     while (sink.bufferedBytes > 0) {
       sink.drain(true);
-      await slices.all();
+      await scheduler.all();
     }
     assert.ok(sink.ended);
     assert.deepEqual(sink.ids(), ['a', 'b', 'c'], 'with d more than a mebibyte waits');
   });
 
   it('hands a connection 64 KiB at a time, so that a slow client that reads is kept', async (test) => {
-    const { hub, slices, clock, connect } = setUp(test);
+    const { hub, scheduler, clock, connect } = setUp(test);
     const sink = await connect({ dispatchTimeoutMs: 2000 }, new RecordingSink(true, 'chunked'));
-    await slices.all();
+    await scheduler.all();
     await hub.publish(update('1', { data: 'x'.repeat(4 * 1024 * KIB) }));
-    await slices.all();
+    await scheduler.all();
     let pieces = 0;
     while (sink.bufferedBytes > 0) {
       pieces += 1;
@@ -247,20 +247,20 @@ describe('live path: what a delivery costs', () => {
       clock.advance(1500);
       assert.equal(sink.destroyed, false, `cut off after ${pieces} pieces`);
       sink.drain(true);
-      await slices.all();
+      await scheduler.all();
     }
     assert.ok(pieces >= 64);
     assert.match(sink.text(), /^40000e\r\nid: 1\ndata: x+\n\n\r\n$/);
   });
 
   it('says why it has ended a stream', async (test) => {
-    const { hub, slices, clock, connect, log } = setUp(test);
+    const { hub, scheduler, clock, connect, log } = setUp(test);
     await connect({ dispatchTimeoutMs: 1000 }, new RecordingSink(true));
     const full = await connect({ maxBufferBytes: 100 }, new RecordingSink(true));
-    await slices.all();
+    await scheduler.all();
     for (let id = 0; id < 20; id += 1) {
       await hub.publish(update(String(id)));
-      await slices.all();
+      await scheduler.all();
     }
     assert.equal(full.subscription.subscriber.ended, 'slow');
     clock.advance(1200);
@@ -287,10 +287,10 @@ describe('live path: what a delivery costs', () => {
       position: { get: () => transport.position },
       lastEventId: { get: () => transport.lastEventId },
     });
-    const { slices, connect } = setUp(test, { transport: counting });
+    const { scheduler, connect } = setUp(test, { transport: counting });
     const sinks: RecordingSink[] = [];
     for (let i = 0; i < 20; i += 1) sinks.push(await connect({ lastEventId: 'earliest' }));
-    await slices.all();
+    await scheduler.all();
     for (const sink of sinks) assert.equal(sink.ids().length, 40);
     assert.ok(Math.max(...pages.slice(2)) <= 1, `pages of ${pages.join(' ')} entries`);
     assert.ok(pages.length <= 45, `${pages.length} readings for 20 clients`);
@@ -313,11 +313,11 @@ describe('live path: who comes back from a node that is gone', { timeout: 60_000
         },
       },
     });
-    const { slices, connect } = setUp(test, { transport });
+    const { scheduler, connect } = setUp(test, { transport });
     for (let client = 0; client < 200; client += 1) {
       await connect({ lastEventId: String(client * 100), matchers: matchers('nothing') });
     }
-    await slices.all(() => {
+    await scheduler.all(() => {
       assert.ok(count.inTurn <= 6, `${count.inTurn} pages in one turn`);
       count.inTurn = 0;
     });
@@ -341,9 +341,9 @@ describe('live path: who comes back from a node that is gone', { timeout: 60_000
       find: (id) => later('find', () => memory.find(id)),
       read: (...range) => later('read', () => memory.read(...range)),
     };
-    const { hub, slices, connect } = setUp(test, { transport });
+    const { hub, scheduler, connect } = setUp(test, { transport });
     for (let id = 0; id < 300; id += 1) await hub.publish(update(String(id)));
-    await slices.all();
+    await scheduler.all();
     // They had received more or less of the last ten.
     const sinks = await Promise.all(
       Array.from({ length: 10_000 }, (_, client) =>
@@ -356,7 +356,7 @@ describe('live path: who comes back from a node that is gone', { timeout: 60_000
     await Promise.all(unknown);
     assert.ok(asked.find <= 3, `${asked.find} look-ups of what is not there`);
     for (let turn = 0; turn < 50; turn += 1) {
-      await slices.all();
+      await scheduler.all();
       await new Promise((resolve) => setImmediate(resolve));
     }
     for (const [client, sink] of sinks.entries()) {
@@ -370,36 +370,38 @@ describe('live path: who comes back from a node that is gone', { timeout: 60_000
 describe('live path: who comes in while the door closes', () => {
   it('asks the predicate that is in force when the stream is registered', async (test) => {
     const { hub, connect } = setUp(test);
-    hub.reauthorise(({ vouchedBy }) => vouchedBy === 'kept', 0);
-    await connect({ vouchedBy: 'kept' });
-    await assert.rejects(connect({ vouchedBy: 'gone' }), { code: 'not-admitted' });
+    hub.reauthorise(({ issuerKey }) => issuerKey === 'kept', 0);
+    await connect({ issuerKey: 'kept' });
+    await assert.rejects(connect({ issuerKey: 'gone' }), { code: 'not-admitted' });
     assert.equal(hub.counts.connected, 1);
   });
 
   it('refuses whom a revocation or a logout has met on the way in, and nobody else', async (test) => {
     const { hub, connect } = setUp(test);
-    const asOf = hub.revision;
+    const revocationEpoch = hub.revision;
     hub.revoke('token');
     hub.signOut('session');
-    await assert.rejects(connect({ asOf, tokenId: 'token' }), { code: 'not-admitted' });
-    await assert.rejects(connect({ asOf, session: 'session' }), { code: 'not-admitted' });
-    await connect({ asOf, tokenId: 'other', session: 'another' });
-    await connect({ asOf: hub.revision, tokenId: 'token', session: 'session' });
+    await assert.rejects(connect({ revocationEpoch, tokenId: 'token' }), { code: 'not-admitted' });
+    await assert.rejects(connect({ revocationEpoch, session: 'session' }), {
+      code: 'not-admitted',
+    });
+    await connect({ revocationEpoch, tokenId: 'other', session: 'another' });
+    await connect({ revocationEpoch: hub.revision, tokenId: 'token', session: 'session' });
     for (let i = 0; i < 1001; i += 1) hub.revoke(`t${i}`);
-    await assert.rejects(connect({ asOf, tokenId: null }), { code: 'not-admitted' });
+    await assert.rejects(connect({ revocationEpoch, tokenId: null }), { code: 'not-admitted' });
   });
 
   it('a logout of very many streams ends them in slices, and from its own turn on none is given anything', async (test) => {
-    const { hub, slices, connect } = setUp(test);
+    const { hub, scheduler, connect } = setUp(test);
     const sinks = await Promise.all(Array.from({ length: 1_000 }, () => connect({ session: 's' })));
-    await slices.all();
+    await scheduler.all();
     const ended = (): number => sinks.filter((sink) => sink.ended).length;
     assert.equal(hub.signOut('s'), 1_000);
     assert.ok(ended() <= 100, `${ended()} ended in one turn`);
     // Another login of the browser, whose mark is the same, while the others still end.
-    const next = await connect({ asOf: hub.revision, session: 's' });
+    const next = await connect({ revocationEpoch: hub.revision, session: 's' });
     await hub.publish(update('after'));
-    await slices.all();
+    await scheduler.all();
     assert.equal(ended(), 1_000);
     assert.deepEqual(next.ids(), ['after']);
     assert.equal(hub.counts.connected, 1);
@@ -461,13 +463,16 @@ class CountingSink implements EventSink {
   }
 }
 
-function setUp(test: TestContext, options: { slices?: TurnedSlices; transport?: Transport } = {}) {
+function setUp(
+  test: TestContext,
+  options: { scheduler?: TurnedScheduler; transport?: Transport } = {},
+) {
   const clock = new TestClock();
-  const slices = options.slices ?? new TurnedSlices();
+  const scheduler = options.scheduler ?? new TurnedScheduler();
   const transport = options.transport ?? createMemoryTransport({ size: 100 });
   const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
   const log: LogLine[] = [];
-  const around = { ...processAround(clock), slices, log: recorder(log) };
+  const around = { ...processAround(clock), scheduler, log: recorder(log) };
   const hub = new Hub({ transport, names, ...around });
   test.after(() => hub.close());
   const connect = async <S extends EventSink = RecordingSink>(
@@ -482,7 +487,7 @@ function setUp(test: TestContext, options: { slices?: TurnedSlices; transport?: 
     // Without a sink of its own it has a recording one, which is what S stands for then.
     return Object.assign(opened as S, { subscription });
   };
-  return { hub, clock, slices, log, connect };
+  return { hub, clock, scheduler, log, connect };
 }
 
 function matchers(...topics: string[]): SubscribeOptions['matchers'] {

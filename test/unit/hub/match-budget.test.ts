@@ -1,3 +1,4 @@
+import { Budget } from '../../../src/kernel/scheduler.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { MAX_STREAM_STEPS } from '../../../src/hub/match-budget.ts';
@@ -69,9 +70,9 @@ function subscriber(...patterns: readonly string[]): Subscriber {
 }
 
 function select(index: SubscriptionIndex, topic: string) {
-  const meter = { left: 1e12 };
+  const budget = new Budget(1e12);
   const selected = new Set<Subscriber>();
-  for (const set of index.select([parseTopic(topic, BASE)], meter))
+  for (const set of index.select([parseTopic(topic, BASE)], budget))
     for (const one of set ?? []) selected.add(one);
-  return { steps: 1e12 - meter.left, selected };
+  return { steps: 1e12 - budget.left, selected };
 }

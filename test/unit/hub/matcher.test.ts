@@ -8,7 +8,7 @@ import {
   type SubscriptionMatcher,
 } from '../../../src/hub/matcher.ts';
 import { hubBase, parseTopic } from '../../../src/hub/topic.ts';
-import { unmetered } from '../../../src/kernel/slices.ts';
+import { unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 
 const PATH = '/.well-known/hub';
 const PINNED = hubBase('https://hub.example/.well-known/hub', PATH);
@@ -93,28 +93,28 @@ describe('matchers (G.1, D)', () => {
 describe('the cache of patterns', () => {
   it('shares equal patterns of equal base', () => {
     const cache = new MatcherCache(10);
-    const first = cache.pattern('/a/:b', PINNED, unmetered());
-    assert.equal(cache.pattern('/a/:b', PINNED, unmetered()), first);
-    assert.notEqual(cache.pattern('/a/:b', UNPINNED, unmetered()), first);
+    const first = cache.pattern('/a/:b', PINNED, unlimitedBudget());
+    assert.equal(cache.pattern('/a/:b', PINNED, unlimitedBudget()), first);
+    assert.notEqual(cache.pattern('/a/:b', UNPINNED, unlimitedBudget()), first);
   });
   it('forgets the one used longest ago, and counts large ones more', () => {
     const cache = new MatcherCache(3);
-    const kept = cache.pattern('/kept', PINNED, unmetered());
-    const lost = cache.pattern('/lost', PINNED, unmetered());
-    cache.pattern('/third', PINNED, unmetered());
-    assert.equal(cache.pattern('/kept', PINNED, unmetered()), kept);
-    cache.pattern('/fourth', PINNED, unmetered());
-    assert.equal(cache.pattern('/kept', PINNED, unmetered()), kept);
-    assert.notEqual(cache.pattern('/lost', PINNED, unmetered()), lost);
-    cache.pattern(`/(a{500})`, PINNED, unmetered());
-    assert.notEqual(cache.pattern('/kept', PINNED, unmetered()), kept);
+    const kept = cache.pattern('/kept', PINNED, unlimitedBudget());
+    const lost = cache.pattern('/lost', PINNED, unlimitedBudget());
+    cache.pattern('/third', PINNED, unlimitedBudget());
+    assert.equal(cache.pattern('/kept', PINNED, unlimitedBudget()), kept);
+    cache.pattern('/fourth', PINNED, unlimitedBudget());
+    assert.equal(cache.pattern('/kept', PINNED, unlimitedBudget()), kept);
+    assert.notEqual(cache.pattern('/lost', PINNED, unlimitedBudget()), lost);
+    cache.pattern(`/(a{500})`, PINNED, unlimitedBudget());
+    assert.notEqual(cache.pattern('/kept', PINNED, unlimitedBudget()), kept);
   });
   it('H-471 keeps nothing with a size of 0 or less', () => {
     for (const size of [0, -1]) {
       const cache = new MatcherCache(size);
       assert.notEqual(
-        cache.pattern('/a', PINNED, unmetered()),
-        cache.pattern('/a', PINNED, unmetered()),
+        cache.pattern('/a', PINNED, unlimitedBudget()),
+        cache.pattern('/a', PINNED, unlimitedBudget()),
       );
     }
   });

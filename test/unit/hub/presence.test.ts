@@ -1,3 +1,4 @@
+import { Budget } from '../../../src/kernel/scheduler.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { NO_GRANTS } from '../../../src/hub/grants.ts';
@@ -13,16 +14,16 @@ describe('the records of a subscriber', () => {
     );
     const options = {
       ...{ matchers, grants: NO_GRANTS },
-      ...{ vouchedBy: null, tokenId: null, session: null, lifetimeMs: null, place: null },
+      ...{ issuerKey: null, tokenId: null, session: null, lifetimeMs: null, place: null },
       settings: { heartbeatMs: 0, dispatchTimeoutMs: 0, maxBufferBytes: 1, announced: true },
     };
     const keeper = { drained() {}, closed() {}, expired() {} };
     const subscriber = new Subscriber(options, 0, 0, keeper);
     const names = { profile: profiles.hub, hubPath: '/hub', base: 'https://hub.example/hub' };
-    const meter = { left: 10_000 };
-    const steps = subscriptionRecords(subscriber, names, meter);
-    let slices = 1;
-    for (; steps.next().done !== true; slices += 1) meter.left = 100_000;
-    assert.ok(slices >= 5, `${slices} slices`);
+    const budget = new Budget(10_000);
+    const steps = subscriptionRecords(subscriber, names, budget);
+    let scheduler = 1;
+    for (; steps.next().done !== true; scheduler += 1) budget.left = 100_000;
+    assert.ok(scheduler >= 5, `${scheduler} slices`);
   });
 });

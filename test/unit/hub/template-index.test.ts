@@ -5,7 +5,7 @@ import { compileSelector } from '../../../src/hub/matcher.ts';
 import { Subscriber } from '../../../src/hub/subscriber.ts';
 import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
-import { unmetered } from '../../../src/kernel/slices.ts';
+import { Budget, unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 
 const BASE = 'https://hub.example/';
 const keeper = { drained() {}, closed() {}, expired() {} };
@@ -14,14 +14,18 @@ function subscriberTo(...selectors: readonly string[]): Subscriber {
   const options = {
     matchers: selectors.map((selector) => compileSelector(selector, true)),
     grants: NO_GRANTS,
-    ...{ vouchedBy: null, tokenId: null, session: null, lifetimeMs: null, place: null },
+    ...{ issuerKey: null, tokenId: null, session: null, lifetimeMs: null, place: null },
     settings: { heartbeatMs: 0, dispatchTimeoutMs: 0, maxBufferBytes: 1, announced: false },
   };
   return new Subscriber(options, 0, 0, keeper);
 }
 
-function reached(index: SubscriptionIndex, topic: string, meter = unmetered()): Subscriber[] {
-  const sets = [...index.select([parseTopic(topic, BASE)], meter)];
+function reached(
+  index: SubscriptionIndex,
+  topic: string,
+  budget = unlimitedBudget(),
+): Subscriber[] {
+  const sets = [...index.select([parseTopic(topic, BASE)], budget)];
   return sets.flatMap((set) => (set === null ? [] : [...set]));
 }
 
@@ -44,12 +48,12 @@ describe('the index of URI Templates (0.x)', () => {
     const index = new SubscriptionIndex();
     const all = Array.from({ length: 50 }, (_, number) => subscriberTo(`urn:{id}:${number}`));
     for (const subscriber of all) index.add(subscriber);
-    const meter = { left: 100 };
+    const budget = new Budget(100);
     let stops = 0;
-    for (const set of index.select([parseTopic('urn:x:49', BASE)], meter)) {
+    for (const set of index.select([parseTopic('urn:x:49', BASE)], budget)) {
       if (set === null) {
         stops += 1;
-        meter.left = 100;
+        budget.left = 100;
       } else assert.deepEqual([...set], all.slice(49));
     }
     assert.ok(stops > 5, `${stops}`);

@@ -11,10 +11,10 @@ import {
   RequestCoalescer,
 } from '../../../src/proxy/coalescing.ts';
 import { requestKey } from '../../../src/proxy/request-key.ts';
-import { AnswerMemory, SharedAnswer } from '../../../src/proxy/shared-answer.ts';
+import { SharedResponseMemory, SharedResponse } from '../../../src/proxy/shared-response.ts';
 import type { RequestSharing } from '../../../src/proxy/shared-forwarding.ts';
 import { TestClock } from '../../support/test-clock.ts';
-import { TurnedSlices } from '../../support/turned-slices.ts';
+import { TurnedScheduler } from '../../support/turned-scheduler.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 import { origin, proxyTo, until } from './gateway.ts';
 
@@ -97,8 +97,8 @@ describe('request coalescing', () => {
   }
 
   it('lets no more than ten go on in a turn of the event loop', async () => {
-    const slices = new TurnedSlices();
-    const coalescer = new RequestCoalescer(new AnswerMemory(), slices, new TestClock());
+    const scheduler = new TurnedScheduler();
+    const coalescer = new RequestCoalescer(new SharedResponseMemory(), scheduler, new TestClock());
     const lead = await coalescer.join(coalesced());
     let released = 0;
     let most = 0;
@@ -110,7 +110,7 @@ describe('request coalescing', () => {
     await answered(lead);
     assert.equal(released, 0);
     let before = 0;
-    await slices.all(() => {
+    await scheduler.all(() => {
       most = Math.max(most, released - before);
       before = released;
     });
@@ -121,17 +121,21 @@ describe('request coalescing', () => {
 
   it('lets nobody wait longer than 5 s', async () => {
     const clock = new TestClock();
-    const slices = new TurnedSlices();
-    const coalescer = new RequestCoalescer(new AnswerMemory(), slices, clock);
+    const scheduler = new TurnedScheduler();
+    const coalescer = new RequestCoalescer(new SharedResponseMemory(), scheduler, clock);
     assert.equal((await coalescer.join({ ...coalesced(), keepMs: 60_000 })).kind, 'lead');
     const part = coalescer.join(coalesced());
     clock.advance(5_000);
-    await slices.all();
+    await scheduler.all();
     assert.equal((await part).kind, 'alone');
   });
 
   it('begins anew behind one that nobody has waited for, and that was broken off', async () => {
-    const coalescer = new RequestCoalescer(new AnswerMemory(), new TurnedSlices(), new TestClock());
+    const coalescer = new RequestCoalescer(
+      new SharedResponseMemory(),
+      new TurnedScheduler(),
+      new TestClock(),
+    );
     const part = await coalescer.join(coalesced({ abandoned: true }));
     assert.ok(part.kind === 'lead');
     part.recorder.close();
@@ -140,8 +144,8 @@ describe('request coalescing', () => {
 
   it('keeps an answer for its window, and gives its memory back', async () => {
     const clock = new TestClock();
-    const memory = new AnswerMemory();
-    const coalescer = new RequestCoalescer(memory, new TurnedSlices(), clock);
+    const memory = new SharedResponseMemory();
+    const coalescer = new RequestCoalescer(memory, new TurnedScheduler(), clock);
     await answered(await coalescer.join(coalesced()));
     const part = await coalescer.join(coalesced());
     assert.ok(part.kind === 'follow');
@@ -172,10 +176,10 @@ async function stalled(port: number, target: string): Promise<net.Socket> {
 
 describe('answers that are shared with slow readers', () => {
   it('are cut off where a newer answer needs the room', () => {
-    const memory = new AnswerMemory(10);
+    const memory = new SharedResponseMemory(10);
     const head = { status: 200, headers: new HeaderList(), received: '1.1' } as const;
     const [old, young] = [1, 2].map(
-      () => new SharedAnswer(memory, head, new HeaderList(), 'localhost:1'),
+      () => new SharedResponse(memory, head, new HeaderList(), 'localhost:1'),
     );
     assert.ok(old !== undefined && young !== undefined);
     const cut: string[] = [];
@@ -204,19 +208,19 @@ describe('answers that are shared with slow readers', () => {
       requests += 1;
       response.end(PAGE);
     });
-    const answerMemory = new AnswerMemory(BOUND);
-    await using gateway = await proxyTo([app.url], {}, { sharing: byTarget, answerMemory });
+    const sharedResponseMemory = new SharedResponseMemory(BOUND);
+    await using gateway = await proxyTo([app.url], {}, { sharing: byTarget, sharedResponseMemory });
     const sockets: net.Socket[] = [];
     for (let page = 0; page < 12; page += 1) {
       for (let reader = 0; reader < 4; reader += 1) {
         sockets.push(await stalled(gateway.http1, `/${page}`));
       }
       await until(() => requests > page, 'the app is asked');
-      assert.ok(answerMemory.bytes <= BOUND);
+      assert.ok(sharedResponseMemory.bytes <= BOUND);
     }
     const last = await fetch(`http://127.0.0.1:${gateway.http1}/new`);
     assert.equal((await last.arrayBuffer()).byteLength, PAGE.length);
-    assert.ok(answerMemory.bytes <= BOUND, String(answerMemory.bytes));
+    assert.ok(sharedResponseMemory.bytes <= BOUND, String(sharedResponseMemory.bytes));
     for (const socket of sockets) socket.destroy();
   });
 
@@ -243,8 +247,8 @@ describe('answers that are shared with slow readers', () => {
   it('let the client of one that is too large read it in full', async () => {
     const large = Buffer.alloc(3_000_000, 'y');
     await using app = await origin((_request, response) => void response.end(large));
-    const answerMemory = new AnswerMemory();
-    await using gateway = await proxyTo([app.url], {}, { sharing: byTarget, answerMemory });
+    const sharedResponseMemory = new SharedResponseMemory();
+    await using gateway = await proxyTo([app.url], {}, { sharing: byTarget, sharedResponseMemory });
     const both = await Promise.all(
       [1, 2].map(async () => {
         const answer = await fetch(`http://127.0.0.1:${gateway.http1}/`);
@@ -252,6 +256,6 @@ describe('answers that are shared with slow readers', () => {
       }),
     );
     assert.deepEqual(both, [large.length, large.length]);
-    assert.equal(answerMemory.bytes, 0);
+    assert.equal(sharedResponseMemory.bytes, 0);
   });
 });

@@ -4,9 +4,9 @@ import net from 'node:net';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
-import { Slices } from '../../../src/kernel/slices.ts';
+import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { ReverseProxy, type ReverseProxyOptions } from '../../../src/proxy/reverse-proxy.ts';
-import { AnswerMemory } from '../../../src/proxy/shared-answer.ts';
+import { SharedResponseMemory } from '../../../src/proxy/shared-response.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import type { ExchangeSettings } from '../../../src/server/exchange-settings.ts';
 import { type ExchangeServer, portOf, serveExchanges } from '../http/exchange-server.ts';
@@ -73,7 +73,7 @@ export function proxyConfig(
 export function proxyOptions(
   registry: UpstreamRegistry,
   more: Partial<
-    Pick<ReverseProxyOptions, 'clock' | 'compileRoutes' | 'sharing' | 'answerMemory'>
+    Pick<ReverseProxyOptions, 'clock' | 'compileRoutes' | 'sharing' | 'sharedResponseMemory'>
   > = {},
 ): ReverseProxyOptions {
   return {
@@ -86,9 +86,9 @@ export function proxyOptions(
     trusted: () => false,
     target: null,
     compileRoutes: more.compileRoutes ?? (() => () => {}),
-    slices: new Slices(),
+    scheduler: new Scheduler(),
     sharing: more.sharing ?? null,
-    answerMemory: more.answerMemory ?? new AnswerMemory(),
+    sharedResponseMemory: more.sharedResponseMemory ?? new SharedResponseMemory(),
   };
 }
 

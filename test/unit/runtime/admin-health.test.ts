@@ -51,7 +51,7 @@ describe('admin API: health', () => {
         report: () => Promise.reject(new TypeError('not asked')),
         lastError: () => null,
         load: async () => ({ problems: [], changes: null }),
-        rehearse: async () => ({ problems: [], changes: null }),
+        dryRun: async () => ({ problems: [], changes: null }),
         stop: () => {},
       },
       silentLogger,

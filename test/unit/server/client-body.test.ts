@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { describe, it } from 'node:test';
 import { ClientBody } from '../../../src/server/client-body.ts';
 import { HttpError } from '../../../src/http/errors.ts';
-import type { BodyLoan } from '../../../src/http/exchange.ts';
+import type { BodyLease } from '../../../src/http/exchange.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 const LIMIT_MS = 60_000;
@@ -213,7 +213,7 @@ describe('a body that is lent', () => {
 
 const BUFFER_BYTES = 64 * 1024;
 
-function lend(source: Readable, loan: Partial<BodyLoan> = {}): ClientBody {
+function lend(source: Readable, loan: Partial<BodyLease> = {}): ClientBody {
   return new ClientBody(source, null, { onWanted: () => {}, stall: null, ...loan });
 }
 

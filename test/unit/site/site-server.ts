@@ -3,9 +3,9 @@ import { RateLimits } from '../../../src/http/rate-limits.ts';
 import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/config/routes.ts';
 import type { Handler } from '../../../src/http/exchange.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
-import { Slices } from '../../../src/kernel/slices.ts';
+import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
-import { AnswerMemory } from '../../../src/proxy/shared-answer.ts';
+import { SharedResponseMemory } from '../../../src/proxy/shared-response.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { expandPlaceholders } from '../../../src/site/placeholders.ts';
 import { compileSite } from '../../../src/site/site.ts';
@@ -44,9 +44,9 @@ export async function serveSite(
       expand: expandPlaceholders,
       log: silentLogger,
       clock: more.clock ?? systemClock,
-      slices: new Slices(),
+      scheduler: new Scheduler(),
       sharing: null,
-      answerMemory: new AnswerMemory(),
+      sharedResponseMemory: new SharedResponseMemory(),
       random: Math.random,
       upstreams,
       trusted: () => false,

@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path';
 import { before, describe, it, type TestContext } from 'node:test';
 import { open } from 'lmdb';
-import { Slices } from '../../../src/kernel/slices.ts';
+import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { openLmdbHistory } from '../../../src/transports/lmdb/lmdb-history.ts';
 import { checkPages } from '../../../src/transports/lmdb/page-check.ts';
 import {
@@ -130,11 +130,11 @@ describe('the pages of a history in LMDB', () => {
       await fill(transport, 12_000, (index) => update(`id-${index}`, 'x'.repeat(500)), 1_000);
       await transport.close();
       let turns = 0;
-      const slices = new Slices((turn) => {
+      const scheduler = new Scheduler((turn) => {
         turns += 1;
         setImmediate(turn);
       });
-      await checkPages(historyFile(path), slices);
+      await checkPages(historyFile(path), scheduler);
       const pages = (await stat(historyFile(path))).size / 4096;
       assert.ok(turns >= pages / 1_000, `${turns} turns for ${pages} pages`);
     });

@@ -1,3 +1,6 @@
+// Dynamic updates and their signatures are our own code, over TCP, because no maintained library
+// verifies the responses.
+
 import { randomInt } from 'node:crypto';
 import { connect } from 'node:net';
 import { isDnsName, parseNameServer, type Rfc2136Config } from '../../../config/dns-challenge.ts';

@@ -1,13 +1,13 @@
 import type { Clock } from '../kernel/clock.ts';
 
-/** Bursts that are under way. Beyond it each change is an update of its own. */
+/** Debouncer that are under way. Beyond it each change is an update of its own. */
 const MAX_BURSTS = 10_000;
 
 /**
  * The first of a burst is announced at once, what follows within the window together at its end: so
  * nobody waits for the first change, and nobody misses the last.
  */
-export class Bursts<T> {
+export class Debouncer<T> {
   readonly #windowMs: number;
   readonly #clock: Clock;
   /** What waits for the end of each burst's window; null for nothing. */

@@ -1,4 +1,4 @@
-import type { Counted, CountSiblings } from '../http/rate-limits.ts';
+import type { Counted, CountPeers } from '../http/rate-limits.ts';
 
 /** What ends streams of a hub, wherever they are. */
 export type StreamSignal =
@@ -27,7 +27,7 @@ export function parseStreamSignal(message: string): StreamSignal | null {
 }
 
 /** The other processes that serve the same configuration: the workers of one gateway. */
-export interface Siblings {
+export interface PeerWorkers {
   /** Tells all others; one that is not there yet misses it. */
   send(signal: Signal): void;
   /** Is told what the others send, from now on. One listener. */
@@ -36,17 +36,17 @@ export interface Siblings {
 
 /** Passes the signals of siblings to the hubs that they are about. */
 export class HubSignals {
-  readonly #siblings: Siblings | null;
+  readonly #peerWorkers: PeerWorkers | null;
   readonly #hubs = new Map<string, (signal: Signal) => void>();
 
   /** @param siblings null for a process that serves alone */
-  constructor(siblings: Siblings | null) {
-    this.#siblings = siblings;
-    siblings?.receive((signal) => this.#hubs.get(signal.core)?.(signal));
+  constructor(peerWorkers: PeerWorkers | null) {
+    this.#peerWorkers = peerWorkers;
+    peerWorkers?.receive((signal) => this.#hubs.get(signal.core)?.(signal));
   }
 
   send(signal: Signal): void {
-    this.#siblings?.send(signal);
+    this.#peerWorkers?.send(signal);
   }
 
   /** Gives a hub the signals of its name until the returned function is called. */
@@ -59,7 +59,7 @@ export class HubSignals {
 }
 
 /** The same for zones of `rate_limit`. */
-export function countSiblings(signals: HubSignals): CountSiblings {
+export function countPeers(signals: HubSignals): CountPeers {
   const core = (zone: string): string => `rate_limit ${zone}`;
   return {
     tell: (zone, counted) => signals.send({ core: core(zone), kind: 'counted', counted }),

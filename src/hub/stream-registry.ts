@@ -1,11 +1,11 @@
 import type { Subscriber } from './subscriber.ts';
 
 /** All open streams of a hub, also by what ends them together. */
-export class Roll {
+export class StreamRegistry {
   readonly #all = new Set<Subscriber>();
   readonly #byToken = new Map<string, Set<Subscriber>>();
   readonly #bySession = new Map<string, Set<Subscriber>>();
-  readonly #byVoucher = new Map<string | null, Set<Subscriber>>();
+  readonly #byIssuerKey = new Map<string | null, Set<Subscriber>>();
 
   get size(): number {
     return this.#all.size;
@@ -30,24 +30,24 @@ export class Roll {
   }
 
   /** By what stands behind their tokens; null for those without one. */
-  vouchers(): Iterable<[voucher: string | null, subscribers: ReadonlySet<Subscriber>]> {
-    return this.#byVoucher;
+  issuerKeys(): Iterable<[issuerKey: string | null, subscribers: ReadonlySet<Subscriber>]> {
+    return this.#byIssuerKey;
   }
 
   add(subscriber: Subscriber): void {
-    const { tokenId, session, vouchedBy } = subscriber.options;
+    const { tokenId, session, issuerKey } = subscriber.options;
     this.#all.add(subscriber);
     if (tokenId !== null) put(this.#byToken, tokenId, subscriber);
     if (session !== null) put(this.#bySession, session, subscriber);
-    put(this.#byVoucher, vouchedBy, subscriber);
+    put(this.#byIssuerKey, issuerKey, subscriber);
   }
 
   delete(subscriber: Subscriber): void {
-    const { tokenId, session, vouchedBy } = subscriber.options;
+    const { tokenId, session, issuerKey } = subscriber.options;
     this.#all.delete(subscriber);
     if (tokenId !== null) take(this.#byToken, tokenId, subscriber);
     if (session !== null) take(this.#bySession, session, subscriber);
-    take(this.#byVoucher, vouchedBy, subscriber);
+    take(this.#byIssuerKey, issuerKey, subscriber);
   }
 }
 

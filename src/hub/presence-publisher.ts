@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Slices } from '../kernel/slices.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
 import { type PresenceNames, subscriptionEvent, subscriptionRecords } from './presence.ts';
 import type { PresenceChange } from './presence-board.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -11,25 +11,25 @@ import type { Transport } from './transport.ts';
  * Tells who is subscribed: on the board of the log, and by updates for those who may read them. The
  * board says when, so that both agree.
  */
-export class Announcer {
+export class PresencePublisher {
   readonly #transport: Transport;
   readonly #names: PresenceNames;
-  readonly #slices: Slices;
+  readonly #scheduler: Scheduler;
   readonly #log: Logger;
   readonly #entered = new WeakSet<Subscriber>();
 
-  constructor(transport: Transport, names: PresenceNames, slices: Slices, log: Logger) {
+  constructor(transport: Transport, names: PresenceNames, scheduler: Scheduler, log: Logger) {
     this.#transport = transport;
     this.#names = names;
-    this.#slices = slices;
+    this.#scheduler = scheduler;
     this.#log = log;
-    transport.presence.watch((change) => this.#tell(change));
+    transport.presence.watch((change) => this.#notify(change));
   }
 
   /** @throws HubgateError `transport-closed` or `transport-failed` */
   async entered(subscriber: Subscriber): Promise<void> {
-    const records = await this.#slices.compute((meter) =>
-      subscriptionRecords(subscriber, this.#names, meter),
+    const records = await this.#scheduler.compute((budget) =>
+      subscriptionRecords(subscriber, this.#names, budget),
     );
     // It has left while its records were made: nobody was told of it.
     if (subscriber.ended !== null) return;
@@ -47,7 +47,7 @@ export class Announcer {
   }
 
   /** Publishes a change, so that those who may read it know. */
-  async #tell({ records, active, name, isNew }: PresenceChange): Promise<void> {
+  async #notify({ records, active, name, isNew }: PresenceChange): Promise<void> {
     const times = new Map<string, number>();
     const events = records.map((record) => {
       // A matcher may have been asked for twice.

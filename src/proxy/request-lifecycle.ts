@@ -8,7 +8,7 @@ import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-erro
  * The course of one exchange with an upstream, whatever protocol it is made by: one time limit at a
  * time, a client that may leave, and an end that is told once.
  */
-export class ExchangeCourse {
+export class RequestLifecycle {
   phase: ForwardPhase = 'unsent';
   readonly #request: Pick<ForwardRequest, 'client' | 'clock'>;
   readonly #resolve: () => void;

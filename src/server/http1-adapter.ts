@@ -4,18 +4,18 @@ import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/hop-by-hop.ts';
 import { ConnectionStream } from './connection-stream.ts';
-import type { Departure } from './departure.ts';
+import type { DisconnectSignal } from './disconnect-signal.ts';
 import { informHttp1 } from './informational.ts';
 import { carrierOf, releaseConnection } from './node-internals.ts';
 import { closeWithConnection } from './queued-responses.ts';
 import type { RequestTarget } from './strict-request.ts';
-import type { Wire } from './wire.ts';
+import type { ProtocolAdapter } from './protocol-adapter.ts';
 
 /** Gives a connection to the last response on it; false where it stays with its server. */
 export type LeaveConnection = (request: IncomingMessage, response: ServerResponse) => boolean;
 
 /** A request that Node's HTTP/1.1 server has read. */
-export class Http1Wire implements Wire {
+export class Http1Adapter implements ProtocolAdapter {
   readonly httpVersion: '1.0' | '1.1';
   readonly method: string;
   readonly host: string;
@@ -67,10 +67,10 @@ export class Http1Wire implements Wire {
     return !writableFinished && (destroyed || this.#request.socket.destroyed);
   }
 
-  tell(departure: Departure): void {
+  tell(disconnect: DisconnectSignal): void {
     const response = this.#response;
     response.once('close', () => {
-      if (!response.writableFinished) departure.happen();
+      if (!response.writableFinished) disconnect.happen();
     });
   }
 
@@ -97,13 +97,16 @@ export class Http1Wire implements Wire {
     return response;
   }
 
-  stream(body: Writable, departure: Departure | undefined): ResponseStream | null {
+  stream(body: Writable, disconnect: DisconnectSignal | undefined): ResponseStream | null {
     const response = this.#response;
     const { socket } = response;
     // One whose turn has not come yet has no socket: earlier answers of the connection go first.
     if (body !== response || !response.chunkedEncoding || socket === null) return null;
     if (this.#leaveConnection?.(this.#request, response) !== true) return null;
-    return new ConnectionStream(socket, departure === undefined ? null : () => departure.happen());
+    return new ConnectionStream(
+      socket,
+      disconnect === undefined ? null : () => disconnect.happen(),
+    );
   }
 
   sendTrailers(trailers: HeaderList): void {
@@ -123,7 +126,7 @@ export class Http1Wire implements Wire {
     this.#response.destroy();
   }
 
-  forgo(): void {
+  discardRequest(): void {
     // The response no longer holds the connection that waits for the rest.
     this.#request.socket.destroy();
   }

@@ -2,7 +2,7 @@ import { type ClientRequest, type IncomingMessage, request as httpRequest } from
 import { request as httpsRequest } from 'node:https';
 import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
-import { broken, clientLeft, ExchangeCourse } from './exchange-course.ts';
+import { broken, clientLeft, RequestLifecycle } from './request-lifecycle.ts';
 import {
   CONTINUE_WAIT_MS,
   type ForwardRequest,
@@ -22,7 +22,7 @@ import { type DialTarget, tlsOptions } from './upgrade-request.ts';
  * @throws ForwardError
  * @throws HttpError with which the body ended; whatever the sink throws
  */
-export function forwardAlone(
+export function forwardOnDedicatedConnection(
   target: DialTarget,
   request: ForwardRequest,
   sink: ForwardSink,
@@ -36,7 +36,7 @@ class LoneExchange {
   readonly #target: DialTarget;
   readonly #request: ForwardRequest;
   readonly #sink: ForwardSink;
-  readonly #course: ExchangeCourse;
+  readonly #lifecycle: RequestLifecycle;
   #outgoing: ClientRequest | undefined;
   #isBodyWanted = false;
   #stopWaiting: () => void = () => {};
@@ -51,7 +51,7 @@ class LoneExchange {
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#course = new ExchangeCourse(request, resolve, reject, () => {
+    this.#lifecycle = new RequestLifecycle(request, resolve, reject, () => {
       this.#stopWaiting();
       // Of no more use either way: the request may not have been read to its end.
       this.#outgoing?.destroy();
@@ -59,48 +59,49 @@ class LoneExchange {
   }
 
   start(): void {
-    this.#course.start(() => {
-      this.#course.limit(this.#target.settings.dialTimeoutMs, 'no connection');
+    this.#lifecycle.start(() => {
+      this.#lifecycle.limit(this.#target.settings.dialTimeoutMs, 'no connection');
       this.#open();
     });
   }
 
   #open(): void {
     const outgoing = openRequest(this.#target, this.#request);
-    const course = this.#course;
+    const lifecycle = this.#lifecycle;
     this.#outgoing = outgoing;
     outgoing.once('socket', (socket) => {
       // Node writes a head with Expect by the default, and fields are bytes.
       socket.setDefaultEncoding('latin1');
       const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
-      socket.once(connected, () => course.guard(() => this.#begin(outgoing)));
+      socket.once(connected, () => lifecycle.guard(() => this.#begin(outgoing)));
     });
     outgoing.on('information', ({ statusCode, rawHeaders }) => {
-      course.guard(() => {
+      lifecycle.guard(() => {
         if (statusCode === 100) this.#wantBody(outgoing);
         else this.#sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
       });
     });
-    outgoing.once('response', (response) => course.guard(() => this.#receive(response)));
+    outgoing.once('response', (response) => lifecycle.guard(() => this.#receive(response)));
     // Once the response has begun, it is the response that tells whether it is complete.
     outgoing.on('error', (error) => {
-      if (course.phase !== 'responding') course.fail(error);
+      if (lifecycle.phase !== 'responding') lifecycle.fail(error);
     });
     outgoing.once('close', () => {
-      if (course.phase !== 'responding') course.fail(broken('The upstream closed the connection'));
+      if (lifecycle.phase !== 'responding')
+        lifecycle.fail(broken('The upstream closed the connection'));
     });
   }
 
   /** Takes the body only now, so that a request that nobody could be given can go elsewhere. */
   #begin(outgoing: ClientRequest): void {
     const { headers, clock } = this.#request;
-    this.#course.phase = 'sent';
-    this.#course.limit(0);
+    this.#lifecycle.phase = 'sent';
+    this.#lifecycle.limit(0);
     if (!headers.has('expect')) this.#wantBody(outgoing);
     else {
       // The head has gone out by itself: Node sends one with Expect at once.
       this.#stopWaiting = clock.after(CONTINUE_WAIT_MS, () =>
-        this.#course.guard(() => this.#wantBody(outgoing)),
+        this.#lifecycle.guard(() => this.#wantBody(outgoing)),
       );
     }
   }
@@ -120,9 +121,9 @@ class LoneExchange {
   }
 
   #send(outgoing: ClientRequest, body: Readable): void {
-    this.#course.send(body, outgoing, () => this.#awaitHead());
+    this.#lifecycle.send(body, outgoing, () => this.#awaitHead());
     body.once('end', () => {
-      this.#course.guard(() => {
+      this.#lifecycle.guard(() => {
         const trailers = permittedTrailers(this.#request.headers, this.#request.trailers());
         outgoing.addTrailers([...trailers].map(([name, value]): [string, string] => [name, value]));
         outgoing.end();
@@ -133,35 +134,35 @@ class LoneExchange {
 
   #receive(response: IncomingMessage): void {
     const { statusCode = 0, rawHeaders } = response;
-    response.on('error', (error) => this.#course.fail(error));
+    response.on('error', (error) => this.#lifecycle.fail(error));
     if (statusCode < 200) throw broken('The upstream switched protocols unasked');
-    this.#course.phase = 'responding';
-    this.#course.limit(0);
+    this.#lifecycle.phase = 'responding';
+    this.#lifecycle.limit(0);
     // RFC 9110 §10.1.1: answered so, the request needs no body.
     this.#stopWaiting();
     const body = this.#sink.onHead(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
-    if (body === null) this.#course.finish();
+    if (body === null) this.#lifecycle.finish();
     else this.#pass(response, body);
   }
 
   #pass(response: IncomingMessage, body: Writable): void {
     const { readTimeoutMs } = this.#target.settings;
-    body.on('error', (error) => this.#course.fail(clientLeft(error)));
-    this.#course.awaitBody(readTimeoutMs);
+    body.on('error', (error) => this.#lifecycle.fail(clientLeft(error)));
+    this.#lifecycle.awaitBody(readTimeoutMs);
     response.on('data', (chunk: Buffer) => {
-      this.#course.pass(chunk, body, response, readTimeoutMs);
+      this.#lifecycle.pass(chunk, body, response, readTimeoutMs);
     });
     response.once('end', () => {
-      this.#course.guard(() => {
+      this.#lifecycle.guard(() => {
         this.#sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
-        this.#course.finish();
+        this.#lifecycle.finish();
       });
     });
   }
 
   #awaitHead(): void {
-    if (this.#course.phase !== 'sent') return;
-    this.#course.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
+    if (this.#lifecycle.phase !== 'sent') return;
+    this.#lifecycle.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
   }
 }
 

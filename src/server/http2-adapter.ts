@@ -4,10 +4,10 @@ import { breakOff, closeAnswered } from '../http/body-end.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
-import type { Departure } from './departure.ts';
+import type { DisconnectSignal } from './disconnect-signal.ts';
 import { Http2Stream } from './http2-stream.ts';
 import type { RequestTarget } from './strict-request.ts';
-import type { Wire } from './wire.ts';
+import type { ProtocolAdapter } from './protocol-adapter.ts';
 
 /** A request as an HTTP/2 server reads it. */
 export interface Http2Request {
@@ -20,7 +20,7 @@ export interface Http2Request {
 }
 
 /** A request that Node's HTTP/2 server has read. */
-export class Http2Wire implements Wire {
+export class Http2Adapter implements ProtocolAdapter {
   readonly httpVersion = '2.0';
   readonly method: string;
   readonly host: string;
@@ -66,11 +66,11 @@ export class Http2Wire implements Wire {
     return aborted || rstCode !== constants.NGHTTP2_NO_ERROR || !writableFinished;
   }
 
-  tell(departure: Departure): void {
+  tell(disconnect: DisconnectSignal): void {
     this.#stream.once('close', () => {
-      if (this.abandoned) departure.happen();
+      if (this.abandoned) disconnect.happen();
     });
-    this.#stream.once('aborted', () => departure.happen());
+    this.#stream.once('aborted', () => disconnect.happen());
   }
 
   inform(status: number, headers: HeaderList): void {
@@ -113,7 +113,7 @@ export class Http2Wire implements Wire {
     breakOff(this.#stream);
   }
 
-  forgo(): void {
+  discardRequest(): void {
     breakOff(this.#stream);
   }
 }

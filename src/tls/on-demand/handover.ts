@@ -1,25 +1,25 @@
 import type { ManagedCertificate } from '../acme/managed-certificate.ts';
 
 /** A configuration that serves: it takes the orders that an older one has under way. */
-export interface Heir {
+export interface Successor {
   /** Holds the certificate of a name, if the name is still one of its own and allowed; else null. */
   adopt(name: string): Promise<ManagedCertificate | null>;
 }
 
 /** Those that may take over what a configuration that goes has under way. */
-export class Heirs {
-  readonly #all = new Set<Heir>();
+export class Handover {
+  readonly #all = new Set<Successor>();
 
   /** From now on it is asked; the returned function ends that. */
-  add(heir: Heir): () => void {
-    this.#all.add(heir);
-    return () => void this.#all.delete(heir);
+  add(successor: Successor): () => void {
+    this.#all.add(successor);
+    return () => void this.#all.delete(successor);
   }
 
   /** Asks the newest first; null where none takes it. */
   async adopt(name: string): Promise<ManagedCertificate | null> {
-    for (const heir of [...this.#all].reverse()) {
-      const adopted = await heir.adopt(name);
+    for (const successor of [...this.#all].reverse()) {
+      const adopted = await successor.adopt(name);
       if (adopted !== null) return adopted;
     }
     return null;

@@ -1,10 +1,10 @@
 import type { Readable, Writable } from 'node:stream';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import type { Departure } from './departure.ts';
+import type { DisconnectSignal } from './disconnect-signal.ts';
 
 /** One request as a protocol brings it and the way of its response: what differs between protocols. */
-export interface Wire {
+export interface ProtocolAdapter {
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   readonly method: string;
   /** The authority that counts; empty when the request had none. */
@@ -22,7 +22,7 @@ export interface Wire {
   /** Whether the client has left before the response was complete. */
   readonly abandoned: boolean;
   /** Lets somebody know when that happens. */
-  tell(departure: Departure): void;
+  tell(disconnect: DisconnectSignal): void;
   /** Sends a 1xx response, where the protocol has them. */
   inform(status: number, headers: HeaderList): void;
   /** Told which head will be sent, as its handler has made it. */
@@ -33,11 +33,11 @@ export interface Wire {
    */
   send(head: ResponseHead, isBodyless: boolean, isRead: boolean): Writable;
   /** What costs least to write to after the head of a stream; null where that is `body` itself. */
-  stream(body: Writable, departure: Departure | undefined): ResponseStream | null;
+  stream(body: Writable, disconnect: DisconnectSignal | undefined): ResponseStream | null;
   /** Before the body ends; dropped where the protocol cannot carry them. */
   sendTrailers(trailers: HeaderList): void;
   /** Breaks the response off, so that the client cannot take it for complete. */
   breakOff(): void;
   /** The response has begun, and the rest of the request will not come. */
-  forgo(): void;
+  discardRequest(): void;
 }

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
 
-export interface HeldBodyOptions {
+export interface DeferredBodyOptions {
   /** Sends the head, and resolves to where the body goes. */
   readonly begin: () => Promise<Writable>;
   readonly end: (body: Writable, trailers: HeaderList) => void;
@@ -10,11 +10,11 @@ export interface HeldBodyOptions {
 }
 
 /** Where a body is written whose head still waits. */
-export class HeldBody {
+export class DeferredBody {
   readonly body: Writable;
   #trailers = new HeaderList();
 
-  constructor({ begin, end, fail }: HeldBodyOptions) {
+  constructor({ begin, end, fail }: DeferredBodyOptions) {
     let sent: Writable | undefined;
     this.body = new Writable({
       construct: (ready) => {

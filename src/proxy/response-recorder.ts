@@ -3,10 +3,10 @@ import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import {
   type AnswerHead,
-  type AnswerHold,
-  type AnswerMemory,
-  SharedAnswer,
-} from './shared-answer.ts';
+  type SharedResponseHold,
+  type SharedResponseMemory,
+  SharedResponse,
+} from './shared-response.ts';
 
 /** What is decided with the answer that is recorded; exactly one of the last three is called, once. */
 export interface Recording {
@@ -14,7 +14,7 @@ export interface Recording {
   /** What of the fields of its head or trailers others are given; null for an answer of one client. */
   readonly forOthers: (fields: HeaderList) => HeaderList | null;
   /** It is complete. */
-  readonly answered: (answer: SharedAnswer) => void;
+  readonly answered: (answer: SharedResponse) => void;
   /** It is not for others, too large, or broken off. */
   readonly refused: () => void;
   /** The client has left before it was complete. */
@@ -25,15 +25,20 @@ export interface Recording {
  * Records the answer of an upstream while it goes to the client of one request. Up to the bound of
  * an answer the upstream is read as fast as it sends: a client that reads slowly holds nobody up.
  */
-export class AnswerRecorder {
-  readonly #memory: AnswerMemory;
+export class ResponseRecorder {
+  readonly #memory: SharedResponseMemory;
   readonly #request: HeaderList;
   readonly #exchange: Exchange;
   readonly #recording: Recording;
-  #answer: SharedAnswer | null = null;
+  #answer: SharedResponse | null = null;
   #isSettled = false;
 
-  constructor(memory: AnswerMemory, request: HeaderList, exchange: Exchange, recording: Recording) {
+  constructor(
+    memory: SharedResponseMemory,
+    request: HeaderList,
+    exchange: Exchange,
+    recording: Recording,
+  ) {
     this.#memory = memory;
     this.#request = request;
     this.#exchange = exchange;
@@ -52,7 +57,7 @@ export class AnswerRecorder {
       return;
     }
     const kept = { status, headers, received };
-    this.#answer = new SharedAnswer(this.#memory, kept, this.#request, hostport);
+    this.#answer = new SharedResponse(this.#memory, kept, this.#request, hostport);
   }
 
   /** Something else answers instead. */
@@ -97,7 +102,7 @@ export class AnswerRecorder {
   }
 
   /** A copy of its own, as the memory that is read into may be larger; null where it is not kept. */
-  #keep(answer: SharedAnswer, chunk: Buffer): Buffer | null {
+  #keep(answer: SharedResponse, chunk: Buffer): Buffer | null {
     if (this.#isSettled) return null;
     const piece = Buffer.from(chunk);
     if (answer.add(piece)) return piece;
@@ -114,7 +119,7 @@ export class AnswerRecorder {
 }
 
 /** All that was kept has been taken: the body is one like any other. */
-function goOn(hold: AnswerHold, done: () => void): void {
+function goOn(hold: SharedResponseHold, done: () => void): void {
   hold.release();
   done();
 }

@@ -1,4 +1,8 @@
-import type { Meter } from '../kernel/slices.ts';
+// A connection is handed 64 KiB at a time, so that its progress can be seen. A subscriber is slow
+// when much waits behind what it is being handed; an event of any size reaches a subscriber that
+// has kept up.
+
+import type { Budget } from '../kernel/scheduler.ts';
 import type { Batch } from './batch.ts';
 import type { Framing } from './event-stream.ts';
 
@@ -39,7 +43,7 @@ const BYTES_PER_STEP = 32;
  * when nothing has. Events wait in it until they are flushed, and until {@link open} gives it a
  * connection.
  */
-export class Outlet {
+export class SendBuffer {
   #sink: EventSink | null = null;
   #queue: Batch | null = null;
   /** What is being handed over, framed; and how much of it has been. */
@@ -49,7 +53,7 @@ export class Outlet {
   /** The sink has refused to take more. */
   #isFull = false;
   #isEnding = false;
-  #isCut = false;
+  #isDiscarding = false;
   /** What had been taken when that was looked at, and when. */
   #seenBytes = 0;
   #seenMs = 0;
@@ -92,15 +96,15 @@ export class Outlet {
 
   /** Queues an event. `empty` is the batch to begin with when nothing waits. */
   push(event: Buffer, empty: Batch): void {
-    if (this.#isCut) return;
+    if (this.#isDiscarding) return;
     this.#queue = (this.#queue ?? empty).with(event);
   }
 
   /**
-   * Hands over what is queued, as far as the connection takes it and the meter goes. True when it
+   * Hands over what is queued, as far as the connection takes it and the budget goes. True when it
    * could go on at once.
    */
-  flush(nowMs: number, meter: Meter): boolean {
+  flush(nowMs: number, budget: Budget): boolean {
     const sink = this.#sink;
     if (sink === null) return false;
     for (;;) {
@@ -112,9 +116,9 @@ export class Outlet {
         this.#queue = null;
         this.#offset = 0;
       }
-      if (meter.left <= 0) return true;
+      if (budget.isSpent) return true;
       const bytes = this.#next(this.#piece);
-      meter.left -= WRITE_STEPS + Math.floor(bytes.length / BYTES_PER_STEP);
+      budget.spend(WRITE_STEPS + Math.floor(bytes.length / BYTES_PER_STEP));
       this.#handedBytes += bytes.length;
       this.#lastWriteMs = nowMs;
       if (sink.write(bytes)) continue;
@@ -143,8 +147,8 @@ export class Outlet {
   }
 
   /** Takes no more events and forgets those that wait: only what has been begun goes on. */
-  cut(): void {
-    this.#isCut = true;
+  discardQueued(): void {
+    this.#isDiscarding = true;
     this.#queue = null;
   }
 

@@ -6,13 +6,13 @@ import { describe, it, type TestContext } from 'node:test';
 import { profiles } from '../../../src/hub/profile.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
 import { type HubCore, openHubCore } from '../../../src/runtime/hub-core.ts';
-import { HubSignals, type Signal, type Siblings } from '../../../src/runtime/siblings.ts';
+import { HubSignals, type Signal, type PeerWorkers } from '../../../src/runtime/peer-workers.ts';
 import { processAround } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 
-/** Siblings in one process: what one sends, all others receive. */
-function family(size: number): Siblings[] {
+/** PeerWorkers in one process: what one sends, all others receive. */
+function family(size: number): PeerWorkers[] {
   const listeners: ((signal: Signal) => void)[] = [];
   return Array.from({ length: size }, (_, own) => ({
     send: (signal) => {
@@ -26,11 +26,11 @@ function family(size: number): Siblings[] {
 
 async function openCore(
   test: TestContext,
-  siblings: Siblings | undefined,
+  peerWorkers: PeerWorkers | undefined,
   directory: string,
   name: string,
 ): Promise<HubCore> {
-  const signals = new HubSignals(siblings ?? null);
+  const signals = new HubSignals(peerWorkers ?? null);
   const path = '/.well-known/hub';
   const core = await openHubCore(
     {

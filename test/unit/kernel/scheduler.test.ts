@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type Meter, SLICE_STEPS, type Work } from '../../../src/kernel/slices.ts';
-import { TurnedSlices } from '../../support/turned-slices.ts';
+import { type Budget, TURN_STEPS, type Task } from '../../../src/kernel/scheduler.ts';
+import { TurnedScheduler } from '../../support/turned-scheduler.ts';
 
 /** Work of so many steps, done by tens. */
-class Steps implements Work {
+class Steps implements Task {
   done = 0;
   readonly #total: number;
 
@@ -12,24 +12,24 @@ class Steps implements Work {
     this.#total = total;
   }
 
-  run(meter: Meter): boolean {
-    while (meter.left > 0 && this.done < this.#total) {
-      meter.left -= 10;
+  run(budget: Budget): boolean {
+    while (!budget.isSpent && this.done < this.#total) {
+      budget.spend(10);
       this.done += 10;
     }
     return this.done < this.#total;
   }
 }
 
-describe('slices', () => {
+describe('scheduler', () => {
   it('does no more than a slice in one turn, and all of it in the end', async () => {
-    const slices = new TurnedSlices();
+    const scheduler = new TurnedScheduler();
     const works = Array.from({ length: 7 }, () => new Steps(300_000));
-    for (const work of works) slices.add(work);
+    for (const work of works) scheduler.add(work);
     const sum = (): number => works.reduce((total, { done }) => total + done, 0);
     let before = 0;
-    const turns = await slices.all(() => {
-      assert.ok(sum() - before <= SLICE_STEPS + 2_000, `${sum() - before} steps in a turn`);
+    const turns = await scheduler.all(() => {
+      assert.ok(sum() - before <= TURN_STEPS + 2_000, `${sum() - before} steps in a turn`);
       before = sum();
     });
     assert.equal(before, 2_100_000);
@@ -37,50 +37,50 @@ describe('slices', () => {
   });
 
   it('gives each work the same part of a turn, and leaves the rest to who has more to do', async () => {
-    const slices = new TurnedSlices();
+    const scheduler = new TurnedScheduler();
     const [long, longer, short] = [new Steps(10 ** 7), new Steps(10 ** 7), new Steps(1_000)];
-    for (const work of [long, longer, short]) slices.add(work);
-    await slices.turn();
+    for (const work of [long, longer, short]) scheduler.add(work);
+    await scheduler.turn();
     assert.equal(short.done, 1_000);
-    assert.ok(Math.abs(long.done - longer.done) < SLICE_STEPS / 2);
-    assert.ok(long.done + longer.done >= SLICE_STEPS - 2_000);
+    assert.ok(Math.abs(long.done - longer.done) < TURN_STEPS / 2);
+    assert.ok(long.done + longer.done >= TURN_STEPS - 2_000);
   });
 
   it('computes at once what is short, and in turns what is not', async () => {
-    const slices = new TurnedSlices();
+    const scheduler = new TurnedScheduler();
     assert.equal(
-      slices.compute(function* (meter) {
-        if (meter.left <= 0) yield;
+      scheduler.compute(function* (budget) {
+        if (budget.isSpent) yield;
         return 'short';
       }),
       'short',
     );
-    const long = slices.compute(function* (meter) {
+    const long = scheduler.compute(function* (budget) {
       for (let i = 0; i < 100; i += 1) {
-        if (meter.left <= 0) yield;
-        meter.left -= SLICE_STEPS / 10;
+        if (budget.isSpent) yield;
+        budget.spend(TURN_STEPS / 10);
       }
       return 'long';
     });
     assert.ok(long instanceof Promise);
-    assert.ok((await slices.all()) >= 9);
+    assert.ok((await scheduler.all()) >= 9);
     assert.equal(await long, 'long');
   });
 
   it('lets those who come together compute no more than a slice before they are queued', async () => {
-    const slices = new TurnedSlices();
+    const scheduler = new TurnedScheduler();
     let computed = 0;
     const results = Array.from({ length: 100 }, () =>
-      slices.compute(function* (meter) {
-        if (meter.left <= 0) yield;
-        meter.left -= SLICE_STEPS / 2;
+      scheduler.compute(function* (budget) {
+        if (budget.isSpent) yield;
+        budget.spend(TURN_STEPS / 2);
         computed += 1;
         return computed;
       }),
     );
     assert.ok(computed <= 3, `${computed} at once`);
     let before = computed;
-    await slices.all(() => {
+    await scheduler.all(() => {
       assert.ok(computed - before <= 3);
       before = computed;
     });
@@ -88,17 +88,17 @@ describe('slices', () => {
   });
 
   it('hands on what a computation throws, at once or later', async () => {
-    const slices = new TurnedSlices();
+    const scheduler = new TurnedScheduler();
     const failing = (steps: number) =>
-      slices.compute(function* (meter): Generator<void, never, void> {
-        meter.left -= steps;
-        if (meter.left <= 0) yield;
+      scheduler.compute(function* (budget): Generator<void, never, void> {
+        budget.spend(steps);
+        if (budget.isSpent) yield;
         throw new Error('no');
       });
     assert.throws(() => failing(1), /no/);
     const later = Promise.resolve(failing(10 ** 6));
     void later.catch(() => {});
-    await slices.all();
+    await scheduler.all();
     await assert.rejects(later, /no/);
   });
 });

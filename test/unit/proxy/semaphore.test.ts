@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ForwardError } from '../../../src/proxy/forward-error.ts';
-import { Places } from '../../../src/proxy/places.ts';
+import { Semaphore } from '../../../src/proxy/semaphore.ts';
 import type { RequestingClient } from '../../../src/proxy/requesting-client.ts';
 
 class Client implements RequestingClient {
@@ -24,7 +24,7 @@ const codeIs = (code: string) => (error: unknown) =>
 
 describe('places at an upstream', () => {
   it('are given in turn, and back', async () => {
-    const places = new Places(1, 10);
+    const places = new Semaphore(1, 10);
     await places.take(new Client());
     const order: number[] = [];
     const waiting = [1, 2].map((number) =>
@@ -41,7 +41,7 @@ describe('places at an upstream', () => {
   });
 
   it('keep nothing of 10,000 clients that left while they waited', async () => {
-    const places = new Places(1, 1_000);
+    const places = new Semaphore(1, 1_000);
     await places.take(new Client());
     for (let i = 0; i < 10_000; i += 1) {
       const client = new Client();
@@ -56,7 +56,7 @@ describe('places at an upstream', () => {
   });
 
   it('are refused when too many wait', async () => {
-    const places = new Places(1, 2);
+    const places = new Semaphore(1, 2);
     const clients = [0, 1, 2].map(() => new Client());
     const [first, ...others] = clients.map((client) => places.take(client));
     await first;

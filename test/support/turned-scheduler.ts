@@ -1,8 +1,8 @@
 import { setImmediate as settled } from 'node:timers/promises';
-import { Slices } from '../../src/kernel/slices.ts';
+import { Scheduler } from '../../src/kernel/scheduler.ts';
 
-/** Slices whose turns the test takes, one at a time. */
-export class TurnedSlices extends Slices {
+/** Scheduler whose turns the test takes, one at a time. */
+export class TurnedScheduler extends Scheduler {
   readonly #turns: (() => void)[];
 
   constructor() {

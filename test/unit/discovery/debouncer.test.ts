@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Bursts } from '../../../src/discovery/bursts.ts';
+import { Debouncer } from '../../../src/discovery/debouncer.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 describe('a burst of changes', () => {
   const setUp = (windowMs = 100) => {
     const clock = new TestClock();
-    const bursts = new Bursts<string>(windowMs, clock);
+    const debouncer = new Debouncer<string>(windowMs, clock);
     const told: string[] = [];
     const change = (key: string, value: string): void => {
       const merge = (one: string, other: string): string => `${one}+${other}`;
       const later = async (all: string): Promise<void> => void told.push(`later ${all}`);
-      if (bursts.begins(key, value, merge, later)) told.push(value);
+      if (debouncer.begins(key, value, merge, later)) told.push(value);
     };
-    return { clock, told, change, bursts };
+    return { clock, told, change, debouncer };
   };
 
   it('is the first change at once, and all others together at the end of the window', () => {
@@ -59,10 +59,10 @@ describe('a burst of changes', () => {
   });
 
   it('ends early when nobody would be there at its end, and none begins then', async () => {
-    const { clock, told, change, bursts } = setUp();
+    const { clock, told, change, debouncer } = setUp();
     for (const value of ['1', '2', '3']) change('a', value);
     change('b', 'alone');
-    await bursts.close();
+    await debouncer.close();
     assert.deepEqual(told, ['1', 'alone', 'later 2+3']);
     change('a', '4');
     change('a', '5');

@@ -1,9 +1,12 @@
+// Where the connections to an upstream are limited, requests queue here and not in the HTTP client,
+// so that a client that leaves also leaves the queue.
+
 import { ForwardError } from './forward-error.ts';
 import type { RequestingClient } from './requesting-client.ts';
 import { HubgateError } from '../kernel/error.ts';
 
 /** How many requests an upstream may have at once, and who waits for his turn. */
-export class Places {
+export class Semaphore {
   readonly areUnlimited: boolean;
   readonly #maxWaiting: number;
   #free: number;

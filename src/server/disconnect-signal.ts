@@ -1,5 +1,5 @@
 /** Who is told once when a client leaves before its response is complete. */
-export class Departure {
+export class DisconnectSignal {
   /** Most have one. */
   #listener: (() => void) | null = null;
   #others: Set<() => void> | null = null;

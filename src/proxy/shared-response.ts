@@ -17,10 +17,10 @@ export interface AnswerHead {
  * The memory of the answers that are shared. When it is full the oldest answer gives way: readers
  * that have fallen so far behind are cut off.
  */
-export class AnswerMemory {
+export class SharedResponseMemory {
   readonly #maxBytes: number;
   /** The oldest first. */
-  readonly #held = new Set<SharedAnswer>();
+  readonly #held = new Set<SharedResponse>();
   #bytes = 0;
 
   constructor(maxBytes = MAX_HELD_BYTES) {
@@ -33,7 +33,7 @@ export class AnswerMemory {
   }
 
   /** Whether there is room for more of an answer. */
-  grow(answer: SharedAnswer, bytes: number): boolean {
+  grow(answer: SharedResponse, bytes: number): boolean {
     while (this.#bytes + bytes > this.#maxBytes) {
       const oldest = this.#oldestBut(answer);
       if (oldest === undefined) return false;
@@ -45,18 +45,18 @@ export class AnswerMemory {
     return true;
   }
 
-  forget(answer: SharedAnswer): void {
+  forget(answer: SharedResponse): void {
     if (this.#held.delete(answer)) this.#bytes -= answer.bytes;
   }
 
-  #oldestBut(answer: SharedAnswer): SharedAnswer | undefined {
+  #oldestBut(answer: SharedResponse): SharedResponse | undefined {
     for (const one of this.#held) if (one !== answer) return one;
     return undefined;
   }
 }
 
 /** An upstream's answer that is kept while somebody reads it, or may still ask for it. */
-export class SharedAnswer {
+export class SharedResponse {
   readonly head: AnswerHead;
   /** The request that it answers, as the upstream has seen its fields. */
   readonly request: HeaderList;
@@ -65,11 +65,16 @@ export class SharedAnswer {
   readonly chunks: Buffer[] = [];
   trailers: HeaderList | null = null;
   bytes = 0;
-  readonly #memory: AnswerMemory;
-  readonly #holds = new Set<AnswerHold>();
+  readonly #memory: SharedResponseMemory;
+  readonly #holds = new Set<SharedResponseHold>();
   #isCut = false;
 
-  constructor(memory: AnswerMemory, head: AnswerHead, request: HeaderList, hostport: string) {
+  constructor(
+    memory: SharedResponseMemory,
+    head: AnswerHead,
+    request: HeaderList,
+    hostport: string,
+  ) {
     this.#memory = memory;
     this.head = head;
     this.request = request;
@@ -92,8 +97,8 @@ export class SharedAnswer {
   }
 
   /** Keeps the answer in memory until the hold is released. */
-  hold(): AnswerHold {
-    const hold = new AnswerHold(() => {
+  hold(): SharedResponseHold {
+    const hold = new SharedResponseHold(() => {
       if (this.#holds.delete(hold) && this.#holds.size === 0) this.#memory.forget(this);
     });
     this.#holds.add(hold);
@@ -111,7 +116,7 @@ export class SharedAnswer {
 }
 
 /** The claim of one reader on an answer. */
-export class AnswerHold {
+export class SharedResponseHold {
   readonly release: () => void;
   #onCut: () => void = () => {};
 
