@@ -76,7 +76,7 @@ async function edit(page: Page, origin: string, title: string, text: string): Pr
 describe('MediaWiki', () => {
   for (const discovery of [DISCOVERY, null]) {
     const title = `finds an edit conflict ${discovery === null ? 'without' : 'with'} live pages`;
-    it(title, { timeout: 180_000 }, async (test) => {
+    it(title, async (test) => {
       const their = await wiki(test, discovery);
       if (their === null) return;
       const { origin, reader } = their;
@@ -98,9 +98,7 @@ describe('MediaWiki', () => {
     });
   }
 
-  it('shows an edit under each URL of its page, and asks for no other page', {
-    timeout: 180_000,
-  }, async (test) => {
+  it('shows an edit under each URL of its page, and asks for no other page', async (test) => {
     const their = await wiki(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader } = their;
@@ -129,9 +127,7 @@ describe('MediaWiki', () => {
     assert.deepEqual(quiet, []);
   });
 
-  it('keeps the filters of recent changes, which its scripts build', {
-    timeout: 180_000,
-  }, async (test) => {
+  it('keeps the filters of recent changes, which its scripts build', async (test) => {
     const their = await wiki(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader } = their;

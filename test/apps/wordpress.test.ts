@@ -134,9 +134,7 @@ const PARAGRAPH = (text: string): string =>
   `<!-- wp:paragraph --><p>${text}</p><!-- /wp:paragraph -->`;
 
 describe('WordPress', () => {
-  it('keeps the block editor, while another one saves the post that is edited in it', {
-    timeout: 240_000,
-  }, async (test) => {
+  it('keeps the block editor, while another one saves the post that is edited in it', async (test) => {
     const their = await blog(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader, writer } = their;
@@ -162,9 +160,7 @@ describe('WordPress', () => {
     assert.match(await title.innerText(), /and more than that/);
   });
 
-  it('shows what is saved in the editor on the page and the front page', {
-    timeout: 240_000,
-  }, async (test) => {
+  it('shows what is saved in the editor on the page and the front page', async (test) => {
     const their = await blog(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader, writer } = their;
@@ -179,7 +175,7 @@ describe('WordPress', () => {
     assert.deepEqual(said, []);
   });
 
-  it('shows a comment to a reader who writes one', { timeout: 240_000 }, async (test) => {
+  it('shows a comment to a reader who writes one', async (test) => {
     const their = await blog(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader, writer } = their;
@@ -198,7 +194,7 @@ describe('WordPress', () => {
 
   for (const discovery of [DISCOVERY, null]) {
     const title = `keeps Screen Options open ${discovery === null ? 'without' : 'with'} live pages`;
-    it(title, { timeout: 240_000 }, async (test) => {
+    it(title, async (test) => {
       const their = await blog(test, discovery);
       if (their === null) return;
       const { origin, reader, writer } = their;

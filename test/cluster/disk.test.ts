@@ -104,7 +104,7 @@ function smallDisk(test: TestContext): string | null {
   return null;
 }
 
-describe('the disk of a history', { timeout: 120_000 }, () => {
+describe('the disk of a history', () => {
   it('is full, and has room again: nothing acknowledged is lost, streams stay, it goes on by itself', async (test) => {
     const place = smallDisk(test);
     if (place === null) return;

@@ -29,9 +29,7 @@ interface Record {
 
 describe('presence over the end of gateways: what the events say last is what the API says', () => {
   for (let round = 0; round < ROUNDS; round += 1) {
-    it(`on one Redis: killed, stopped, halted, cut off, Redis away; round ${round}`, {
-      timeout: 120_000,
-    }, async (test) => {
+    it(`on one Redis: killed, stopped, halted, cut off, Redis away; round ${round}`, async (test) => {
       const redis = await startRedis(test, test);
       if (redis === null) return;
       const cluster = await start(test, round, redis);
@@ -40,9 +38,7 @@ describe('presence over the end of gateways: what the events say last is what th
       await cluster.quiet();
     });
 
-    it(`on one LMDB history: killed and stopped; round ${round}`, {
-      timeout: 120_000,
-    }, async (test) => {
+    it(`on one LMDB history: killed and stopped; round ${round}`, async (test) => {
       const cluster = await start(test, round, null);
       await cluster.happen();
       await cluster.quiet();

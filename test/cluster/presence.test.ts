@@ -90,9 +90,7 @@ describe('presence: what the log says last of each subscription is what the boar
   });
 
   for (let round = 0; round < ROUNDS; round += 1) {
-    it(`whatever happens to ${NODES} nodes: cut, half open, silent, killed, Redis away; round ${round}`, {
-      timeout: 120_000,
-    }, async (test) => {
+    it(`whatever happens to ${NODES} nodes: cut, half open, silent, killed, Redis away; round ${round}`, async (test) => {
       const place = await start(test);
       if (place === null) return;
       const random = randomOf(round);

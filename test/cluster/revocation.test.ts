@@ -15,7 +15,7 @@ const RESOURCE = 'https://hub.example/.well-known/hub';
 
 describe('a token that is revoked by the admin API of one gateway', () => {
   for (const workers of [1, 2]) {
-    it(`ends its streams at the others: ${workers} workers`, { timeout: 60_000 }, async (test) => {
+    it(`ends its streams at the others: ${workers} workers`, async (test) => {
       const redis = await startRedis(test, test);
       if (redis === null) return;
       const [here, there] = [
@@ -31,9 +31,7 @@ describe('a token that is revoked by the admin API of one gateway', () => {
     });
   }
 
-  it('ends them at one that was cut off, before it delivers what came after', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('ends them at one that was cut off, before it delivers what came after', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     const relay = await startRelay(test, redis.port);

@@ -31,9 +31,7 @@ describe('HUB/client.js', () => {
     assert.equal((await get(path, { method: 'POST' })).status, 405);
   });
 
-  it('makes the page of the static example live', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('makes the page of the static example live', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const page = await readFile(PAGE, 'utf8');

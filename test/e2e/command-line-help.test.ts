@@ -26,9 +26,7 @@ const KEYS = {
 const subscribe = (hub: string) => runCommand(['subscribe', '--match', '*', '--hub', hub]);
 
 describe('hubgate --help', () => {
-  it('has an example and the page that says more for every command', {
-    timeout: 120_000,
-  }, async () => {
+  it('has an example and the page that says more for every command', async () => {
     const { stdout } = await runCommand(['--help']);
     const commands = [...stdout.matchAll(/^ {2}([a-z-]+)(?: \[| <|  )/gm)].map(
       ([, name = '']) => name,

@@ -3,9 +3,7 @@ import { describe, it } from 'node:test';
 import { debug, event, isOpen, subscribe } from '../support/debugger.ts';
 import { poorContrast } from '../support/page-contrast.ts';
 
-describe('the debugger page for everybody, in Chromium (docs/debugger.md)', {
-  timeout: 180_000,
-}, () => {
+describe('the debugger page for everybody, in Chromium (docs/debugger.md)', () => {
   it('can be used by the keyboard alone', async (test) => {
     const its = await debug(test);
     if (its === null) return;

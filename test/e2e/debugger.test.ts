@@ -5,7 +5,7 @@ import { debug, DETAIL, event, isOpen, subscribe } from '../support/debugger.ts'
 const BOOKS = 'https://example.com/books';
 const MAX_ENTRIES = 500;
 
-describe('the debugger page in Chromium (docs/debugger.md)', { timeout: 180_000 }, () => {
+describe('the debugger page in Chromium (docs/debugger.md)', () => {
   for (const profile of ['', 'mercure']) {
     it(`subscribes and publishes, and says both as code without the token${profile === '' ? '' : `, profile ${profile}`}`, async (test) => {
       const its = await debug(test, profile);

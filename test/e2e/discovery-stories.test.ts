@@ -201,9 +201,7 @@ describe('the stories of docs/discovery.md', () => {
     });
   }
 
-  it('a single-page app sends its token itself, to a hub on another domain', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('a single-page app sends its token itself, to a hub on another domain', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const { env, site } = await tell(test, 'discovery-spa', 'spa.localhost');

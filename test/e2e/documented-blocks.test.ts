@@ -72,7 +72,7 @@ describe('commands of the documents', () => {
     for (const block of blocks.filter(({ language }) => SHELLS.includes(language))) {
       const [start, carried] = rows.find(([first]) => block.text.startsWith(first)) ?? [];
       if (start !== undefined) found.add(start);
-      it(`${block.place}: ${block.text.split('\n', 1)[0]}`, { timeout: 120_000 }, async (test) => {
+      it(`${block.place}: ${block.text.split('\n', 1)[0]}`, async (test) => {
         assert.ok(carried !== undefined, 'a block that no test carries out: add it to the table');
         await promisify(execFile)('bash', ['-n', '-c', block.text]);
         if ('by' in carried) {

@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import { root, runCommand } from '../support/process.ts';
 
 describe('commands of the documents', () => {
-  it('each is one that hubgate has, with options that it takes', { timeout: 120_000 }, async () => {
+  it('each is one that hubgate has, with options that it takes', async () => {
     const pages = [
       'README.md',
       ...(await readdir(join(root, 'docs'))).map((name) => `docs/${name}`),

@@ -83,7 +83,7 @@ async function loseTheLine({ hub, proxy }: Place, inbox: Inbox): Promise<void> {
   assert.equal(inbox.events[0]?.data, 'several\nlines\nand \u2603');
 }
 
-describe('clients that were not written here', { timeout: 60_000 }, () => {
+describe('clients that were not written here', () => {
   it('npm eventsource: connects with a token, receives, resumes after a cut', async (test) => {
     const place = await startPlace(test);
     const inbox = new Inbox();

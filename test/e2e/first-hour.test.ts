@@ -16,7 +16,7 @@ const COMPLAINT = /"level":"(?:warn|error|fatal)"/;
 const ID = /urn:uuid:[0-9a-f-]{36}$/m;
 
 describe('the first hour of a user without privileges, with an empty home', () => {
-  it('docs/tutorial.md leads to a live page, word for word', { timeout: 120_000 }, async (test) => {
+  it('docs/tutorial.md leads to a live page, word for word', async (test) => {
     const user = ordinaryUser(test, 'global');
     if (user === null) return;
     const ports = await otherPorts(['8080', '3000']);
@@ -48,7 +48,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
     assert.equal(running.process.child.exitCode, 0, running.process.output);
   });
 
-  it('the README: npm start, and what it says to do', { timeout: 240_000 }, async (test) => {
+  it('the README: npm start, and what it says to do', async (test) => {
     const user = ordinaryUser(test, 'checkout');
     if (user === null) return;
     const ports = await otherPorts(['8443', '8080']);
@@ -94,9 +94,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
     assert.deepEqual([code, stderr], [0, '']);
   });
 
-  it('docs/install.md: init --yes, and the command that it prints', {
-    timeout: 120_000,
-  }, async (test) => {
+  it('docs/install.md: init --yes, and the command that it prints', async (test) => {
     const user = ordinaryUser(test, 'global');
     if (user === null) return;
     const { code, stdout, stderr } = await user.run('hubgate init --yes');
@@ -108,9 +106,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
     await serves(user, stdout);
   });
 
-  it('init on a terminal with an empty answer to each question, installed in the project', {
-    timeout: 120_000,
-  }, async (test) => {
+  it('init on a terminal with an empty answer to each question, installed in the project', async (test) => {
     const user = ordinaryUser(test, 'local');
     if (user === null || programPath(test, 'script', 'bsdutils') === null) return;
     // Three times Enter.

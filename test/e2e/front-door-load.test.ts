@@ -11,9 +11,7 @@ import { programPath } from '../support/program.ts';
 const run = promisify(execFile);
 
 /** What catches a hang; nothing here is timed. */
-const PATIENCE = { timeout: 300_000 };
-
-describe('front door under load: HTTP/2 over TLS, of a foreign client', PATIENCE, () => {
+describe('front door under load: HTTP/2 over TLS, of a foreign client', () => {
   it('answers 100,000 requests by itself, and not one goes wrong', async (test) => {
     await load(test, 100_000, 'respond "ok"');
   });

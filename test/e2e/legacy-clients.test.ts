@@ -48,7 +48,7 @@ const files: Readonly<Record<string, File>> = {
 };
 
 for (const [name, file] of Object.entries(files)) {
-  describe(name, { timeout: 60_000 }, async () => {
+  describe(name, async () => {
     const place = await start(file);
 
     it('says at the start what it takes from them', () => {

@@ -33,9 +33,7 @@ const visitors = (test: TestContext, port: number, also = ''): Promise<Visitors 
   visitApplication(test, { discovery: discovery(also), routes: `reverse_proxy 127.0.0.1:${port}` });
 
 describe('real applications behind hubgate, unchanged and live', () => {
-  it('DokuWiki (PHP): an edit shows on the page that another visitor reads', {
-    timeout: 120_000,
-  }, async (test) => {
+  it('DokuWiki (PHP): an edit shows on the page that another visitor reads', async (test) => {
     const share = join(DOKUWIKI_ROOT, 'usr/share/dokuwiki');
     if (!existsSync(share)) {
       return isMissed(test, 'DokuWiki is not installed (apt-get install dokuwiki php-cli php-xml)');
@@ -96,9 +94,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     assert.equal(await reader.locator('input[name=q]').first().inputValue(), 'half a qu');
   });
 
-  it('Django admin (Python): a list shows what another admin adds, to nobody else', {
-    timeout: 120_000,
-  }, async (test) => {
+  it('Django admin (Python): a list shows what another admin adds, to nobody else', async (test) => {
     if (spawnSync(DJANGO_PYTHON, ['-c', 'import django']).status !== 0) {
       return isMissed(test, 'Django is not installed (apt-get install python3-django)');
     }
@@ -138,9 +134,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     assert.equal(await guest?.getByText('Editors').count(), 0);
   });
 
-  it('jingo (a wiki on Express, from npm): an edit shows on the page that another visitor reads', {
-    timeout: 120_000,
-  }, async (test) => {
+  it('jingo (a wiki on Express, from npm): an edit shows on the page that another visitor reads', async (test) => {
     if (JINGO === undefined) {
       return isMissed(test, 'jingo is not installed (npm install jingo, JINGO=…/jingo/jingo)');
     }
@@ -214,9 +208,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     assert.equal(await search.inputValue(), 'half a te');
   });
 
-  it('the message board of examples/live: two lines of Hubfile, and not one of the app', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('the message board of examples/live: two lines of Hubfile, and not one of the app', async (test) => {
     const port = await freePort();
     const server = join(root, 'examples/live/server.mjs');
     await serveApplication(test, process.execPath, [server], {

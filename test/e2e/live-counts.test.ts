@@ -93,7 +93,7 @@ const HUB = `hub {
 		cookie_name hub
 	}`;
 
-describe('what the live path costs, counted', { timeout: 60_000 }, () => {
+describe('what the live path costs, counted', () => {
   it('a waiting stream, beyond its two sockets', async (test) => {
     const port = await freePort();
     await startLibraryGateway(test, `http://localhost:${port} {\n\t${HUB}\n}\n`);

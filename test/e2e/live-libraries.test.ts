@@ -37,9 +37,7 @@ ${count === 0 ? '' : '<button hx-get=/part hx-target=#part>new</button>'}<p id=p
 
 describe('live pages with libraries that navigate without the browser', () => {
   for (const [name, file] of LIBRARIES) {
-    it(`follow what ${name} shows, there and back, with one script and no error`, {
-      timeout: 60_000,
-    }, async (test) => {
+    it(`follow what ${name} shows, there and back, with one script and no error`, async (test) => {
       const executable = chromiumPath(test);
       if (executable === null) return;
       const library = readFileSync(join(root, 'node_modules', file));

@@ -136,9 +136,7 @@ const say = (site: Site, text: string) =>
   });
 
 describe('a live page in Chromium', () => {
-  it('shows what another visitor changed, and keeps what this one types', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('shows what another visitor changed, and keeps what this one types', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const [reader, writer] = [await its.open(), await its.open()];
@@ -159,9 +157,7 @@ describe('a live page in Chromium', () => {
     assert.equal(await reader.locator('script').count(), 1);
   });
 
-  it('keeps open details, scroll, regions that are off, and what scripts have added', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('keeps open details, scroll, regions that are off, and what scripts have added', async (test) => {
     const its = await board(test, {
       more: (messages) => `<details><summary>s</summary>${messages.length} in it</details>
 <div id=scroll style="height:50px;overflow:auto"><div style="height:500px">long</div></div>
@@ -207,7 +203,7 @@ describe('a live page in Chromium', () => {
     });
   });
 
-  it('tells by events, which can be prevented', { timeout: 60_000 }, async (test) => {
+  it('tells by events, which can be prevented', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const page = await its.open();
@@ -239,9 +235,7 @@ describe('a live page in Chromium', () => {
     ]);
   });
 
-  it('catches up when it comes back: offline, and from another page', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('catches up when it comes back: offline, and from another page', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const page = await its.open();
@@ -255,7 +249,7 @@ describe('a live page in Chromium', () => {
     await seen(page, 'while away');
   });
 
-  it('asks for the same after failed tries as at first', { timeout: 60_000 }, async (test) => {
+  it('asks for the same after failed tries as at first', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const tries: string[] = [];
@@ -271,9 +265,7 @@ describe('a live page in Chromium', () => {
     assert.equal(new Set(tries).size, 1);
   });
 
-  it('lets its stream go after 10 s out of sight, and catches up when it is seen again', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('lets its stream go after 10 s out of sight, and catches up when it is seen again', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const page = await its.open((fresh) => fresh.clock.install());
@@ -303,9 +295,7 @@ describe('a live page in Chromium', () => {
     assert.equal(streams, 1);
   });
 
-  it('is kept in the back-forward cache, and is what it is now when it comes out', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('is kept in the back-forward cache, and is what it is now when it comes out', async (test) => {
     const its = await board(test, { backForwardCache: true });
     if (its === null) return;
     const page = await its.open();
@@ -320,9 +310,7 @@ describe('a live page in Chromium', () => {
     assert.equal(await page.evaluate(`window.kept`), true);
   });
 
-  it('lets media play on, whatever the new page does with them', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('lets media play on, whatever the new page does with them', async (test) => {
     const audio = (id: string): string => `<audio id=${id} loop muted src="${silence()}"></audio>`;
     const its = await board(test, {
       more: ({ length }) =>
@@ -351,7 +339,7 @@ describe('a live page in Chromium', () => {
     assert.equal(await page.locator('main.new').count(), 1);
   });
 
-  it('uses a View Transition, but not while somebody types', { timeout: 60_000 }, async (test) => {
+  it('uses a View Transition, but not while somebody types', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const page = await its.open();
@@ -372,7 +360,7 @@ describe('a live page in Chromium', () => {
     assert.equal(await page.evaluate(`window.transitions`), 1);
   });
 
-  it('follows a hub that is another site', { timeout: 60_000 }, async (test) => {
+  it('follows a hub that is another site', async (test) => {
     const its = await board(test, { hubfile: TWO_SITES, host: '127.0.0.1' });
     if (its === null) return;
     const [page, other] = [await its.open(), await its.open()];
@@ -381,7 +369,7 @@ describe('a live page in Chromium', () => {
     await seen(page, 'from afar');
   });
 
-  it('is what it was without JavaScript', { timeout: 60_000 }, async (test) => {
+  it('is what it was without JavaScript', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const browser = its.context.browser();

@@ -45,7 +45,7 @@ async function talk(port: number, text: string): Promise<string> {
   return answer;
 }
 
-describe('the live path', { timeout: 30_000 }, () => {
+describe('the live path', () => {
   it('turns Nagle’s algorithm off on each connection that it accepts', async (test) => {
     const listen = test.mock.method(net.Server.prototype, 'listen');
     const port = await freePort();

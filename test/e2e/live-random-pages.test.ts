@@ -8,9 +8,7 @@ import { root } from '../support/process.ts';
 const PAGES = 2000;
 
 describe('random live pages', () => {
-  it('lose nothing of scripts and visitors, and show all that only the server changed', {
-    timeout: 120_000,
-  }, async (test) => {
+  it('lose nothing of scripts and visitors, and show all that only the server changed', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const { outputFiles } = await build({

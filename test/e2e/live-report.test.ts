@@ -84,33 +84,27 @@ async function reporting(
   };
 }
 
-const LIMIT = { timeout: 60_000 };
-
 describe('a live page of which something is withheld', () => {
-  it(
-    'reports each reason once, under a policy that allows its own site alone',
-    LIMIT,
-    async (test) => {
-      const its = await reporting(test, 'report');
-      if (its === null) return;
-      const { page } = its;
-      await page.fill('[name=a]', 'typed');
-      const reported = Promise.all(
-        ['visitor', 'script'].map((reason) =>
-          page.waitForResponse((answer) => answer.url().endsWith(`withheld=${reason}`)),
-        ),
-      );
-      await its.change();
-      for (const answer of await reported) assert.equal(answer.status(), 204);
-      await its.change();
-      await its.change();
-      assert.equal(its.reasons().length, 2);
-      assert.deepEqual(new Set(its.reasons()), new Set(['script', 'visitor']));
-      assert.deepEqual(its.messages, []);
-    },
-  );
+  it('reports each reason once, under a policy that allows its own site alone', async (test) => {
+    const its = await reporting(test, 'report');
+    if (its === null) return;
+    const { page } = its;
+    await page.fill('[name=a]', 'typed');
+    const reported = Promise.all(
+      ['visitor', 'script'].map((reason) =>
+        page.waitForResponse((answer) => answer.url().endsWith(`withheld=${reason}`)),
+      ),
+    );
+    await its.change();
+    for (const answer of await reported) assert.equal(answer.status(), 204);
+    await its.change();
+    await its.change();
+    assert.equal(its.reasons().length, 2);
+    assert.deepEqual(new Set(its.reasons()), new Set(['script', 'visitor']));
+    assert.deepEqual(its.messages, []);
+  });
 
-  it('reports nothing where nobody has asked for it', LIMIT, async (test) => {
+  it('reports nothing where nobody has asked for it', async (test) => {
     const its = await reporting(test, 'window 1s');
     if (its === null) return;
     const asked: string[] = [];
@@ -128,7 +122,7 @@ describe('a live page of which something is withheld', () => {
     );
   });
 
-  it('offers to load it with the text and the style of the Hubfile', LIMIT, async (test) => {
+  it('offers to load it with the text and the style of the Hubfile', async (test) => {
     const its = await reporting(
       test,
       'notice "<b>Neu</b> für Sie" "color: rgb(1, 2, 3); } * { display: none"',
@@ -146,7 +140,7 @@ describe('a live page of which something is withheld', () => {
     assert.deepEqual(its.messages, []);
   });
 
-  it('offers it with the text of the page, if that has one', LIMIT, async (test) => {
+  it('offers it with the text of the page, if that has one', async (test) => {
     const its = await reporting(
       test,
       'notice "of the Hubfile"',

@@ -71,9 +71,7 @@ const shows = (page: Page, count: number): Promise<unknown> =>
   page.getByText(`answer ${count}`, { exact: true }).waitFor();
 
 describe('which page follows which change', () => {
-  it('is the one page that an alias says, under each of its URLs', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('is the one page that an alias says, under each of its URLs', async (test) => {
     const app = await script(test, {});
     if (app === null) return;
     const [plain, pretty, other] = [
@@ -89,9 +87,7 @@ describe('which page follows which change', () => {
     assert.equal(app.asked.filter((url) => url === '/index.php?title=B').length, 2);
   });
 
-  it('is the one that the answer to a form names, with the query that the alias names', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('is the one that the answer to a form names, with the query that the alias names', async (test) => {
     const app = await script(test, {});
     if (app === null) return;
     const seven = await app.open('/post.php?post=7&action=edit');
@@ -107,7 +103,7 @@ describe('which page follows which change', () => {
     ['Link', '</style.css>; rel=preload, </pages/7?x=1>; rel="canonical"'],
     ['Content-Location', '/pages/7'],
   ] as const) {
-    it(`is the one that the app names in ${field}`, { timeout: 60_000 }, async (test) => {
+    it(`is the one that the app names in ${field}`, async (test) => {
       const app = await script(test, { [field]: value });
       if (app === null) return;
       const page = await app.open('/latest');

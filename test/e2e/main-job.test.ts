@@ -26,9 +26,7 @@ interface Installation {
 }
 
 describe('the main job: a gateway in front of an app, with Hubfile.example', () => {
-  it('shows live updates in a browser, over reload and crash', {
-    timeout: 120_000,
-  }, async (test) => {
+  it('shows live updates in a browser, over reload and crash', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const installation = await install(test);
@@ -154,7 +152,7 @@ describe('the main job: a gateway in front of an app, with Hubfile.example', () 
     assert.equal(loads(), 1, 'the page was loaded once in all');
   });
 
-  it('stops cleanly on SIGTERM while a stream is open', { timeout: 60_000 }, async (test) => {
+  it('stops cleanly on SIGTERM while a stream is open', async (test) => {
     const installation = await install(test);
     const subscriber = startProcess(test, [
       ...[cli, 'subscribe', '--hub', installation.hub, '--cacert', installation.rootFile],

@@ -242,9 +242,7 @@ describe('hubgate environ', () => {
 });
 
 describe('hubgate reverse-proxy', () => {
-  it('is a gateway with a hub and no file, which takes the tokens of token --dev', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('is a gateway with a hub and no file, which takes the tokens of token --dev', async (test) => {
     const [port, app] = [await freePort(), await freePort()];
     startProcess(test, [
       '-e',

@@ -123,7 +123,7 @@ describe('the package (npm pack)', () => {
     }
   });
 
-  it('npm ci takes the lock file on every platform', { timeout: 120_000 }, async (test) => {
+  it('npm ci takes the lock file on every platform', async (test) => {
     const copy = await mkdtemp(join(tmpdir(), 'hubgate-lock-'));
     removeWith(test, copy);
     for (const name of ['package.json', 'package-lock.json', '.npmrc'])

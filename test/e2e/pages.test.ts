@@ -12,7 +12,7 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
 
-describe('the pages that hubgate makes', { timeout: 120_000 }, () => {
+describe('the pages that hubgate makes', () => {
   it('an error is a page for who asks for one, else text, and never says the cause', async (test) => {
     const origin = `http://localhost:${await freePort()}`;
     await startGateway(test, `${origin} {\n\treverse_proxy localhost:${await freePort()}\n}\n`);

@@ -12,7 +12,6 @@ const KEY = 'the key of publishers and subscribers, long enough';
 describe('a token of the playground (hubfile.md, playground)', () => {
   for (const workers of [1, 2]) {
     it(`ends with the option, and does not come back with it: ${workers} workers`, {
-      timeout: 60_000,
       skip: workers > 1 && process.platform !== 'linux',
     }, async (test) => {
       const directory = await temporaryDirectory(test);

@@ -73,7 +73,7 @@ describe('a port changes hands at a reload', () => {
   });
 
   for (const workers of [1, 2]) {
-    it(`with ${workers} workers, and of the admin API`, { timeout: 60_000 }, async (test) => {
+    it(`with ${workers} workers, and of the admin API`, async (test) => {
       const directory = await temporaryDirectory(test);
       const [port, admin] = [await freePort(), await freePort()];
       const file = join(directory, 'Hubfile');

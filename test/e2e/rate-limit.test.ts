@@ -108,7 +108,6 @@ describe('rate_limit', () => {
 
   it('counts over workers', {
     skip: process.platform !== 'linux',
-    timeout: 60_000,
   }, async (test) => {
     const directory = await temporaryDirectory(test);
     const port = await freePort();

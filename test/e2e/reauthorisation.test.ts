@@ -12,9 +12,7 @@ const KEYS = {
 
 describe('a reload and the streams that are open', () => {
   // Streams that end are spread over ten seconds, so that is how long this may take.
-  it('ends those whose issuer, key or permission is gone, and no other', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('ends those whose issuer, key or permission is gone, and no other', async (test) => {
     const port = await freePort();
     const origin = `http://localhost:${port}`;
     const hub = `${origin}/.well-known/hub`;

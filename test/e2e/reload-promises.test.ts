@@ -89,9 +89,7 @@ describe('a reload', () => {
     assert.deepEqual(again.ids, ['one', 'two']);
   });
 
-  it('of workers takes what one process takes: 5 MB, and any text', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('of workers takes what one process takes: 5 MB, and any text', async (test) => {
     // Each file is within its bound; together they are more.
     const route = (i: number): string =>
       `\thandle /${i} {\n\t\trespond "${'x'.repeat(2000)}"\n\t}\n`;

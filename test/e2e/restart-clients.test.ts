@@ -33,9 +33,7 @@ const clients: Readonly<Record<string, Program>> = {
   'Java OkHttp': okHttp,
 };
 
-describe('clients that others wrote, over two restarts of the gateway', {
-  timeout: 240_000,
-}, () => {
+describe('clients that others wrote, over two restarts of the gateway', () => {
   for (const [name, program] of Object.entries(clients)) {
     it(`${name}: loses nothing, has nothing twice, keeps the order`, async (test) => {
       const directory = await mkdtemp(join(tmpdir(), 'hubgate-restart-'));
@@ -84,7 +82,7 @@ function python(name: string): Program {
 }
 
 async function goSse(test: TestContext, directory: string): Promise<readonly string[] | null> {
-  const options = { cwd: directory, timeout: 60_000 };
+  const options = { cwd: directory, timeout: 600_000 };
   try {
     await copyFile(fixture('go_sse_client.go'), join(directory, 'main.go'));
     for (const args of [
@@ -102,7 +100,7 @@ async function goSse(test: TestContext, directory: string): Promise<readonly str
 }
 
 async function okHttp(test: TestContext, directory: string): Promise<readonly string[] | null> {
-  const options = { cwd: directory, timeout: 60_000 };
+  const options = { cwd: directory, timeout: 600_000 };
   const classes = `${directory}:${join(directory, 'jars')}/*`;
   const source = join(directory, 'OkHttpClientMain.java');
   try {

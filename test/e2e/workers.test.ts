@@ -30,9 +30,7 @@ interface Place {
 }
 
 describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux' }, () => {
-  it('are one hub: updates, subscriptions, counts and revocations', {
-    timeout: 60_000,
-  }, async (test) => {
+  it('are one hub: updates, subscriptions, counts and revocations', async (test) => {
     const place = await start(test);
     const streams: Stream[] = [];
     for (let i = 0; i < STREAMS; i += 1) {
@@ -60,7 +58,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     }
   });
 
-  it('reload together or not at all', { timeout: 60_000 }, async (test) => {
+  it('reload together or not at all', async (test) => {
     const place = await start(test);
     const stream = await place.open('a');
     const taken = createServer();
@@ -97,7 +95,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     await stream.untilId('still');
   });
 
-  it('are replaced when one dies, and the others go on', { timeout: 60_000 }, async (test) => {
+  it('are replaced when one dies, and the others go on', async (test) => {
     const place = await start(test);
     const before = await place.workers();
     assert.equal(before.length, WORKERS);
@@ -115,9 +113,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
   });
 
   for (const workers of [1, 2]) {
-    it(`the first connections are all answered: ${workers} workers`, {
-      timeout: 60_000,
-    }, async (test) => {
+    it(`the first connections are all answered: ${workers} workers`, async (test) => {
       const port = await freePort();
       const file = await tinyHubfile(test, port, workers);
       const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
@@ -128,7 +124,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     });
   }
 
-  it('one that is killed takes only its own requests along', { timeout: 120_000 }, async (test) => {
+  it('one that is killed takes only its own requests along', async (test) => {
     const port = await freePort();
     const file = await tinyHubfile(test, port, 2);
     const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
@@ -170,7 +166,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.ok(failures.length <= 4 * 16, `${failures.length} of ${answered} failed`);
   });
 
-  it('end with the main process, whatever ends it', { timeout: 60_000 }, async (test) => {
+  it('end with the main process, whatever ends it', async (test) => {
     for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
       const place = await start(test);
       const workers = await place.workers();

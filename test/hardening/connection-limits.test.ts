@@ -19,11 +19,10 @@ import { startRawOrigin } from '../support/raw-origin.ts';
 import { TestClock } from '../support/test-clock.ts';
 
 /** What catches a hang; nothing here is timed. */
-const PATIENCE = { timeout: 60_000 };
 const MINUTE_MS = 60_000;
 const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 
-describe('limits: clients that are slow', PATIENCE, () => {
+describe('limits: clients that are slow', () => {
   it('a head that does not come within read_header is answered 408, over TLS too', async (test) => {
     const { http, https, ca } = await startSites(
       test,
@@ -133,7 +132,7 @@ describe('limits: clients that are slow', PATIENCE, () => {
   });
 });
 
-describe('limits: HTTP/2 connections whose client is gone', PATIENCE, () => {
+describe('limits: HTTP/2 connections whose client is gone', () => {
   it('a client that does not answer a PING while a stream is open is let go', async (test) => {
     const { client, clock } = await openStream(test);
     clock.advance(30_000);
@@ -177,7 +176,7 @@ describe('limits: HTTP/2 connections whose client is gone', PATIENCE, () => {
   }
 });
 
-describe('limits: numbers of connections', PATIENCE, () => {
+describe('limits: numbers of connections', () => {
   it('max_connections: those beyond are closed, and there is room again when one goes', async (test) => {
     const warnings: string[] = [];
     const { http } = await startSites(

@@ -10,7 +10,7 @@ const NODES_OWN = new Set([
   ...['5.3.1. 2', '6.3. 1', '6.7. 2', '6.9.1. 2', '6.9.1. 3'],
 ]);
 
-describe('h2spec (RFC 9113)', { timeout: 120_000 }, () => {
+describe('h2spec (RFC 9113)', () => {
   it('finds nothing that is not Node’s own', async (test) => {
     const port = await freePort();
     const site = `https://localhost:${port} {\n\ttls internal\n\trespond "hello world, and more"\n}\n`;

@@ -108,7 +108,7 @@ describe('playground', () => {
     assert.match(cleared.headers['set-cookie']?.[0] ?? '', /^hub_access_token=; Max-Age=0;/);
   });
 
-  it('its page subscribes and publishes, in a browser', { timeout: 60_000 }, async (test) => {
+  it('its page subscribes and publishes, in a browser', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const hub = await startHub(test, { playground: true, issuers });

@@ -273,7 +273,6 @@ function runWithCondition(cases: readonly LegacyCase[]): readonly LegacyOutcome[
     {
       input: JSON.stringify(cases),
       encoding: 'utf8',
-      timeout: 30_000,
       env: { ...process.env, NODE_TEST_CONTEXT: undefined },
     },
   );

@@ -97,7 +97,7 @@ function digestsOf({ files, directories }: WatchedFiles): Map<string, string> {
   ]);
 }
 
-describe('watching the configuration (hubfile.md §4)', { timeout: 60_000 }, () => {
+describe('watching the configuration (hubfile.md §4)', () => {
   it('tells a write in place', async (test) => {
     const { write, change } = await watch(test, { Hubfile: 'one' });
     const changed = change();

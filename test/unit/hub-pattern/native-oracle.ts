@@ -43,7 +43,6 @@ export function askNative(node: string, questions: readonly Question[]): readonl
     input: JSON.stringify(questions),
     encoding: 'utf8',
     maxBuffer: 64 * 1024 * 1024,
-    timeout: 60_000,
   });
   // The script above writes exactly this.
   return JSON.parse(answers) as readonly Verdicts[];

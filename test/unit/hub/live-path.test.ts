@@ -19,7 +19,7 @@ const KIB = 1024;
 /** A write counts 500 steps beside its bytes, and a slice has 100,000. */
 const WRITES_IN_A_SLICE = 200;
 
-describe('live path: nobody holds the loop', { timeout: 120_000 }, () => {
+describe('live path: nobody holds the loop', () => {
   it('writes to 100,000 subscribers in slices, once to each', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const count = { writes: 0, inTurn: 0 };
@@ -297,7 +297,7 @@ describe('live path: what a delivery costs', () => {
   });
 });
 
-describe('live path: who comes back from a node that is gone', { timeout: 60_000 }, () => {
+describe('live path: who comes back from a node that is gone', () => {
   it('200 clients that come back from everywhere have a few pages read in a turn', async (test) => {
     const memory = createMemoryTransport({ size: 200_000 });
     for (let id = 0; id < 20_000; id += 1) await memory.append(update(String(id)));

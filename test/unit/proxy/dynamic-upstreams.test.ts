@@ -33,7 +33,7 @@ const services = (...ports: number[]): DnsAnswer => ({
 const hostports = ({ registry }: TestGateway): string[] =>
   registry.upstreams().map(({ address }) => address.hostport);
 
-describe('dynamic a', { timeout: 30_000 }, () => {
+describe('dynamic a', () => {
   it('has upstreams at the addresses of a name, whom the first request waits for', async (test) => {
     await using upstream = await origin((_, response) => response.end('ok'));
     const dns = await named(test, addresses('127.0.0.2', '127.0.0.1'));
@@ -146,7 +146,7 @@ describe('dynamic a', { timeout: 30_000 }, () => {
   });
 });
 
-describe('dynamic srv (RFC 2782)', { timeout: 30_000 }, () => {
+describe('dynamic srv (RFC 2782)', () => {
   it('has upstreams at the targets and ports of a service, by their priority', async (test) => {
     await using first = await origin((_, response) => response.end('first'));
     await using second = await origin((_, response) => response.end('second'));

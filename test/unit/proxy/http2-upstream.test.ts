@@ -93,7 +93,7 @@ const goAway = (lastStream: number, code = 0): Buffer => {
   return frame(FRAME.goAway, 0, 0, payload);
 };
 
-describe('an upstream by h2c:// (RFC 9113 §3.3)', { timeout: 30_000 }, () => {
+describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
   it('is sent method, path, host, fields and body, and its answer comes back', async () => {
     await using upstream = await http2Origin((stream, fields) => {
       let body = '';
@@ -348,7 +348,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', { timeout: 30_000 }, () => {
   });
 });
 
-describe('a request that failed at an HTTP/2 upstream', { timeout: 30_000 }, () => {
+describe('a request that failed at an HTTP/2 upstream', () => {
   it('is tried elsewhere when it was refused, whatever its method (RFC 9113 §8.7)', async () => {
     await using refusing = await http2Origin((stream) => stream.close(NGHTTP2_REFUSED_STREAM));
     await using good = await http2Origin((stream) => stream.respond({ ':status': 204 }));
@@ -426,7 +426,7 @@ describe('a request that failed at an HTTP/2 upstream', { timeout: 30_000 }, () 
   });
 });
 
-describe('sessions with an HTTP/2 upstream', { timeout: 30_000 }, () => {
+describe('sessions with an HTTP/2 upstream', () => {
   const holding = async (allowed: number) => {
     const held: http2.ServerHttp2Stream[] = [];
     let most = 0;
@@ -504,7 +504,7 @@ describe('sessions with an HTTP/2 upstream', { timeout: 30_000 }, () => {
   });
 });
 
-describe('versions of HTTP to an upstream behind TLS (RFC 7301)', { timeout: 30_000 }, () => {
+describe('versions of HTTP to an upstream behind TLS (RFC 7301)', () => {
   const directory = mkdtempSync(join(tmpdir(), 'hubgate-up-versions-'));
   after(() => rmSync(directory, { recursive: true, force: true }));
   const authority = createClientAuthority(directory, 'authority');

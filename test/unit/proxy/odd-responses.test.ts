@@ -17,7 +17,7 @@ const UNFORGIVING: Overrides = { passiveHealth: { failDurationMs: 60_000 } };
 const CHUNKED_OK = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n';
 
 for (const { name, ask, port } of PROTOCOLS) {
-  describe(`an odd but readable response, over ${name}`, { timeout: 30_000 }, () => {
+  describe(`an odd but readable response, over ${name}`, () => {
     for (const status of [204, 304]) {
       it(`is complete with status ${status} and a length (RFC 9110 §8.6)`, async () => {
         await using upstream = await rawOrigin(
@@ -70,7 +70,7 @@ for (const { name, ask, port } of PROTOCOLS) {
     });
   });
 
-  describe(`an unreadable response, over ${name}`, { timeout: 30_000 }, () => {
+  describe(`an unreadable response, over ${name}`, () => {
     for (const status of ['099', '000', '042']) {
       it(`is 502 with status ${status} (RFC 9110 §15)`, async () => {
         await using upstream = await rawOrigin(

@@ -12,7 +12,7 @@ const MIB = 1024 * 1024;
 const LIMIT_MS = 60_000;
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
-describe('the body of a request on its way to the upstream', { timeout: 20_000 }, () => {
+describe('the body of a request on its way to the upstream', () => {
   for (const { name, ask, port } of PROTOCOLS) {
     it(`goes through one stream, which holds one timer, over ${name}`, async (test) => {
       const clock = new TestClock();

@@ -113,7 +113,7 @@ for (const { name, send } of [
   { name: 'HTTP/1.1', send: send1 },
   { name: 'HTTP/2', send: send2 },
 ]) {
-  describe(`trailer fields of a request over ${name} (RFC 9110 §6.5)`, { timeout: 30_000 }, () => {
+  describe(`trailer fields of a request over ${name} (RFC 9110 §6.5)`, () => {
     for (const method of ['POST', 'DELETE', 'GET']) {
       it(`arrive after the chunks of a ${method}, byte for byte`, async () => {
         await using upstream = await rawOrigin(answering);
