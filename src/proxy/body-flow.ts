@@ -19,8 +19,8 @@ interface Marks {
 }
 
 export const WIDE_MARKS: Marks = { high: 256 * 1024, low: 64 * 1024 };
-/** For all bodies while many are taken slowly. */
-export const NARROW_MARKS: Marks = { high: NARROW_READ_BYTES, low: 0 };
+/** For all bodies while many are taken slowly: no second read for a client whose connection takes no more. */
+export const NARROW_MARKS: Marks = { high: NARROW_READ_BYTES / 2, low: 0 };
 
 /** What a body is read from. */
 export interface Source {
@@ -78,6 +78,8 @@ export class BodyFlow {
     if (!this.#isClosed) upstreamReads.wait(chunk.length);
     upstreamReads.pass(chunk, this.#body, () => this.#took(chunk.length));
     if (this.#isHeld || this.#waiting <= marks().high) return;
+    // All has been taken, and will be told so in a moment.
+    if (this.#body.writableLength === 0) return;
     this.#isHeld = true;
     this.#source.pause();
     this.#listener.held();

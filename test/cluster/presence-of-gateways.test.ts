@@ -188,9 +188,14 @@ async function start(test: TestContext, round: number, redis: RedisServer | null
       await Promise.all(opening);
       const [first] = gateways;
       assert.ok(first !== undefined);
-      const reader = await openStream(test, `${first.hub}?match=*&last_event_id=earliest`, {
-        headers,
-      });
+      const fromTheFirst = `${first.hub}?match=*&last_event_id=earliest`;
+      let reader = await openStream(test, fromTheFirst, { headers });
+      // Until it has found Redis again.
+      while (reader.status !== 200) {
+        assert.equal(reader.status, 503);
+        await poll();
+        reader = await openStream(test, fromTheFirst, { headers });
+      }
       // Its own subscription is there too.
       streams.set('*', reader);
       // Whoever reads a failure wants to know what was said last.

@@ -15,18 +15,19 @@ import {
 } from '../../src/transports/redis/redis-transport.ts';
 import { onBoard } from '../support/board.ts';
 import { createClientAuthority } from '../support/client-authority.ts';
+import { documentedBlocks } from '../support/documented-blocks.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
-/** What docs/scaling.md gives the user of a hub. */
-const RIGHTS =
-  'on >secret resetchannels ~{test}:* -@all +time +evalsha +script|load +wait +role +incr +hset ' +
-  '+hsetnx +hget +hmget +hdel +hincrby +zadd +zrem +zrange +zrangebylex +zrangebyscore +zscore ' +
-  '+xadd +xdel +xlen +xrange +xrevrange +xread';
+/** What docs/scaling.md gives the user of a hub, for the stream of the tests. */
+const [rights] = documentedBlocks('docs/scaling.md')
+  .filter(({ language, text }) => language === 'text' && text.startsWith('user hub '))
+  .map(({ text }) => text.trim().replace('{chat}', '{test}').replace('PASSWORD', 'secret'));
 
 describe('Redis as others run it', () => {
   it('takes a password, and a user who may do nothing else', async (test) => {
-    const redis = await startRedis(test, test, [`user hub ${RIGHTS}`, 'user default off']);
+    assert.ok(rights !== undefined);
+    const redis = await startRedis(test, test, [rights, 'user default off']);
     if (redis === null) return;
     const url = (name: string): string => `redis://hub:${name}@127.0.0.1:${redis.port}`;
     await serves(test, { urls: [new Secret(url('secret'))] });

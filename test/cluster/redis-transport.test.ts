@@ -81,6 +81,31 @@ describe('a log in Redis that goes away', () => {
     assert.deepEqual(ids(seen), ['a']);
   });
 
+  it('lets a client wait whose cursor it has not read yet, not for ever, and skips nothing', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const [behind, here] = [
+      await open(test, { urls: urlsOf(relay.port), clock: quickClock() }),
+      await open(test, { urls: urlsOf(redis.port) }),
+    ];
+    const seen = collect(behind);
+    await here.append(update('a'));
+    await until(() => seen.length === 1);
+    // The third connection of a session is the one that reads.
+    relay.loseAnswersOf(2);
+    await here.append(update('b'));
+    await assert.rejects(behind.find('b'), {
+      code: 'transport-failed',
+      message: 'This node is behind the log in Redis',
+    });
+    relay.cut();
+    relay.heal();
+    while ((await behind.find('b').catch(() => null)) !== 2) await nextTurn();
+    assert.deepEqual(ids(seen), ['a', 'b']);
+  });
+
   it('hands out what was acknowledged meanwhile, once and in order', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;

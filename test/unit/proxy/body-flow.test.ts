@@ -8,6 +8,11 @@ import { Readable, Writable } from 'node:stream';
 import { after, before, describe, it, mock } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { BodyFlow, WIDE_MARKS } from '../../../src/proxy/body-flow.ts';
+import {
+  MAX_WIDE_BODIES,
+  NARROW_READ_BYTES,
+  upstreamReads,
+} from '../../../src/proxy/upstream-reads.ts';
 import { RECORD, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
 import { freePort } from '../../support/free-port.ts';
 import { startGateway } from '../../support/gateway.ts';
@@ -56,6 +61,26 @@ describe('the flow of a body', () => {
       assert.deepEqual(told.slice(-2), ['freed', 'resume']);
       assert.equal(told.filter((what) => what === 'pause').length, 1);
     })();
+  });
+
+  it('reads once for each of many clients that take nothing, and holds none that takes at once', () => {
+    const ends = Array.from({ length: MAX_WIDE_BODIES + 1 }, () => upstreamReads.begin());
+    const read = Buffer.alloc(NARROW_READ_BYTES);
+    const flowTo = (write: Writable['_write']): BodyFlow =>
+      new BodyFlow(
+        new Writable({ write }),
+        { pause() {}, resume() {} },
+        { held() {}, taken() {}, freed() {} },
+      );
+    const slow = flowTo(() => {});
+    slow.write(read);
+    assert.ok(slow.isHeld);
+    const fast = flowTo((_chunk, _encoding, done) => done());
+    for (let reads = 0; reads < 10; reads += 1) fast.write(read);
+    assert.ok(!fast.isHeld);
+    for (const end of ends) end();
+    slow.end();
+    fast.end();
   });
 });
 
