@@ -1,8 +1,11 @@
-import type { HeaderOperation } from './config.ts';
+import type { HeaderOperation, SiteConfig } from './config.ts';
 
-/** What `basic_auth` has established, and what another service has answered, under all their names. */
+/**
+ * What `basic_auth` and the client's certificate have established, and what another service has answered, under all
+ * their names.
+ */
 const IDENTITY =
-  /\{(?:(?:http\.)?auth\.user\.id|rp\.header\.[^{}]+|http\.reverse_proxy\.header\.[^{}]+)\}/;
+  /\{(?:(?:http\.)?auth\.user\.id|tls_client_[^{}]+|http\.request\.tls\.client\.[^{}]+|rp\.header\.[^{}]+|http\.reverse_proxy\.header\.[^{}]+)\}/;
 
 /** The request fields that operations fill with what the gateway has found out about the user. */
 export function identityFieldsIn(operations: readonly HeaderOperation[]): string[] {
@@ -11,4 +14,10 @@ export function identityFieldsIn(operations: readonly HeaderOperation[]): string
       ? [one.name]
       : [],
   );
+}
+
+/** Whether a site verifies the certificates of its clients, so that they prove who a client is. */
+export function verifiesClients({ tls }: Pick<SiteConfig, 'tls'>): boolean {
+  const mode = tls.clientAuth?.mode;
+  return mode === 'verify_if_given' || mode === 'require_and_verify';
 }

@@ -8,6 +8,7 @@ import type { Finding, Report } from '../config/problem.ts';
 import { dataOf, everyRoute } from '../config/routes.ts';
 import { grantTemplates } from '../discovery/grant-template.ts';
 import { responseFieldsIn } from '../discovery/token-source.ts';
+import { verifiesClients } from '../config/identity-operations.ts';
 import { type IdentitySource, identitySources } from '../site/identity-placeholders.ts';
 
 type Source = NonNullable<DiscoveryConfig['tokenSource']>;
@@ -45,6 +46,8 @@ function fault(read: IdentitySource, site: SiteConfig): Finding | null {
       return null;
     case 'user':
       return establishedBy(site).some(({ user }) => user) ? null : noPasswords();
+    case 'certificate':
+      return verifiesClients(site) ? null : noCertificates(read.name);
     case 'field': {
       const name = read.name.toLowerCase();
       const isKnown = establishedBy(site).some(({ fields }) =>
@@ -90,6 +93,15 @@ function noPasswords(): Finding {
     message:
       'no basic_auth of this site establishes {http.auth.user.id}, so that there is no token',
     hint: 'add basic_auth, or name the user by a field that forward_auth { … copy_headers } gives',
+  };
+}
+
+function noCertificates(name: string): Finding {
+  return {
+    severity: 'error',
+    code: 'unestablished-identity',
+    message: `this site verifies no client certificates, so {tls_client_${name}} names nobody and there is no token`,
+    hint: 'add tls { client_auth { mode require_and_verify; trust_pool file … } }',
   };
 }
 

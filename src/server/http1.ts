@@ -11,7 +11,7 @@ import type { ServerOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/error.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
-import { policyOf, tlsVersionOf } from './connection-policy.ts';
+import { handshakeOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Wire, type LeaveConnection, leaveServer } from './http1-wire.ts';
 import {
@@ -177,14 +177,15 @@ export class Http1 {
       socket.destroy();
       return;
     }
+    const handshake = handshakeOf(socket);
     const connection = {
       secure: 'encrypted' in socket && socket.encrypted === true,
-      tlsVersion: tlsVersionOf(socket),
+      tlsVersion: handshake?.tlsVersion ?? null,
       peer: peerOf(socket),
       upgrade,
     };
     const wire = new Http1Wire(request, response, target, upgrade === null ? this.#leave : null);
-    this.#reception.take(new ServerExchange(wire, settings, connection), policyOf(socket));
+    this.#reception.take(new ServerExchange(wire, settings, connection), handshake);
   }
 
   /** Lets the newest response have its connection, of which no other request is taken then. */
