@@ -152,9 +152,12 @@ export function filesRead(routes: readonly RouteConfig[], registry: ConfigRegist
   );
 }
 
-/** What `basic_auth` has established, and what another service has answered, under all their names. */
+/**
+ * What `basic_auth` and the client's certificate have established, and what another service has answered, under all
+ * their names.
+ */
 const IDENTITY =
-  /\{(?:(?:http\.)?auth\.user\.id|rp\.header\.[^{}]+|http\.reverse_proxy\.header\.[^{}]+)\}/;
+  /\{(?:(?:http\.)?auth\.user\.id|tls_client_[^{}]+|http\.request\.tls\.client\.[^{}]+|rp\.header\.[^{}]+|http\.reverse_proxy\.header\.[^{}]+)\}/;
 
 /** The request fields that operations fill with what the gateway has found out about the user. */
 export function identityFieldsIn(operations: readonly HeaderOperation[]): string[] {

@@ -41,3 +41,9 @@ export function siteAddressText({ scheme, host, port }: SiteAddress): string {
   const name = isIP(host) === 6 ? `[${host}]` : host;
   return `${scheme}://${name}${port === null ? '' : `:${port}`}`;
 }
+
+/** Whether a site verifies the certificates of its clients, so that they prove who a client is. */
+export function verifiesClients({ tls }: Pick<SiteConfig, 'tls'>): boolean {
+  const mode = tls.clientAuth?.mode;
+  return mode === 'verify_if_given' || mode === 'require_and_verify';
+}

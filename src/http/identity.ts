@@ -1,3 +1,5 @@
+import type { ClientCertificate } from './client-certificate.ts';
+
 const NOBODY: ReadonlyMap<string, readonly string[]> = new Map();
 
 /**
@@ -6,6 +8,8 @@ const NOBODY: ReadonlyMap<string, readonly string[]> = new Map();
  */
 export class Identity {
   #user: string | null = null;
+  /** The certificate that the client has proven itself by to this very site; null where it has not. */
+  certificate: ClientCertificate | null = null;
   /** By lower-case name. */
   #fields: Map<string, readonly string[]> | null = null;
 
@@ -40,6 +44,6 @@ export class Identity {
   /** Different for different identities. */
   get key(): string {
     const fields = [...(this.#fields ?? NOBODY)].sort(([one], [other]) => (one < other ? -1 : 1));
-    return JSON.stringify([this.#user, fields]);
+    return JSON.stringify([this.#user, fields, this.certificate?.fingerprint ?? null]);
   }
 }

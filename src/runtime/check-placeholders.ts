@@ -5,11 +5,14 @@ import { nearestName } from '../config/nearest.ts';
 import type { Report } from '../config/problem.ts';
 import { CHANGE_PLACEHOLDERS } from '../discovery/changes.ts';
 import { Secret } from '../kernel/secret.ts';
+import { verifiesClients } from '../config/sites.ts';
 import {
+  CERTIFICATE,
   isPlaceholder,
   looksLikePlaceholder,
   PLACEHOLDER,
   placeholdersLike,
+  shortName,
 } from '../site/placeholder-names.ts';
 
 /** Members in which braces mean something else. */
@@ -33,6 +36,7 @@ export function checkPlaceholders(site: SiteConfig, report: Report): void {
     report,
     isKnown: (name: string) => mapped.has(name) || isPlaceholder(name),
     isMatcher: false,
+    hasCertificates: verifiesClients(site),
   };
   look([routes, errorRoutes], site, everywhere);
   if (discovery === null) return;
@@ -47,6 +51,8 @@ interface Looking {
   readonly report: Report;
   readonly isKnown: (name: string) => boolean;
   readonly isMatcher: boolean;
+  /** Whether the site verifies certificates of clients. */
+  readonly hasCertificates: boolean;
 }
 
 /** What `map` gives a value is a placeholder of the site. */
@@ -62,6 +68,10 @@ function mappedNames(routes: readonly RouteConfig[]): ReadonlySet<string> {
 function look(value: unknown, about: object, looking: Looking): void {
   if (typeof value === 'string') {
     for (const name of namesIn(value)) {
+      if (isUnverified(name, looking)) {
+        looking.report(about, noCertificate(name, looking.isMatcher));
+        continue;
+      }
       if (looking.isKnown(name)) continue;
       if (!(looking.isMatcher || looksLikePlaceholder(name) || isMisspelt(name))) continue;
       looking.report(about, unknownPlaceholder(name, looking.isMatcher));
@@ -77,6 +87,10 @@ function look(value: unknown, about: object, looking: Looking): void {
     if (OTHER_LANGUAGES.has(name)) continue;
     look(member, place, MATCHERS.has(name) ? { ...looking, isMatcher: true } : looking);
   }
+}
+
+function isUnverified(name: string, { hasCertificates }: Looking): boolean {
+  return !hasCertificates && shortName(name).startsWith(CERTIFICATE) && isPlaceholder(name);
 }
 
 /** Braces around one short word may be text of another language; near a placeholder's name they hardly are. */
@@ -96,6 +110,16 @@ function unclosedPlaceholder(beginning: string) {
 
 function namesIn(text: string): ReadonlySet<string> {
   return new Set([...text.matchAll(PLACEHOLDER)].flatMap(([, name]) => name ?? []));
+}
+
+function noCertificate(name: string, isMatcher: boolean) {
+  const shown = name.slice(0, 80);
+  return {
+    severity: isMatcher ? 'error' : 'warning',
+    code: 'unverified-client-certificate',
+    message: `this site verifies no client certificates, so {${shown}} is always empty`,
+    hint: 'add tls { client_auth { mode require_and_verify; trust_pool file … } }, or verify_if_given',
+  } as const;
 }
 
 function unknownPlaceholder(name: string, isMatcher: boolean) {

@@ -1,3 +1,4 @@
+import { verifiesClients } from '../config/sites.ts';
 import {
   isCounterpart,
   JWKS_ALGORITHMS,
@@ -195,6 +196,8 @@ function fault(read: IdentitySource, site: SiteConfig): UnplacedProblem | null {
       return null;
     case 'user':
       return establishedBy(site).some(({ user }) => user) ? null : noPasswords();
+    case 'certificate':
+      return verifiesClients(site) ? null : noCertificates(read.name);
     case 'field': {
       const name = read.name.toLowerCase();
       const isKnown = establishedBy(site).some(({ fields }) =>
@@ -240,6 +243,15 @@ function noPasswords(): UnplacedProblem {
     message:
       'no basic_auth of this site establishes {http.auth.user.id}, so that there is no token',
     hint: 'add basic_auth, or name the user by a field that forward_auth { … copy_headers } gives',
+  };
+}
+
+function noCertificates(name: string): UnplacedProblem {
+  return {
+    severity: 'error',
+    code: 'unestablished-identity',
+    message: `this site verifies no client certificates, so {tls_client_${name}} names nobody and there is no token`,
+    hint: 'add tls { client_auth { mode require_and_verify; trust_pool file … } }',
   };
 }
 

@@ -6,6 +6,7 @@ import { addressSet, clientAddress } from '../http/forwarded.ts';
 import type { Family } from '../kernel/measures.ts';
 import { messageOf } from '../kernel/error.ts';
 import { Scope } from '../kernel/scope.ts';
+import type { Handshake } from '../server/connection-policy.ts';
 import type { Service } from '../server/listener.ts';
 import { hostname } from '../site/placeholders.ts';
 import { measureSite } from '../site/site-measures.ts';
@@ -219,10 +220,15 @@ function createService(
   siteless: SiteHandler,
   { options: { servers } }: Config,
 ): Service {
-  const handlerOf = (exchange: Exchange, policyId: string | null): SiteHandler => {
+  const handlerOf = (exchange: Exchange, handshake: Handshake | null): SiteHandler => {
     const site = siteOf(exchange.host);
     if (site === undefined) return siteless;
-    const admitted = policies?.admits(site, policyId) ?? site.tls.clientAuth === null;
+    const admitted =
+      policies?.admits(site, handshake?.policyId ?? null) ?? site.tls.clientAuth === null;
+    // A site that asks for no certificate takes connections of others, and nothing that was proven to them.
+    if (admitted && site.tls.clientAuth !== null) {
+      exchange.identity.certificate = handshake?.certificate ?? null;
+    }
     return (admitted ? handlers.get(site) : undefined) ?? siteless;
   };
   const trusted = addressSet(servers.trustedProxies);
@@ -235,8 +241,8 @@ function createService(
       servers.trustedProxies.length === 0
         ? null
         : (headers, peer) => clientAddress(peer, headers, trusted, servers.clientIpHeaders),
-    handle(exchange, policyId) {
-      const site = handlerOf(exchange, policyId);
+    handle(exchange, handshake) {
+      const site = handlerOf(exchange, handshake);
       const handler = planned.secure ? site : answerChallenges(site, challenges);
       handler(exchange).catch((error: unknown) => {
         exchange.log.error('An answer failed', { error: messageOf(error) });

@@ -1,29 +1,40 @@
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
+import { ClientCertificate } from '../http/client-certificate.ts';
+import { isVerified } from '../tls/client-auth.ts';
 import type { HandshakePolicy } from '../tls/handshake-policy.ts';
 
-/** A property rather than a map by socket: the sockets of HTTP/2 requests are proxies of the real one. */
-const POLICY = Symbol('id of the handshake policy');
+/** What a handshake has settled for all requests of its connection. */
+export interface Handshake {
+  readonly policyId: string;
+  /** `TLSv1.3`, say. */
+  readonly tlsVersion: string;
+  /** What the client has proven who it is by; null where nobody has verified it. */
+  readonly certificate: ClientCertificate | null;
+}
 
-const VERSION = Symbol('version of TLS');
+/** A property rather than a map by socket: the sockets of HTTP/2 requests are proxies of the real one. */
+const HANDSHAKE = Symbol('what the handshake has settled');
 
 interface Marked {
-  [POLICY]?: string;
-  [VERSION]?: string;
+  [HANDSHAKE]?: Handshake;
 }
 
-/** Notes under which policy a connection's handshake was made, and its client accepted. */
-export function rememberPolicy(socket: TLSSocket & Marked, { id }: HandshakePolicy): void {
-  socket[POLICY] = id;
-  socket[VERSION] = socket.getProtocol() ?? '';
+/** Notes what a connection's handshake has settled, once its client is accepted. */
+export function rememberHandshake(
+  socket: TLSSocket & Marked,
+  { id, clientAuth }: HandshakePolicy,
+): void {
+  const given = clientAuth === null ? undefined : socket.getPeerX509Certificate();
+  const isProof = given !== undefined && clientAuth !== null && isVerified(socket, clientAuth);
+  socket[HANDSHAKE] = {
+    policyId: id,
+    tlsVersion: socket.getProtocol() ?? '',
+    certificate: isProof ? new ClientCertificate(given) : null,
+  };
 }
 
-/** The id of that policy; null without TLS. */
-export function policyOf(socket: Socket & Marked): string | null {
-  return socket[POLICY] ?? null;
-}
-
-/** `TLSv1.3`, say; null without TLS. */
-export function tlsVersionOf(socket: Socket & Marked): string | null {
-  return socket[VERSION] ?? null;
+/** What the handshake of a connection has settled; null without TLS. */
+export function handshakeOf(socket: Socket & Marked): Handshake | null {
+  return socket[HANDSHAKE] ?? null;
 }

@@ -11,7 +11,7 @@ import type { ServerOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/error.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
-import { policyOf, tlsVersionOf } from './connection-policy.ts';
+import { handshakeOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http1Adapter, type LeaveConnection, leaveServer } from './http1-adapter.ts';
 import {
@@ -177,9 +177,10 @@ export class Http1 {
       socket.destroy();
       return;
     }
+    const handshake = handshakeOf(socket);
     const connection = {
       secure: 'encrypted' in socket && socket.encrypted === true,
-      tlsVersion: tlsVersionOf(socket),
+      tlsVersion: handshake?.tlsVersion ?? null,
       peer: peerOf(socket),
       upgrade,
     };
@@ -189,7 +190,7 @@ export class Http1 {
       target,
       upgrade === null ? this.#leave : null,
     );
-    this.#reception.take(new ServerExchange(adapter, settings, connection), policyOf(socket));
+    this.#reception.take(new ServerExchange(adapter, settings, connection), handshake);
   }
 
   /** Lets the newest response have its connection, of which no other request is taken then. */

@@ -12,7 +12,7 @@ import { BegunRequests } from './begun-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { policyOf, tlsVersionOf } from './connection-policy.ts';
+import { type Handshake, handshakeOf } from './connection-policy.ts';
 import { forgetDeadline, onNoRequest } from './first-request.ts';
 import { Http2Adapter } from './http2-adapter.ts';
 import { ServerExchange } from './server-exchange.ts';
@@ -87,9 +87,8 @@ export class Http2 {
     session.once('stream', () => forgetDeadline(socket));
     const carrier: Carrier = {
       secure: session.encrypted === true,
-      tlsVersion: tlsVersionOf(socket),
       peer: peerOf(socket),
-      policyId: policyOf(socket),
+      handshake: handshakeOf(socket),
     };
     // Node hands the fields over as they came beside the record of them.
     session.on(
@@ -104,7 +103,7 @@ export class Http2 {
   #take(
     stream: ServerHttp2Stream,
     rawHeaders: readonly string[],
-    { secure, tlsVersion, peer, policyId }: Carrier,
+    { secure, peer, handshake }: Carrier,
   ): void {
     const head = requestHead(rawHeaders);
     const isConnect = head.method === 'CONNECT';
@@ -122,10 +121,10 @@ export class Http2 {
       return;
     }
     const adapter = new Http2Adapter({ stream, rawHeaders, body: stream, target });
-    const connection = { secure, tlsVersion, peer, upgrade };
+    const connection = { secure, tlsVersion: handshake?.tlsVersion ?? null, peer, upgrade };
     this.#begun.begin(stream.session ?? stream, () => {
       if (stream.destroyed || stream.closed) return;
-      this.#reception.take(new ServerExchange(adapter, settings, connection), policyId);
+      this.#reception.take(new ServerExchange(adapter, settings, connection), handshake);
     });
   }
 
@@ -141,9 +140,8 @@ export class Http2 {
 /** What is known of a connection once and for all. */
 interface Carrier {
   readonly secure: boolean;
-  readonly tlsVersion: string | null;
   readonly peer: Peer;
-  readonly policyId: string | null;
+  readonly handshake: Handshake | null;
 }
 
 interface Http2RequestHead extends RequestHead {

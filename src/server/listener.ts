@@ -20,6 +20,7 @@ import { expectFirstRequest, forgetDeadline } from './first-request.ts';
 import { type Peer, Peers } from './peers.ts';
 import { Protocols } from './protocols.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
+import type { Handshake } from './connection-policy.ts';
 import { sharedListener } from './shared-listener.ts';
 import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 
@@ -28,9 +29,9 @@ export interface Service {
   /**
    * Answers one exchange; never throws.
    *
-   * @param policyId of the handshake of its connection; null without TLS
+   * @param handshake the one of its connection; null without TLS
    */
-  readonly handle: (exchange: Exchange, policyId: string | null) => void;
+  readonly handle: (exchange: Exchange, handshake: Handshake | null) => void;
   /** null on a listener without TLS, like the policies. */
   readonly certificates: CertificateSource | null;
   readonly policies: HandshakePolicies | null;
@@ -203,7 +204,7 @@ export class Listener {
       limits,
       {
         settings: () => this.#settings,
-        take: (exchange, policyId) => this.#take(exchange, policyId),
+        take: (exchange, handshake) => this.#take(exchange, handshake),
       },
       this.#clock,
       this.#log,
@@ -218,12 +219,12 @@ export class Listener {
     this.#protocols.push(next);
   }
 
-  #take(exchange: Exchange, policyId: string | null): void {
+  #take(exchange: Exchange, handshake: Handshake | null): void {
     const service = this.#service;
     // A request that came just when the port began to speak otherwise (RFC 9110 §15.5.20).
-    if (service !== null && (policyId === null) !== (service.policies === null)) {
+    if (service !== null && (handshake === null) !== (service.policies === null)) {
       answerError(exchange, 421);
-    } else service?.handle(exchange, policyId);
+    } else service?.handle(exchange, handshake);
   }
 
   /**

@@ -15,7 +15,7 @@ import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { ChallengeHandshakes } from './challenge-handshakes.ts';
 import { readClientHello } from './client-hello.ts';
 import type { ConnectionMeasures } from './connection-measures.ts';
-import { rememberPolicy, tlsVersionOf } from './connection-policy.ts';
+import { handshakeOf, rememberHandshake } from './connection-policy.ts';
 import { giveConnection } from './node-internals.ts';
 import { SecureContexts } from './secure-contexts.ts';
 
@@ -188,10 +188,10 @@ export class TlsEndpoint {
       socket.destroy();
       return;
     }
-    rememberPolicy(socket, policy);
+    rememberHandshake(socket, policy);
     const protocol = socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1';
     const { measures, onSecure } = this.#options;
-    measures.handshake(tlsVersionOf(socket) ?? '', socket.isSessionReused(), protocol);
+    measures.handshake(handshakeOf(socket)?.tlsVersion ?? '', socket.isSessionReused(), protocol);
     onSecure(socket, protocol);
   }
 

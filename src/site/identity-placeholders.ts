@@ -1,6 +1,6 @@
 import type { Exchange } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
-import { isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
+import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
 import { expandPlaceholders } from './placeholders.ts';
 
 /** Families of placeholders that say nothing of the client, or what the gateway knows of its site. */
@@ -11,6 +11,8 @@ export type IdentitySource =
   /** A fact of the exchange: `user`, or `field` of an authorizing service. */
   | { readonly kind: 'user' }
   | { readonly kind: 'field'; readonly name: string }
+  /** What the verified certificate of the client says. */
+  | { readonly kind: 'certificate'; readonly name: string }
   /** A field of the app's answer. */
   | { readonly kind: 'answer'; readonly name: string }
   /** The time, this machine, the host of the site. */
@@ -31,6 +33,9 @@ export function identitySources(template: string): IdentitySource[] {
 function sourceOf(long: string): IdentitySource | null {
   const name = shortName(long);
   if (name === 'auth.user.id') return { kind: 'user' };
+  if (name.startsWith(CERTIFICATE) && isPlaceholder(name)) {
+    return { kind: 'certificate', name: name.slice(CERTIFICATE.length) };
+  }
   if (name.startsWith(HEADER)) return { kind: 'field', name: name.slice(HEADER.length) };
   if (name.startsWith(ANSWER)) return { kind: 'answer', name: name.slice(ANSWER.length) };
   if (NEUTRAL.test(name)) return { kind: 'neutral', name };
@@ -65,6 +70,11 @@ function valueOf(source: IdentitySource, exchange: Exchange, response: HeaderLis
   switch (source.kind) {
     case 'user':
       return identity.user;
+    case 'certificate': {
+      // One without such a name proves nothing about it.
+      const value = identity.certificate?.value(source.name) ?? '';
+      return value === '' ? null : value;
+    }
     case 'field': {
       const values = identity.field(source.name);
       return values === undefined ? null : text(values.join(', '));

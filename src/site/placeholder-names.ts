@@ -38,7 +38,16 @@ const REQUEST_NAMES = [
   'auth.method',
   'auth.uri',
   'auth.user.id',
+  'tls_client_subject',
+  'tls_client_issuer',
+  'tls_client_serial',
+  'tls_client_fingerprint',
+  'tls_client_certificate_der_base64',
 ] as const;
+
+/** What the certificate of a client says, where its site has verified it. */
+export const CERTIFICATE = 'tls_client_';
+const ALTERNATIVE_NAME = /^tls_client_san\.(?:dns_names|emails|ips|uris)\.\d{1,3}$/;
 
 export const TIME_NAMES = [
   'time.now',
@@ -117,6 +126,7 @@ const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
   ['http.regexp.', 're.'],
   ['http.vars.', 'vars.'],
   ['http.matchers.file.', 'file_match.'],
+  ['http.request.tls.client.', CERTIFICATE],
 ];
 
 /** What Caddy knows without a dot in its name, and this gateway has no data for. */
@@ -137,7 +147,7 @@ export function shortName(name: string): string {
 /** Whether requests give it a value, some of them at least. */
 export function isPlaceholder(name: string): boolean {
   const short = shortName(name);
-  if (SHORT_NAMES.includes(short)) return true;
+  if (SHORT_NAMES.includes(short) || ALTERNATIVE_NAME.test(short)) return true;
   if (FAMILIES.some((family) => short.startsWith(family) && short.length > family.length)) {
     return true;
   }

@@ -3,7 +3,7 @@ import { cookieValue } from '../http/field-values.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';
-import { PLACEHOLDER, shortName } from './placeholder-names.ts';
+import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
 import { systemValue, timeValue } from './world-placeholders.ts';
 
 /** Parts of a path that `{path.N}` can name. */
@@ -35,6 +35,9 @@ function lookUp(
   exchange: Exchange,
   response: HeaderList | undefined,
 ): string | undefined {
+  if (name.startsWith(CERTIFICATE) && isPlaceholder(name)) {
+    return exchange.identity.certificate?.value(name.slice(CERTIFICATE.length)) ?? '';
+  }
   const dot = name.indexOf('.');
   if (dot === -1) return exchange.variables.get(name) ?? simple(name, exchange);
   const family = name.slice(0, dot);

@@ -29,6 +29,12 @@ export function refusalReason(client: ClientIdentity, mode: ClientAuthMode): str
   }
 }
 
+/** Whether the client has proven who it is: its certificate was looked at, and is one of the trust pool. */
+export function isVerified(client: ClientIdentity, mode: ClientAuthMode): boolean {
+  const verifies = mode === 'verify_if_given' || mode === 'require_and_verify';
+  return verifies && client.getPeerX509Certificate() !== undefined && client.authorized;
+}
+
 function untrusted({ authorizationError }: ClientIdentity): string {
   return `the certificate is not trusted: ${String(authorizationError)}`;
 }

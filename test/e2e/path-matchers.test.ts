@@ -90,7 +90,7 @@ describe('matchers of paths and fields', () => {
 
   it('are load errors with placeholders that do not exist, or patterns that cannot be read', async (test) => {
     for (const [line, expected] of [
-      ['@a vars {http.request.tls.client.subject} x', /is not a placeholder/],
+      ['@a vars {http.request.tls.client.subject} x', /verifies no client certificates/],
       ['@a header X-A {hots}', /is not a placeholder/],
       ['@a not path /{unknown.thing}/*', /is not a placeholder/],
       ['@a path /[a', /whose \[classes\] are closed/],

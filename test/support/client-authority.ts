@@ -12,7 +12,11 @@ export interface TestCertificate {
 export interface ClientAuthority {
   /** Its own certificate: a trust pool. */
   readonly file: string;
-  issue(name: string, purpose?: 'clientAuth' | 'serverAuth'): TestCertificate;
+  issue(
+    name: string,
+    purpose?: 'clientAuth' | 'serverAuth',
+    more?: { readonly subject?: string; readonly names?: string },
+  ): TestCertificate;
 }
 
 const EC_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
@@ -29,12 +33,13 @@ export function createClientAuthority(directory: string, name: string): ClientAu
   );
   return {
     file: join(directory, `${name}.crt`),
-    issue(client, purpose = 'clientAuth') {
+    issue(client, purpose = 'clientAuth', { subject = `/CN=${client}`, names } = {}) {
       openssl(
-        ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', `/CN=${client}`],
+        ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', subject],
         ...['-CA', `${name}.crt`, '-CAkey', `${name}.key`],
         ...['-addext', 'basicConstraints=critical,CA:false'],
         ...['-addext', `extendedKeyUsage=${purpose}`],
+        ...(names === undefined ? [] : ['-addext', names]),
         ...(purpose === 'serverAuth' ? ['-addext', `subjectAltName=DNS:${client}`] : []),
         ...['-keyout', `${client}.key`, '-out', `${client}.crt`],
       );
