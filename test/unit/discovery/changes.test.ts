@@ -391,8 +391,8 @@ describe('changes (RFC 9111 §4.4)', () => {
     const options = `${NOW}
 		alias /index.php/{page} /index.php?title={page}
 		alias /post.php?post={id}
-		alias /two /one
-		alias /three /two`;
+		alias /three /two
+		alias /two /one`;
     const app: RequestListener = (request, response) => {
       request.resume();
       const to = request.url === '/post.php' ? { Location: '/post.php?post=7&token=s3cret' } : {};
