@@ -106,7 +106,7 @@ function linksIn(field: string): LinkValue[] {
 }
 
 /** By which an answer says which page it is, the first being the most certain (RFC 6596, RFC 4287). */
-const PAGE_RELATIONS = ['canonical', 'self', 'shortlink'];
+const PAGE_RELATIONS = ['canonical', 'self'];
 
 /** The page that an answer says it is of by a link, as it stands there. */
 export function linkedPage(headers: HeaderList): string | undefined {

@@ -6,6 +6,7 @@ import type { Page } from 'playwright-core';
 import {
   applicationDirectory,
   nextMorph,
+  recipeOf,
   runProgram,
   serveApplication,
   type Visitors,
@@ -20,13 +21,7 @@ import { isMissed } from '../support/program.ts';
 const MEDIAWIKI_ROOT = process.env['MEDIAWIKI_ROOT'] ?? '/usr/share/mediawiki';
 const PASSWORD = 'a password of tests';
 
-/** The recipe of docs/apps.md. */
-const DISCOVERY = `
-		changes public {
-			also /index.php/Special:RecentChanges
-		}
-		alias /index.php/{page} /index.php?title={page}
-		live`;
+const { discovery: DISCOVERY } = recipeOf('MediaWiki');
 
 async function wiki(test: TestContext, discovery: string | null): Promise<Visitors | null> {
   if (!existsSync(join(MEDIAWIKI_ROOT, 'maintenance/install.php'))) {

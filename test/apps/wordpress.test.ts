@@ -6,6 +6,7 @@ import type { BrowserContext, Page } from 'playwright-core';
 import {
   applicationDirectory,
   nextMorph,
+  recipeOf,
   runProgram,
   serveApplication,
   type Visitors,
@@ -21,14 +22,7 @@ import { isMissed, programPath } from '../support/program.ts';
 const WORDPRESS_ROOT = process.env['WORDPRESS_ROOT'] ?? '/usr/share/wordpress';
 const PASSWORD = 'a password of tests';
 
-/** The recipe of docs/apps.md. */
-const MATCHER = '@edits path /wp-json/wp/v2/* /wp-admin/post.php /wp-comments-post.php';
-const DISCOVERY = `
-		changes @edits public {
-			also / /wp-admin/edit.php
-		}
-		alias /?p={id} /wp-json/wp/v2/posts/{id} /wp-json/wp/v2/pages/{id} /wp-admin/post.php?post={id}
-		live`;
+const { discovery: DISCOVERY, matchers: MATCHERS } = recipeOf('WordPress');
 
 /** A database of its own, which listens at a socket alone; null where there is none. */
 async function startMariadb(test: TestContext, place: string): Promise<string | null> {
@@ -109,7 +103,7 @@ async function blog(test: TestContext, discovery: string | null): Promise<Visito
   writeFileSync(join(www, 'wp-config.php'), CONFIGURATION(socket));
   writeFileSync(join(place, 'install.php'), INSTALLATION(www));
   runProgram('php', [join(place, 'install.php')]);
-  const routes = `${MATCHER}\n\troot * ${www}\n\tphp_fastcgi ${fpm.upstream}\n\tfile_server`;
+  const routes = `${MATCHERS}\n\troot * ${www}\n\tphp_fastcgi ${fpm.upstream}\n\tfile_server`;
   return visitApplication(test, { discovery, routes });
 }
 

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import {
   applicationDirectory,
+  recipeOf,
   serveApplication,
   type Visitors,
   visitApplication,
@@ -23,14 +24,8 @@ const DOKUWIKI_ROOT = process.env['DOKUWIKI_ROOT'] ?? '/';
 const JINGO = process.env['JINGO'];
 const DJANGO_PYTHON = process.env['DJANGO_PYTHON'] ?? '/usr/bin/python3';
 
-const discovery = (also: string): string => `
-		changes public {
-			${also}
-		}
-		live`;
-
-const visitors = (test: TestContext, port: number, also = ''): Promise<Visitors | null> =>
-  visitApplication(test, { discovery: discovery(also), routes: `reverse_proxy 127.0.0.1:${port}` });
+const visitors = (test: TestContext, port: number, application: string): Promise<Visitors | null> =>
+  visitApplication(test, { ...recipeOf(application), routes: `reverse_proxy 127.0.0.1:${port}` });
 
 describe('real applications behind hubgate, unchanged and live', () => {
   it('DokuWiki (PHP): an edit shows on the page that another visitor reads', async (test) => {
@@ -81,7 +76,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
         cwd: www,
       },
     );
-    const their = await visitors(test, port);
+    const their = await visitors(test, port, 'DokuWiki');
     if (their === null) return;
     const reader = await their.follow(their.reader, '/doku.php?id=start');
     // Typing into the search while the other edits.
@@ -105,7 +100,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
       port,
       cwd: place,
     });
-    const their = await visitors(test, port, 'also /admin/auth/group/');
+    const their = await visitors(test, port, 'Django admin');
     if (their === null) return;
     for (const [context, name] of [
       [their.reader, 'alice'],
@@ -186,7 +181,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
       port,
       cwd: place,
     });
-    const their = await visitors(test, port);
+    const their = await visitors(test, port, 'jingo');
     if (their === null) return;
     const reader = await their.follow(their.reader, '/wiki/Home');
     const search = reader.locator('input[name=term]').first();
@@ -216,7 +211,10 @@ describe('real applications behind hubgate, unchanged and live', () => {
       port,
       cwd: root,
     });
-    const their = await visitors(test, port);
+    const their = await visitApplication(test, {
+      discovery: '\n\t\tchanges public\n\t\tlive',
+      routes: `reverse_proxy 127.0.0.1:${port}`,
+    });
     if (their === null) return;
     const [reader, writer] = [
       await their.follow(their.reader, '/'),

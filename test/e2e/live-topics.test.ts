@@ -15,6 +15,7 @@ const HUBFILE = `http://localhost:{port} {${HUB}
 		}
 		alias /index.php/{page} /index.php?title={page}
 		alias /post.php?post={id}
+		alias /?p={id} /rest/posts/{id}
 		live
 	}
 	reverse_proxy localhost:{app}
@@ -32,6 +33,7 @@ interface Script {
 async function script(
   test: TestContext,
   fields: Readonly<Record<string, string>>,
+  head = '',
 ): Promise<Script | null> {
   const executable = chromiumPath(test);
   if (executable === null) return null;
@@ -48,7 +50,7 @@ async function script(
     const count = asked.filter((one) => one === url).length;
     response
       .writeHead(200, { 'Content-Type': 'text/html', ...fields })
-      .end(`<!doctype html><title>page</title><p>answer ${count}</p>`);
+      .end(`<!doctype html><title>page</title>${head}<p>answer ${count}</p>`);
   };
   const site = await startSite(test, app, { hubfile: HUBFILE });
   const browser = await launchChromium(test, executable, null);
@@ -97,6 +99,24 @@ describe('which page follows which change', () => {
     await app.post(`/post.php?to=${encodeURIComponent('/post.php?post=8&action=edit')}`);
     await shows(eight, 2);
     assert.equal(app.asked.filter((url) => url.includes('post=8')).length, 2);
+  });
+
+  it('is the one of a short link that an alias knows, and no other of the path of short links', {
+    timeout: 60_000,
+  }, async (test) => {
+    const app = await script(test, {}, '<link rel=shortlink href="/?p=7">');
+    if (app === null) return;
+    const page = await app.open('/hello-world/');
+    const short = await script(test, {}, '<link rel=shortlink href="/?short=7">');
+    if (short === null) return;
+    const other = await short.open('/hello-world/');
+    for (const path of ['/', '/rest/posts/8', '/rest/posts/7']) await app.post(path);
+    await shows(page, 2);
+    for (const path of ['/', '/?short=8', '/hello-world/']) await short.post(path);
+    await shows(other, 2);
+    for (const { asked } of [app, short]) {
+      assert.equal(asked.filter((url) => url === '/hello-world/').length, 2);
+    }
   });
 
   for (const [field, value] of [

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +9,7 @@ import type { TestContext } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { HUB, type Site, startSite } from '../unit/discovery/site.ts';
 import { chromiumPath, launchChromium } from './chromium.ts';
+import { root } from './process.ts';
 
 /*
  * Applications that nobody here wrote, behind a gateway: `serveApplication` starts one,
@@ -81,6 +82,22 @@ function listens(port: number | string): Promise<boolean> {
     });
     socket.once('error', () => resolve(false));
   });
+}
+
+/** What docs/apps.md says to write for an application. */
+export function recipeOf(application: string): {
+  readonly discovery: string;
+  readonly matchers: string;
+} {
+  const document = readFileSync(join(root, 'docs/apps.md'), 'utf8');
+  const section = document.split(/^## /m).find((one) => one.startsWith(`${application}\n`)) ?? '';
+  const [, block = ''] = /^```hubfile\n([^]*?)^```$/m.exec(section) ?? [];
+  const [, discovery = ''] = /^\tdiscovery \{\n([^]*?)\n\t\}$/m.exec(block) ?? [];
+  assert.ok(discovery.includes('live'), `docs/apps.md has a recipe for ${application}`);
+  return {
+    discovery: `\n${discovery}`,
+    matchers: (block.match(/^\t@.*$/gm) ?? []).join('\n').trim(),
+  };
 }
 
 export interface ApplicationGateway {

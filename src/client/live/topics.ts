@@ -13,9 +13,10 @@ export interface Topics {
 const MAX_TOPICS = 100;
 
 /**
- * What a page follows: its own URL, those that the app calls canonical or self (or a short link), in the
- * page or in the fields of its answer, and what `data-hub-topic` names; each as it is written, for
- * publishers that name it, and as `changes` announces it.
+ * What a page follows: its own URL, those that the app calls canonical or self, in the page or in the
+ * fields of its answer, and what `data-hub-topic` names; each as it is written, for publishers that name
+ * it, and as `changes` announces it. A short link (`/?p=7`) is one more where an alias knows its query:
+ * all short links of a site have one path, which is often that of its front page.
  *
  * @param origin by which the gateway knows this site
  */
@@ -23,18 +24,22 @@ export function topicsOfPage(origin: string, topicOf: TopicOf): Topics {
   const { href, pathname, search } = location;
   const names = [pathname + search, ...namesInFields()];
   for (const element of document.querySelectorAll<HTMLLinkElement>(
-    'link[rel~=self],link[rel~=canonical],link[rel~=shortlink],[data-hub-topic]',
+    'link[rel~=self],link[rel~=canonical],[data-hub-topic]',
   )) {
     names.push(...(element.dataset['hubTopic'] ?? element.href).split(/\s+/));
   }
-  const urls = names.slice(0, MAX_TOPICS).flatMap((name) => {
+  const urlsOf = (name: string): URL[] => {
     if (name === '' || !URL.canParse(name, href)) return [];
     const url = new URL(name, href);
     url.hash = '';
-    return url.origin === location.origin
-      ? new URL(origin + url.href.slice(url.origin.length))
-      : url;
-  });
+    const isOwn = url.origin === location.origin;
+    return [isOwn ? new URL(origin + url.href.slice(url.origin.length)) : url];
+  };
+  const short = document.querySelector<HTMLLinkElement>('link[rel~=shortlink]')?.href ?? '';
+  const urls = [
+    ...names.slice(0, MAX_TOPICS).flatMap(urlsOf),
+    ...urlsOf(short).filter((url) => topicOf(url).mark === ''),
+  ];
   const named = urls.map((url) =>
     url.origin === origin ? topicOf(url) : { topic: url.href, mark: queryMark(url.search) },
   );

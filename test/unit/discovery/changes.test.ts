@@ -390,7 +390,9 @@ describe('changes (RFC 9111 §4.4)', () => {
   it('announces what fits an alias by its topic alone, with no more of its query', async (test) => {
     const options = `${NOW}
 		alias /index.php/{page} /index.php?title={page}
-		alias /post.php?post={id}`;
+		alias /post.php?post={id}
+		alias /three /two
+		alias /two /one`;
     const app: RequestListener = (request, response) => {
       request.resume();
       const to = request.url === '/post.php' ? { Location: '/post.php?post=7&token=s3cret' } : {};
@@ -398,17 +400,21 @@ describe('changes (RFC 9111 §4.4)', () => {
     };
     const site = await siteWith(test, options, app);
     const topics = ['/index.php/A', '/index.php/B', '/index.php', '/post.php?post=7', '/post.php'];
+    const further = ['/two', '/three'];
     const streams = await Promise.all(
-      topics.map((path) => site.stream(`match=${encodeURIComponent(site.origin + path)}`)),
+      [...topics, ...further].map((path) =>
+        site.stream(`match=${encodeURIComponent(site.origin + path)}`),
+      ),
     );
     await site.get('/index.php?title=A&action=submit&token=s3cret', { method: 'POST' });
     await site.get('/post.php', { method: 'POST' });
+    await site.get('/one', { method: 'POST' });
     const all = await site.stream('match=*&last_event_id=earliest');
-    await all.until(({ ids }) => ids.length === 2);
-    for (const at of [0, 3, 4]) await streams[at]?.until(({ ids }) => ids.length === 1);
+    await all.until(({ ids }) => ids.length === 3);
+    for (const at of [0, 3, 4, 5]) await streams[at]?.until(({ ids }) => ids.length === 1);
     assert.deepEqual(
       streams.map(({ ids }) => ids.length),
-      [1, 0, 0, 1, 1],
+      [1, 0, 0, 1, 1, 1, 0],
     );
     assert.ok(!all.text.includes('s3cret'), all.text);
     assert.ok(!JSON.stringify(site.log).includes('s3cret'));
