@@ -20,7 +20,7 @@ export {
   type GrantedTopic,
   signToken,
   type SignTokenOptions,
-} from './auth/sign-token.ts';
+} from './auth/mint.ts';
 export {
   type BoundListener,
   createGateway,

@@ -1,3 +1,4 @@
+import { readBounded } from '../kernel/bounded-body.ts';
 import { readFile } from 'node:fs/promises';
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
@@ -262,7 +263,7 @@ export class Jwks {
         await response.body?.cancel();
         throw new Error(`it answered ${response.status}`);
       }
-      return parseJwks(await readBounded(response));
+      return parseJwks(await readBounded(response, MAX_BYTES));
     } finally {
       cancel();
     }
@@ -339,17 +340,6 @@ function readJwk(jwk: JsonObject): readonly PublicJwk[] {
     // One key that this engine cannot read does not make the others useless.
     return [];
   }
-}
-
-async function readBounded(response: Response): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length;
-    if (size > MAX_BYTES) throw new Error(`it is larger than ${MAX_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }
 
 function withoutCredentials(uri: string): string {

@@ -175,8 +175,8 @@ const ALGORITHMS: ReadonlyMap<string, Algorithm> = new Map([
   ['EdDSA', { ...ec('Ed25519', 'ed25519'), keyType: 'OKP' }],
 ]);
 
-export const STATIC_ALGORITHMS: readonly string[] = names(({ asStaticKey }) => asStaticKey);
-export const SIGNING_ALGORITHMS: readonly string[] = names(() => true);
+const STATIC_ALGORITHMS: readonly string[] = names(({ asStaticKey }) => asStaticKey);
+const SIGNING_ALGORITHMS: readonly string[] = names(() => true);
 /** What a JWK Set may verify: a symmetric key has no business in a public document. */
 export const JWKS_ALGORITHMS: readonly string[] = names(({ kind }) => kind === 'public');
 
@@ -185,7 +185,7 @@ export function isHmac(algorithm: string): boolean {
 }
 
 /** Whether an asymmetric key is of the kind and curve that the algorithm wants. */
-export function fitsKeyObject(algorithm: string, key: KeyObject): boolean {
+function fitsKeyObject(algorithm: string, key: KeyObject): boolean {
   const known = ALGORITHMS.get(algorithm);
   if (known === undefined || known.kind === 'hmac') return false;
   const type = key.asymmetricKeyType;

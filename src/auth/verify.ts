@@ -12,15 +12,15 @@ import {
   checkNotBefore,
   checkType,
 } from './claim-checks.ts';
-import { type Check, assertCheck } from './diagnosis.ts';
+import { assertCheck, type Check } from './diagnosis.ts';
 import {
   checkAlgorithm,
   checkRole,
   checkSignature,
   findIssuer,
+  type IssuerKey,
   type Role,
   type TrustedIssuer,
-  type IssuerKey,
   voucherOf,
 } from './issuer.ts';
 import {
@@ -241,7 +241,7 @@ interface Entry<T> {
 }
 
 /** Tokens that have been verified, by digest: accepting one again costs a look-up. */
-export class VerifiedTokens<T extends { readonly expiresAtMs: number | null }> {
+class VerifiedTokens<T extends { readonly expiresAtMs: number | null }> {
   /** In the order of their last use. */
   readonly #entries = new Map<string, Entry<T>>();
   #bytes = 0;

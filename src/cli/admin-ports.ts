@@ -1,3 +1,4 @@
+import { isTaken } from '../runtime/open-ports.ts';
 import type { GlobalOptions, ListenAddress } from '../config/config.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -125,8 +126,4 @@ export class AdminPorts {
 /** Its kind, and where it is. */
 function textOf(key: string, { host, port }: ListenAddress): string {
   return `${key.split(' ', 1)[0]} ${host.includes(':') ? `[${host}]` : host}:${port}`;
-}
-
-function isTaken(error: unknown): boolean {
-  return error instanceof HubgateError && codeOf(error.cause) === 'EADDRINUSE';
 }

@@ -48,7 +48,7 @@ export function withConfigSource(
  * @param read told what was read, null for what cannot be
  * @throws HubgateError `unreadable-file` or `invalid-envfile`, with the line
  */
-export function readEnvFile(
+function readEnvFile(
   file: string | undefined,
   read: (content: Buffer | null) => void = () => {},
 ): Record<string, string> {

@@ -1,6 +1,6 @@
 import type { Update } from '../hub/update.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { HistoryEntry } from '../runtime/history.ts';
+import type { HistoryEntry } from '../runtime/history-names.ts';
 import { printable } from './terminal.ts';
 
 /** An update as a line of JSON; `at` is when it was accepted. */

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
 /**
@@ -16,5 +16,25 @@ export function writeNew(file: string, text: string, mode = 0o600): void {
     }
     const message = `Cannot write ${file}: ${messageOf(cause)}`;
     throw new HubgateError('unwritable-file', message, { cause });
+  }
+}
+
+/**
+ * The value of an option that may be literal, `@FILE` or `@-` for standard input. From a file one
+ * trailing newline is dropped, with the carriage return before it.
+ *
+ * @throws HubgateError `unreadable-file`
+ */
+export function argumentValue(value: string): string {
+  if (!value.startsWith('@')) return value;
+  const file = value.slice(1);
+  try {
+    return readFileSync(file === '-' ? 0 : file, 'utf8')
+      .replace(/\n$/, '')
+      .replace(/\r$/, '');
+  } catch (cause) {
+    throw new HubgateError('unreadable-file', `Cannot read ${file}: ${messageOf(cause)}`, {
+      cause,
+    });
   }
 }

@@ -45,7 +45,7 @@ function tell(error: unknown): number {
  * Every command of `hubgate`, in the order of the help. A command is loaded when it is called, and
  * loads for itself what only its action needs: `hubgate version` reads a handful of files.
  */
-export const COMMANDS = {
+const COMMANDS = {
   init: async (output) => (await import('./commands/init.ts')).initCommand(output),
   run: async () => (await import('./commands/run.ts')).runCommand(),
   validate: async (output) => (await import('./commands/validate.ts')).validateCommand(output),
@@ -62,7 +62,7 @@ export const COMMANDS = {
   publish: async (output) => (await import('./commands/publish.ts')).publishCommand(output),
   subscribe: async (output) => (await import('./commands/subscribe.ts')).subscribeCommand(output),
   trust: async (output) => (await import('./commands/trust.ts')).trustCommand(output),
-  untrust: async (output) => (await import('./commands/untrust.ts')).untrustCommand(output),
+  untrust: async (output) => (await import('./commands/trust.ts')).untrustCommand(output),
   history: async (output) => (await import('./commands/history.ts')).historyCommand(output),
   'list-certificates': async (output) =>
     (await import('./commands/list-certificates.ts')).listCertificatesCommand(output),
@@ -71,7 +71,7 @@ export const COMMANDS = {
 } satisfies Record<string, (output: Output) => Promise<Command>>;
 
 /** The command that these arguments call; all of them where that is not plain: for help, for a mistake. */
-export async function commandsFor(args: readonly string[], output: Output): Promise<Command[]> {
+async function commandsFor(args: readonly string[], output: Output): Promise<Command[]> {
   const [word = ''] = args;
   const named = Object.entries(COMMANDS).filter(([name]) => name === word);
   const wanted = named.length > 0 ? named : Object.entries(COMMANDS);

@@ -10,8 +10,7 @@ import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
 import { ServiceManager } from './service-manager.ts';
 import { workerCount } from './workers/worker-pool.ts';
-import { StopSignals } from './stop-signals.ts';
-import { handleUserSignals } from './user-signals.ts';
+import { handleUserSignals, StopSignals } from './user-signals.ts';
 import { EXIT } from './terminal.ts';
 import { packageVersion } from './commands/version.ts';
 import { readText } from './read-config.ts';
@@ -185,7 +184,7 @@ function count(number: number, noun: string): string {
 }
 
 /** Says which hubs speak with clients of 0.x, and what they take from them. */
-export function announceLegacy(log: Logger, config: Config): void {
+function announceLegacy(log: Logger, config: Config): void {
   for (const { site, hub } of allHubs(config)) {
     if (hub.protocolVersionCompatibility === null) continue;
     log.info('Clients of 0.x are understood', {

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { homedir } from 'node:os';
 import { promisify } from 'node:util';
 import { messageOf } from '../kernel/error.ts';
-import { findTrustStores } from '../tls/find-trust-stores.ts';
+import { findTrustStores } from '../tls/system-trust-store.ts';
 import type { CommandLine, FoundStores, TrustStore } from '../tls/trust-store.ts';
 import type { Output } from './terminal.ts';
 

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import type { BindAddress } from './config.ts';
 
 /** What a Unix socket lets its owner do, and nobody else. */
-export const DEFAULT_SOCKET_MODE = 0o600;
+const DEFAULT_SOCKET_MODE = 0o600;
 /** Bytes of a socket's path, by the system's `sun_path`. */
 const MAX_PATH_BYTES = 107;
 /** Standard input, output and error come before those that are handed over. */

@@ -116,11 +116,7 @@ function checkHubNames(config: Config, report: Report): void {
 }
 
 /** Whether logs that are named exist, and who is to know what is in them. */
-export function checkLogs(
-  { options, sites }: Config,
-  registry: ConfigRegistry,
-  report: Report,
-): void {
+function checkLogs({ options, sites }: Config, registry: ConfigRegistry, report: Report): void {
   for (const servers of [options.servers, ...options.listeners.map((each) => each.servers)]) {
     if (!servers.logCredentials) continue;
     const message = 'log_credentials: whoever reads an access log can act as the users in it';
@@ -148,7 +144,7 @@ function checkNames(
 }
 
 /** What the options of a transport need of each other. */
-export function checkTransport(transport: TransportConfig, report: Report): void {
+function checkTransport(transport: TransportConfig, report: Report): void {
   if (transport.kind !== 'redis') return;
   const refuse = (code: string, message: string, hint: string, field?: string): void => {
     const where = field === undefined ? {} : { field };
@@ -180,7 +176,7 @@ function isRedisUrl(text: string): boolean {
 }
 
 /** Requests that are sent to the gateway itself come back for ever, or to another site by a detour. */
-export function checkOwnUpstreams(
+function checkOwnUpstreams(
   site: SiteConfig,
   config: Config,
   registry: ConfigRegistry,

@@ -100,7 +100,7 @@ export interface RequestLogOptions extends LogOptions {
 }
 
 /** What becomes of the trace that a request is part of (W3C Trace Context). */
-export interface TraceOptions {
+interface TraceOptions {
   /** Whether requests go on to the app with a `traceparent`, and spans are made. */
   readonly enabled: boolean;
   /** URL of a collector that gets a span of each request, by OTLP; null: none does. */
@@ -248,7 +248,7 @@ export interface TlsConfig {
   } | null;
 }
 
-export type ProfileName = 'hub' | 'mercure';
+type ProfileName = 'hub' | 'mercure';
 
 export interface HubConfig {
   readonly profile: ProfileName;

@@ -124,7 +124,7 @@ export function isDnsName(text: string): boolean {
 }
 
 /** Base64 of at least 16 bytes, as keys of TSIG are. */
-export function isTsigKey(text: string): boolean {
+function isTsigKey(text: string): boolean {
   return /^[A-Za-z0-9+/]+={0,2}$/.test(text) && Buffer.from(text, 'base64').length >= 16;
 }
 

@@ -42,7 +42,7 @@ export interface Reading {
 }
 
 /** How a configuration becomes data. */
-export interface Writing {
+interface Writing {
   readonly secret: (secret: Secret) => unknown;
   /** A text that may hold what came from the environment. */
   readonly text: (value: string) => string;
@@ -62,7 +62,7 @@ export interface Shape<T> {
 /** A schema of draft 2020-12. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 /** Schemas that others refer to by name, among them those that contain themselves. */
-export type Definitions = Map<string, JsonSchema>;
+type Definitions = Map<string, JsonSchema>;
 
 /** Data that is not what is expected. Caught and reported where a neighbour can still be read. */
 export class ShapeProblem extends Error {

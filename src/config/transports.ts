@@ -12,14 +12,14 @@ import { count, duration, flag, name, oneOf, secret } from './shape-values.ts';
  */
 
 /** A log in the memory of one process. */
-export interface MemoryTransportConfig {
+interface MemoryTransportConfig {
   readonly kind: 'memory';
   /** Updates kept. */
   readonly size: number;
 }
 
 /** A log in a directory of this machine. */
-export interface LmdbTransportConfig {
+interface LmdbTransportConfig {
   readonly kind: 'lmdb';
   /** null: a directory of this hub under the storage. */
   readonly path: string | null;
@@ -206,25 +206,25 @@ export interface TransportOption<Value> {
   readonly shape: Shape<Value>;
 }
 
-export function flagOption(word: string): TransportOption<boolean> {
+function flagOption(word: string): TransportOption<boolean> {
   return { word, input: { kind: 'flag' }, shape: flag };
 }
 
-export function countOption(word: string, { min = 0 } = {}): TransportOption<number> {
+function countOption(word: string, { min = 0 } = {}): TransportOption<number> {
   return { word, input: { kind: 'count', min }, shape: count({ min }) };
 }
 
 /** Milliseconds. */
-export function durationOption(word: string): TransportOption<number> {
+function durationOption(word: string): TransportOption<number> {
   return { word, input: { kind: 'duration' }, shape: duration() };
 }
 
 /** A text that is not empty; null when it is left out. */
-export function nameOption(word: string, expected: string): TransportOption<string | null> {
+function nameOption(word: string, expected: string): TransportOption<string | null> {
   return { word, input: { kind: 'name', expected }, shape: nullable(name(expected)) };
 }
 
-export function choiceOption<const Choice extends string>(
+function choiceOption<const Choice extends string>(
   word: string,
   ...choices: readonly Choice[]
 ): TransportOption<Choice> {
@@ -232,11 +232,11 @@ export function choiceOption<const Choice extends string>(
 }
 
 /** Texts that may hold a password. */
-export function secretsOption(word: string, expected: string): TransportOption<readonly Secret[]> {
+function secretsOption(word: string, expected: string): TransportOption<readonly Secret[]> {
   return { word, input: { kind: 'secrets', expected }, shape: list(secret, { min: 1 }) };
 }
 
 /** `none` is 0, `some <n>` is n. */
-export function degreeOption(word: string, none: string, some: string): TransportOption<number> {
+function degreeOption(word: string, none: string, some: string): TransportOption<number> {
   return { word, input: { kind: 'degree', none, some }, shape: count() };
 }

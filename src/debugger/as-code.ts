@@ -42,7 +42,7 @@ export function enableCopying(): void {
   }
 }
 
-export function asCurl(action: Action): string {
+function asCurl(action: Action): string {
   const lines = ['curl --silent --show-error'];
   if (action.hasToken) lines.push('-H "Authorization: Bearer $TOKEN"');
   if (action.kind === 'subscribe') {
@@ -56,7 +56,7 @@ export function asCurl(action: Action): string {
   return [...lines, quoted(action.url)].join(' \\\n  ');
 }
 
-export function asJavaScript(action: Action): string {
+function asJavaScript(action: Action): string {
   const { url, hasToken } = action;
   const authorization = hasToken ? '  headers: { Authorization: `Bearer ${TOKEN}` },\n' : '';
   if (action.kind === 'publish') {

@@ -3,8 +3,7 @@
 import type { MatcherSpec } from '../hub/matcher.ts';
 import { enableCopying, showCode } from './as-code.ts';
 import { element, find, linesOf } from './element.ts';
-import type { DebuggerSettings } from './settings.ts';
-import { enableShortcuts } from './shortcuts.ts';
+import type { DebuggerSettings } from './token.ts';
 import { follow, isGap, type StreamState } from './stream.ts';
 import { Subscribers } from './subscribers.ts';
 import { explain } from './token-panel.ts';
@@ -207,4 +206,31 @@ async function publish(): Promise<void> {
 function textOf(form: HTMLFormElement, name: string): string {
   const value = new FormData(form).get(name);
   return typeof value === 'string' ? value : '';
+}
+
+const OFF = 'hubgate-debugger-shortcuts-off';
+
+/**
+ * Single keys, where nobody types; they can be switched off (WCAG 2.2 §2.1.4), which is all that the
+ * page remembers.
+ */
+export function enableShortcuts(actions: Readonly<Record<string, () => void>>): void {
+  const box = find('shortcuts-on', HTMLInputElement);
+  box.checked = localStorage.getItem(OFF) === null;
+  box.addEventListener('change', () => {
+    if (box.checked) localStorage.removeItem(OFF);
+    else localStorage.setItem(OFF, '1');
+  });
+  document.addEventListener('keydown', (event) => {
+    if (!box.checked || event.ctrlKey || event.altKey || event.metaKey || isTyping(event)) return;
+    const action = actions[event.key];
+    if (action === undefined) return;
+    event.preventDefault();
+    action();
+  });
+}
+
+function isTyping({ target }: KeyboardEvent): boolean {
+  if (target instanceof HTMLInputElement) return target.type !== 'checkbox';
+  return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }

@@ -2,8 +2,13 @@ import type { Check } from '../auth/diagnosis.ts';
 import type { MatcherSpec } from '../hub/matcher.ts';
 import { element, find } from './element.ts';
 import { jsonView } from './json-view.ts';
-import type { DebuggerSettings } from './settings.ts';
-import { type Covered, coverPage, explainToken, type Explanation } from './token.ts';
+import {
+  type Covered,
+  coverPage,
+  type DebuggerSettings,
+  explainToken,
+  type Explanation,
+} from './token.ts';
 
 /** What the page would do. */
 export interface Intent {

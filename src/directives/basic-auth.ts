@@ -21,7 +21,7 @@ export interface BasicAuthConfig {
   readonly accounts: readonly BasicAuthAccount[];
 }
 
-export interface BasicAuthAccount {
+interface BasicAuthAccount {
   /** Without a colon (RFC 7617 §2). */
   readonly user: string;
   /** bcrypt (`$2a$…`, `$2b$…`, `$2y$…`) or argon2id in the PHC format. */
@@ -39,7 +39,7 @@ const MAX_ITERATIONS = 64;
 const MAX_PARALLELISM = 16;
 
 /** What a text is the hash of; null for what is none, or would cost more than the bounds. */
-export function hashAlgorithm(hash: string): 'bcrypt' | 'argon2id' | null {
+function hashAlgorithm(hash: string): 'bcrypt' | 'argon2id' | null {
   const cost = BCRYPT.exec(hash)?.[1];
   if (cost !== undefined) return Number(cost) >= 4 && Number(cost) <= MAX_COST ? 'bcrypt' : null;
   const [, memory, iterations, parallelism] = (ARGON2ID.exec(hash) ?? []).map(Number);
@@ -52,11 +52,11 @@ export function hashAlgorithm(hash: string): 'bcrypt' | 'argon2id' | null {
 }
 
 /** A realm goes into a quoted string as it is. */
-export function isRealm(realm: string): boolean {
+function isRealm(realm: string): boolean {
   return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(realm);
 }
 
-export function isUserName(user: string): boolean {
+function isUserName(user: string): boolean {
   return user !== '' && !/[:\p{Cc}]/u.test(user);
 }
 

@@ -9,8 +9,7 @@ import zlib from 'node:zlib';
 import { breakOff } from '../http/body-end.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { negotiatedEncoding } from '../http/negotiated-encoding.ts';
-import { recode } from '../http/representation.ts';
+import { negotiatedEncoding, recode } from '../http/representation.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface EncodeConfig {
@@ -21,7 +20,7 @@ export interface EncodeConfig {
   readonly minimumLength: number;
 }
 
-export type Encoding = 'gzip' | 'br' | 'zstd';
+type Encoding = 'gzip' | 'br' | 'zstd';
 
 const data: HandlerData<EncodeConfig> = {
   shape: () =>

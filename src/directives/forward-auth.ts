@@ -13,7 +13,7 @@ import { Writable } from 'node:stream';
 import { HttpError } from '../http/errors.ts';
 import type { Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { dashed } from '../site/identity-fields.ts';
+import { dashed } from '../site/identity-placeholders.ts';
 import { SubExchange } from '../site/sub-exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';

@@ -2,7 +2,7 @@ import type { HandlerData, HeaderOperation } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { headerOperations } from '../config/shape-routes.ts';
 import { Cursor } from '../hubfile/cursor.ts';
-import { headerOperation } from '../hubfile/header-operation.ts';
+import { headerOperation } from '../hubfile/values.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import { compileOperations } from '../http/header-operations.ts';

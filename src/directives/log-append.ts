@@ -6,7 +6,7 @@ import { badValue, text } from '../hubfile/values.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret.ts';
-import { appendToLog, HIDDEN, MAX_SHOWN } from '../site/log-notes.ts';
+import { appendToLog, HIDDEN, MAX_SHOWN } from '../site/access-log.ts';
 import { PLACEHOLDER, shortName } from '../site/placeholder-names.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -21,7 +21,7 @@ export interface LogAppendConfig {
 }
 
 /** What a log line can have as the name of a field. */
-export function isFieldName(word: string): boolean {
+function isFieldName(word: string): boolean {
   return /^[A-Za-z_][\w.-]{0,99}$/.test(word);
 }
 

@@ -5,7 +5,7 @@ import { isLogName } from '../config/well-formed.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
-import { nameLogs } from '../site/log-notes.ts';
+import { nameLogs } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface LogNameConfig {

@@ -2,7 +2,7 @@ import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
-import { skipLog } from '../site/log-notes.ts';
+import { skipLog } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface LogSkipConfig {

@@ -22,7 +22,7 @@ export interface MapConfig {
   readonly defaults: readonly string[];
 }
 
-export interface MapCase {
+interface MapCase {
   /** What the source is; null where there is a pattern. */
   readonly input: string | null;
   /** RE2; its groups are `${1}` in the outputs. */
@@ -38,7 +38,7 @@ const TAKEN = new Set(
   ),
 );
 
-export function isDestination(name: string): boolean {
+function isDestination(name: string): boolean {
   return /^[A-Za-z_]\w*$/.test(name) && !TAKEN.has(name);
 }
 

@@ -23,7 +23,7 @@ export interface RateLimitConfig {
   readonly zones: readonly RateZoneConfig[];
 }
 
-export interface RateZoneConfig {
+interface RateZoneConfig {
   /** Zones of one name and one length of window are one, in all sites. */
   readonly name: string;
   /** Who is counted, with placeholders. */
@@ -33,11 +33,11 @@ export interface RateZoneConfig {
   readonly windowMs: number;
 }
 
-export const MIN_WINDOW_MS = 100;
-export const MAX_WINDOW_MS = 24 * 60 * 60 * 1000;
+const MIN_WINDOW_MS = 100;
+const MAX_WINDOW_MS = 24 * 60 * 60 * 1000;
 
 /** A name stands in a field as it is. */
-export function isZoneName(name: string): boolean {
+function isZoneName(name: string): boolean {
   return /^[\w.-]{1,64}$/.test(name);
 }
 

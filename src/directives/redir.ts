@@ -9,8 +9,7 @@ import { answer } from '../http/answer.ts';
 import type { Handler } from '../http/exchange.ts';
 import { fieldValue } from '../http/header-operations.ts';
 import { sameSiteLocation } from '../http/same-site.ts';
-import { queryFrom } from '../site/query-text.ts';
-import { QUERY_MARK } from '../site/rewritten-target.ts';
+import { QUERY_MARK, queryFrom } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 

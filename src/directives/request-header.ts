@@ -1,7 +1,7 @@
 import { type HandlerData, type HeaderOperation, identityFieldsIn } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { headerOperations } from '../config/shape-routes.ts';
-import { headerOperation } from '../hubfile/header-operation.ts';
+import { headerOperation } from '../hubfile/values.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import { compileOperations } from '../http/header-operations.ts';

@@ -8,11 +8,11 @@ import {
   count,
   duration,
   headerName,
+  headerOperation,
   headerValue,
   ranges,
   statusClasses,
 } from '../hubfile/values.ts';
-import { headerOperation } from '../hubfile/header-operation.ts';
 import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
 import {
   handleResponse,

@@ -2,13 +2,18 @@ import type { HandlerData } from '../config/routes.ts';
 import type { Report } from '../config/problem.ts';
 import { list, object } from '../config/shape.ts';
 import { name, oneOf, text } from '../config/shape-values.ts';
-import { isTriedFile, misplacedStatus, TRY_POLICIES, type TryPolicy } from '../config/try-files.ts';
+import {
+  isTriedFile,
+  misplacedStatus,
+  TRY_POLICIES,
+  type TryPolicy,
+} from '../config/well-formed.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { checkTried, triedFiles, tryPolicy } from '../hubfile/values.ts';
 import type { Exchange, Expand, Handler } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
 import { decodePath, pathOf } from '../http/request-path.ts';
-import { tryFiles as search } from '../site/tried-files.ts';
+import { tryFiles as search } from '../site/site-files.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 

@@ -1,13 +1,18 @@
 import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { badValue, count, name, oneOf, text } from '../hubfile/values.ts';
-import { type QueryChange, uri as data, type UriChange, type UriConfig } from './uri/data.ts';
+import {
+  changeQuery,
+  type QueryChange,
+  uri as data,
+  type UriChange,
+  type UriConfig,
+} from './uri/query.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
 import { decodePath, pathOf } from '../http/request-path.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
-import { changeQuery } from './uri/query.ts';
 import type { HandlerDirective } from './directive.ts';
 
 const USAGE = `

@@ -17,7 +17,7 @@ export interface VarsConfig {
 }
 
 /** What `{vars.NAME}` can name. */
-export function isVariableName(word: string): boolean {
+function isVariableName(word: string): boolean {
   return /^[A-Za-z_][\w.-]*$/.test(word);
 }
 

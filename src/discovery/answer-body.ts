@@ -1,9 +1,9 @@
 import zlib from 'node:zlib';
 import type { BodyWrapper, ResponseHead } from '../http/exchange.ts';
-import { copyBody } from './copied-body.ts';
+import { Writable } from 'node:stream';
 
 /** Bytes of a body that may become the data of an update, encoded and decoded. */
-export const MAX_DATA_BYTES = 64 * 1024;
+const MAX_DATA_BYTES = 64 * 1024;
 
 /**
  * Reads along a body that goes to the client.
@@ -45,4 +45,37 @@ function inflate(bytes: Buffer, encoding: string): Buffer {
     default:
       throw new TypeError('an encoding that nobody here knows');
   }
+}
+
+/**
+ * Copies a body that goes to the client.
+ *
+ * @param maxBytes of a copy
+ * @param done called once, however the body ends: with its bytes as they went, or null for one that
+ *   is too large or was broken off
+ */
+function copyBody(maxBytes: number, done: (bytes: Buffer | null) => void): BodyWrapper {
+  return (body) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    let complete = false;
+    const copying = new Writable({
+      write(chunk: Buffer, _encoding, written) {
+        size += chunk.length;
+        if (size <= maxBytes) chunks.push(chunk);
+        else chunks.length = 0;
+        body.write(chunk, written);
+      },
+      final(ended) {
+        complete = true;
+        body.end();
+        ended();
+      },
+    });
+    body.once('close', () => copying.destroy());
+    // Told to whoever writes by `close`; unheard it would end the process.
+    copying.on('error', () => {});
+    copying.once('close', () => done(complete && size <= maxBytes ? Buffer.concat(chunks) : null));
+    return copying;
+  };
 }

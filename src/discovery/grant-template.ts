@@ -8,7 +8,7 @@ type JsonValue = Exclude<MintRequest['payload'], undefined>;
  * Replaces the placeholders of a text, each by what `encode` makes of its value; null where nobody
  * has established one of them.
  */
-export type Fill = (template: string, encode: (value: string) => string) => string | null;
+type Fill = (template: string, encode: (value: string) => string) => string | null;
 
 /** Longest value that a placeholder may bring into a token, in characters. */
 const MAX_VALUE = 1024;

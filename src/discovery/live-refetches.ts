@@ -1,3 +1,4 @@
+import { pause } from '../kernel/clock.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -87,18 +88,4 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
       },
     },
   };
-}
-
-/** Resolves early when the client leaves. */
-function pause(clock: Clock, delayMs: number, exchange: Exchange): Promise<void> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(delayMs, () => {
-      forget();
-      resolve();
-    });
-    const forget = exchange.onAbandoned(() => {
-      cancel();
-      resolve();
-    });
-  });
 }

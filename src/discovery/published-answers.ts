@@ -2,9 +2,8 @@ import { about } from '../http/about.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
-import type { Announce } from './announcements.ts';
+import { type Announce, withoutQuery } from './changed-urls.ts';
 import { readAlong } from './answer-body.ts';
-import { withoutQuery } from './changed-urls.ts';
 import { type AskedUpdate, DATA_FIELD, PUBLISH_FIELD, readHubPublish } from './hub-publish.ts';
 import { requestUrl } from './request-url.ts';
 

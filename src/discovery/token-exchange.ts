@@ -1,3 +1,4 @@
+import { readBounded } from '../kernel/bounded-body.ts';
 import { hash } from 'node:crypto';
 import { authorizationDetails } from '../auth/mint.ts';
 import { decodeTokenLifetime } from '../auth/unverified-token.ts';
@@ -214,7 +215,7 @@ class AuthorizationServer {
       redirect: 'error',
       signal,
     });
-    const text = await readBounded(response);
+    const text = (await readBounded(response, MAX_ANSWER_BYTES)).toString('utf8');
     if (response.status >= 500) {
       this.#fail(key, askers);
       throw refused(`it answered ${response.status}`);
@@ -282,17 +283,6 @@ class AuthorizationServer {
 function basic(id: string, secret: string): string {
   const encode = (text: string): string => new URLSearchParams({ a: text }).toString().slice(2);
   return `Basic ${Buffer.from(`${encode(id)}:${encode(secret)}`).toString('base64')}`;
-}
-
-async function readBounded(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length;
-    if (size > MAX_ANSWER_BYTES) throw new Error(`more than ${MAX_ANSWER_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 /** The members of a JSON object; null for anything else. */

@@ -50,7 +50,7 @@ const SENTENCES: Readonly<Record<number, string>> = {
 };
 
 /** The page of an error for people: its status in words, and the id by which its log lines are found. */
-export function errorPage(status: number, requestId: string): string {
+function errorPage(status: number, requestId: string): string {
   const phrase = escaped(reasonPhrase(status));
   const sentence = SENTENCES[status];
   return page(
@@ -63,7 +63,7 @@ ${sentence === undefined ? '' : `<p>${sentence}</p>\n`}<p class="small muted">Re
 }
 
 /** Whether an `Accept` field asks for a page: browsers name it when they navigate, programs do not. */
-export function wantsPage(accept: string | undefined): boolean {
+function wantsPage(accept: string | undefined): boolean {
   return (
     accept !== undefined &&
     /(?:^|,)\s*text\/html\s*(?:,|;(?!\s*q=0(?:\.0*)?\s*(?:,|$))|$)/i.test(accept)

@@ -8,8 +8,8 @@ import type { Exchange } from '../http/exchange.ts';
 import type { Profile } from '../hub/profile.ts';
 import { credentialOf, legacyCredentialOf } from './credentials.ts';
 import type { Identity } from './identity.ts';
-import { originList } from './origins.ts';
-import { RefusedRequest, RefusalLog } from './refusal.ts';
+import { originList } from './cors.ts';
+import { RefusalLog, RefusedRequest } from './refusal.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
 export interface AccessSettings {

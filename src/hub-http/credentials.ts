@@ -9,14 +9,14 @@ export type Credential =
   | { readonly kind: 'malformed' }
   | { readonly kind: 'token'; readonly token: string; readonly via: 'header' | 'cookie' | 'query' };
 
-export const NO_CREDENTIAL: Credential = { kind: 'none' };
+const NO_CREDENTIAL: Credential = { kind: 'none' };
 
 /** The header decides when there is one, even a bad one; then the cookie. */
 export function credentialOf(exchange: Exchange, cookieName: string): Credential {
   return headerCredential(exchange) ?? cookieCredential(exchange, cookieName) ?? NO_CREDENTIAL;
 }
 
-export function headerCredential(exchange: Exchange): Credential | null {
+function headerCredential(exchange: Exchange): Credential | null {
   const [field, ...others] = exchange.headers.getAll('authorization');
   if (field === undefined) return null;
   return others.length > 0 ? { kind: 'malformed' } : bearer(field);
@@ -29,7 +29,7 @@ function bearer(field: string): Credential {
 }
 
 /** The first cookie of that name whose value has no byte that RFC 6265 §4.1.1 forbids. */
-export function cookieCredential(exchange: Exchange, name: string): Credential | null {
+function cookieCredential(exchange: Exchange, name: string): Credential | null {
   const token = cookieValue(exchange.headers, name, (value) => !FORBIDDEN.test(value));
   return token === undefined ? null : { kind: 'token', token, via: 'cookie' };
 }

@@ -1,5 +1,5 @@
 import { readsLegacyTokens } from '../auth/verify.ts';
-import type { DebuggerSettings } from '../debugger/settings.ts';
+import type { DebuggerSettings } from '../debugger/token.ts';
 import { answer } from '../http/answer.ts';
 import { DESIGN_CSS } from '../http/page.ts';
 import type { Exchange } from '../http/exchange.ts';
@@ -10,7 +10,7 @@ import { createPlaygroundToken } from './playground.ts';
 import { methodNotAllowed, notFound } from './refusal.ts';
 
 /** The page of the debugger. No script or style comes from elsewhere, so the CSP stays `'self'`. */
-export const DEBUGGER_HTML = `<!doctype html>
+const DEBUGGER_HTML = `<!doctype html>
 <html lang="en">
   <head>
     <meta charset="utf-8" />
@@ -145,7 +145,7 @@ export const DEBUGGER_HTML = `<!doctype html>
 `;
 
 /** What the page needs beyond the design that all pages share. */
-export const DEBUGGER_CSS = `body > header, body > footer { max-width: 90rem; margin: 0 auto; padding: var(--gap); }
+const DEBUGGER_CSS = `body > header, body > footer { max-width: 90rem; margin: 0 auto; padding: var(--gap); }
 body > header h1 { margin-bottom: 0; }
 body > header { display: flex; flex-wrap: wrap; justify-content: space-between; gap: var(--gap-s) var(--gap-l); }
 body > header p { margin: var(--gap-s) 0 0; }

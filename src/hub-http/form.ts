@@ -10,7 +10,7 @@ export interface FormField {
 }
 
 /** Pairs that a form may have: the largest that is lawful names 1,000 topics. */
-export const MAX_FIELDS = 1100;
+const MAX_FIELDS = 1100;
 
 /** Bytes of a name that are looked at. No name that is known is so long. */
 const MAX_NAME_BYTES = 256;

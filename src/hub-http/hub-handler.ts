@@ -1,19 +1,17 @@
 import type { Exchange, Handler } from '../http/exchange.ts';
-import { answerError } from '../http/answer.ts';
+import { answer, answerError } from '../http/answer.ts';
 import { isAt, isWithin, pathOf } from '../http/request-path.ts';
 import { createAccess } from './access.ts';
-import { createCors } from './cors.ts';
+import { createCors, createForeignOrigin } from './cors.ts';
 import { createDebugger } from './debugger-page.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import { createIdentity, type Identity, metadataPath } from './identity.ts';
-import { createMetadata } from './metadata.ts';
-import { createForeignOrigin } from './origins.ts';
 import {
   answerRefusal,
   methodNotAllowed,
   notFound,
-  RefusedRequest,
   RefusalLog,
+  RefusedRequest,
 } from './refusal.ts';
 import { createReadMatchers } from './matcher-parameters.ts';
 import { createScriptAnswer } from './browser-script.ts';
@@ -139,4 +137,24 @@ const absent: Route = () => {
 function publicName(origins: readonly string[]): (exchange: Exchange) => boolean {
   if (origins.length === 0) return () => true;
   return ({ scheme, host }) => origins.includes(`${scheme}://${host.toLowerCase()}`);
+}
+
+/** OAuth 2.0 protected resource metadata (RFC 9728 §2). Needs no token. */
+function createMetadata(endpoint: HubEndpoint): (exchange: Exchange, identity: Identity) => void {
+  const prefix = endpoint.profile.metadataPrefix;
+  const members = {
+    ...(endpoint.authorizationServers.length > 0
+      ? { authorization_servers: endpoint.authorizationServers }
+      : {}),
+    bearer_methods_supported: ['header'],
+    authorization_details_types_supported: [endpoint.detailType],
+    [`${prefix}_cookie`]: endpoint.cookieName,
+    ...(endpoint.stream.announced ? { [`${prefix}_subscriptions`]: true } : {}),
+  };
+  return (exchange, { resource }) => {
+    const { method } = exchange;
+    if (method !== 'GET' && method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
+    const metadata = JSON.stringify({ resource, ...members });
+    answer(exchange, 200, { 'content-type': 'application/json' }, metadata);
+  };
 }

@@ -1,7 +1,7 @@
 import type { SubscriberOptions } from './subscriber.ts';
 
 /** Whether a stream may be open, by what stands behind its token; null stands for no token. */
-export type IssuerKey = Pick<SubscriberOptions, 'issuerKey'>;
+type IssuerKey = Pick<SubscriberOptions, 'issuerKey'>;
 export type MayStayOpen = (stream: IssuerKey) => boolean;
 
 /** Revocations that are remembered for those who were being let in when they came. */

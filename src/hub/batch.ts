@@ -1,4 +1,4 @@
-import { type Framing, framed } from './event-stream.ts';
+import { framed, type Framing } from './event-stream.ts';
 
 /**
  * What waits for a subscriber: an event behind those that came before it. Subscribers whose events

@@ -1,6 +1,6 @@
 import { Budget } from '../kernel/scheduler.ts';
 import { type Grants, ReadQuestion } from './grants.ts';
-import { PreparedUpdate } from './prepared-update.ts';
+import { PreparedUpdate } from './event-stream.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';

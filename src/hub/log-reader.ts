@@ -1,4 +1,4 @@
-import { PreparedUpdate } from './prepared-update.ts';
+import { PreparedUpdate } from './event-stream.ts';
 import type { LogEntry, Transport } from './transport.ts';
 import { updateSize } from './update.ts';
 

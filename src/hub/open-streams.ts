@@ -4,13 +4,13 @@ import { type Scheduler, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { PresencePublisher } from './presence-publisher.ts';
 import { Delivery } from './delivery.ts';
-import { retryHint, HEARTBEAT } from './event-stream.ts';
+import { HEARTBEAT, retryHint } from './event-stream.ts';
 import type { HubCounts, HubMeasures, SlowReason } from './hub-measures.ts';
 import type { LogReader } from './log-reader.ts';
 import type { EventSink } from './send-buffer.ts';
 import { Replay, type ReplayKeeper } from './replay.ts';
 import { StreamRegistry } from './stream-registry.ts';
-import { dueNow, nextDueAt } from './stream-deadlines.ts';
+import { dueNow, nextDueAt } from './deadline.ts';
 import {
   type EndReason,
   Subscriber,

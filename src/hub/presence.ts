@@ -1,5 +1,5 @@
 import type { Budget } from '../kernel/scheduler.ts';
-import { payloadFor, type JsonValue, readMatchers } from './grants.ts';
+import { type JsonValue, payloadFor, readMatchers } from './grants.ts';
 import { type GrantMatcher, matches } from './matcher.ts';
 import type { Profile } from './profile.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
@@ -83,7 +83,7 @@ export function mayReadPresence(
   return readMatchers(grants).some(reaches) && matchers.some(reaches);
 }
 
-export function subscriptionPath(hubPath: string, ...segments: readonly string[]): string {
+function subscriptionPath(hubPath: string, ...segments: readonly string[]): string {
   return [`${hubPath}/subscriptions`, ...segments.map(encodeSegment)].join('/');
 }
 

@@ -1,5 +1,5 @@
 import { HubgateError } from '../kernel/error.ts';
-import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
+import { type Budget, completed, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { Profile } from './profile.ts';
 import { hasForbiddenCharacters, isReservedTopic, parseTopic, type Topic } from './topic.ts';
 import { EARLIEST, isPossibleId, MAX_ID_BYTES, type Update } from './update.ts';

@@ -1,3 +1,4 @@
+import { addTo, deleteFrom } from '../kernel/set-map.ts';
 import type { Subscriber } from './subscriber.ts';
 
 /** All open streams of a hub, also by what ends them together. */
@@ -37,28 +38,16 @@ export class StreamRegistry {
   add(subscriber: Subscriber): void {
     const { tokenId, session, issuerKey } = subscriber.options;
     this.#all.add(subscriber);
-    if (tokenId !== null) put(this.#byToken, tokenId, subscriber);
-    if (session !== null) put(this.#bySession, session, subscriber);
-    put(this.#byIssuerKey, issuerKey, subscriber);
+    if (tokenId !== null) addTo(this.#byToken, tokenId, subscriber);
+    if (session !== null) addTo(this.#bySession, session, subscriber);
+    addTo(this.#byIssuerKey, issuerKey, subscriber);
   }
 
   delete(subscriber: Subscriber): void {
     const { tokenId, session, issuerKey } = subscriber.options;
     this.#all.delete(subscriber);
-    if (tokenId !== null) take(this.#byToken, tokenId, subscriber);
-    if (session !== null) take(this.#bySession, session, subscriber);
-    take(this.#byIssuerKey, issuerKey, subscriber);
+    if (tokenId !== null) deleteFrom(this.#byToken, tokenId, subscriber);
+    if (session !== null) deleteFrom(this.#bySession, session, subscriber);
+    deleteFrom(this.#byIssuerKey, issuerKey, subscriber);
   }
-}
-
-function put<K>(map: Map<K, Set<Subscriber>>, key: K, subscriber: Subscriber): void {
-  const present = map.get(key);
-  if (present === undefined) map.set(key, new Set([subscriber]));
-  else present.add(subscriber);
-}
-
-function take<K>(map: Map<K, Set<Subscriber>>, key: K, subscriber: Subscriber): void {
-  const present = map.get(key);
-  present?.delete(subscriber);
-  if (present?.size === 0) map.delete(key);
 }

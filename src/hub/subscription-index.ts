@@ -1,11 +1,10 @@
+import { addTo, deleteFrom } from '../kernel/set-map.ts';
 import type { Budget } from '../kernel/scheduler.ts';
-import { MatchBudget } from './match-budget.ts';
+import { MatchBudget, TemplateIndex } from './template-index.ts';
 import { matches, type SubscriptionMatcher } from './matcher.ts';
-import { originKey } from './pattern/url-components.ts';
+import { originKey, type Topic } from './topic.ts';
 import type { UrlPattern } from './pattern/url-pattern.ts';
 import type { Subscriber } from './subscriber.ts';
-import { TemplateIndex } from './template-index.ts';
-import type { Topic } from './topic.ts';
 
 type PatternMatcher = Extract<SubscriptionMatcher, { kind: 'urlpattern' }>;
 
@@ -162,18 +161,6 @@ export class SubscriptionIndex {
     if (count === 0) this.#prefixLengths.delete(length);
     else this.#prefixLengths.set(length, count);
   }
-}
-
-function addTo(map: Map<string, Set<Subscriber>>, key: string, subscriber: Subscriber): void {
-  const present = map.get(key);
-  if (present === undefined) map.set(key, new Set([subscriber]));
-  else present.add(subscriber);
-}
-
-function deleteFrom(map: Map<string, Set<Subscriber>>, key: string, subscriber: Subscriber): void {
-  const present = map.get(key);
-  present?.delete(subscriber);
-  if (present?.size === 0) map.delete(key);
 }
 
 function keyOf({ origin, pathPrefix }: UrlPattern): string {

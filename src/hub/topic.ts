@@ -3,7 +3,6 @@
 // could be forged.
 
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
-import { componentsOf, type UrlComponents } from './pattern/url-components.ts';
 
 /** Controls (C0, DEL, C1), format characters, and halves of surrogate pairs. */
 const FORBIDDEN = /[\p{Cc}\p{Cf}\p{Cs}]/u;
@@ -80,4 +79,35 @@ function decodeUnreserved(path: string): string {
 function parse(text: string, base: string): UrlComponents | null {
   const url = parseUrl(text, base);
   return url === null ? null : componentsOf(url);
+}
+
+/** The eight strings that a URL Pattern looks at (URL Pattern §1.5), without their separators. */
+export type UrlComponents = Readonly<Record<UrlComponentName, string>>;
+
+export type UrlComponentName =
+  | 'protocol'
+  | 'username'
+  | 'password'
+  | 'hostname'
+  | 'port'
+  | 'pathname'
+  | 'search'
+  | 'hash';
+
+export function componentsOf(url: URL): UrlComponents {
+  return {
+    protocol: url.protocol.slice(0, -1),
+    username: url.username,
+    password: url.password,
+    hostname: url.hostname,
+    port: url.port,
+    pathname: url.pathname,
+    search: url.search.slice(1),
+    hash: url.hash.slice(1),
+  };
+}
+
+/** What all URLs of one origin share, for an index: `https://example.com:` with the port if not default. */
+export function originKey(url: Pick<UrlComponents, 'protocol' | 'hostname' | 'port'>): string {
+  return `${url.protocol}://${url.hostname}:${url.port}`;
 }

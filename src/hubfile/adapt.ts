@@ -4,7 +4,7 @@ import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
 import { namedRoute } from './named-routes.ts';
 import type { DirectiveTable } from './directive-table.ts';
-import type { Origins } from './origins.ts';
+import type { Origins } from './place.ts';
 import type { Line } from './parser.ts';
 import type { Problems } from './problems.ts';
 import { readNamedRoutes, readSite } from './site.ts';

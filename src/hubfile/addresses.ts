@@ -3,7 +3,7 @@ import { domainToASCII } from 'node:url';
 import type { SiteAddress } from '../config/config.ts';
 import type { Word } from './parser.ts';
 import type { Span } from './place.ts';
-import { LineProblem, finding } from './problems.ts';
+import { finding, LineProblem } from './problems.ts';
 
 /** Ports that decide whether an address without a scheme means HTTP. */
 export interface SchemePorts {

@@ -1,10 +1,9 @@
 import { insteadOfOption } from './unsupported.ts';
 import { placeText } from '../config/problem.ts';
 import { nearestName } from '../config/nearest.ts';
-import type { Origins } from './origins.ts';
+import { type Origins, placeOf, type Span, visibleText } from './place.ts';
 import type { Line, Word } from './parser.ts';
-import { placeOf, type Span, visibleText } from './place.ts';
-import { LineProblem, finding, type Problems } from './problems.ts';
+import { finding, LineProblem, type Problems } from './problems.ts';
 import { isSecretWord } from './secrecy.ts';
 
 /** What the options of a block do: each gives the fields that its line sets. */

@@ -3,11 +3,16 @@ import { placeText, UNSET_VARIABLE, whyUnreadable } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { nearestName } from '../config/nearest.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { Arguments } from './arguments.ts';
-import { importTarget, MAX_IMPORT_DEPTH, MAX_IMPORTS, shownPath } from './import-target.ts';
+import {
+  Arguments,
+  importTarget,
+  MAX_IMPORT_DEPTH,
+  MAX_IMPORTS,
+  shownPath,
+} from './import-target.ts';
 import { type Content, type Line, parse, type Parsed, type Word } from './parser.ts';
 import { type ImportStep, placeOf, type Span } from './place.ts';
-import { LineProblem, finding, type Problems } from './problems.ts';
+import { finding, LineProblem, type Problems } from './problems.ts';
 import { decodeText, type Environment, makeSource } from './source.ts';
 
 /** What the reader of a Hubfile needs of the world. */

@@ -19,9 +19,8 @@ import { logLevel, logName, logOutput } from './log-options.ts';
 import { dnsChallenge } from './dns-challenge.ts';
 import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
 import { reordered } from './order.ts';
-import type { Origins } from './origins.ts';
+import type { Origins, Span } from './place.ts';
 import type { Line, Word } from './parser.ts';
-import type { Span } from './place.ts';
 import type { Problems } from './problems.ts';
 import {
   badValue,

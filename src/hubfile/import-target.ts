@@ -1,4 +1,6 @@
 import { dirname, isAbsolute, join, resolve } from 'node:path';
+import type { Word } from './parser.ts';
+import type { Problems } from './problems.ts';
 
 /** What an `import` names that is no snippet. */
 export interface ImportTarget {
@@ -37,4 +39,65 @@ export function shownPath(path: string, text: string, importing: ImportingFile):
   const base = dirname(importing.path);
   if (isAbsolute(text) || !path.startsWith(`${base}/`)) return path;
   return join(dirname(importing.file), path.slice(base.length + 1));
+}
+
+const WHOLE = /^\{args\[(-?\d*):(-?\d*)\]\}$/;
+const INDEX = /\{args(?:\[([^\]{}]*)\]|\.(\d+))\}/g;
+
+/** What an `import` passes to the snippet or file that it imports. */
+export class Arguments {
+  readonly #words: readonly Word[];
+
+  constructor(words: readonly Word[]) {
+    this.#words = words;
+  }
+
+  /** A word with `{args[0]}` and `{args[0:2]}` replaced; what cannot be replaced stays, with a warning. */
+  putInto(word: Word, problems: Problems): Word[] {
+    const whole = WHOLE.exec(word.text);
+    if (whole !== null) {
+      const chosen = this.#range(whole[1] ?? '', whole[2] ?? '');
+      if (chosen === null) {
+        problems.warn(
+          word.span,
+          'argument-out-of-range',
+          `${word.text} does not fit ${this.#count()}`,
+        );
+        return [word];
+      }
+      return chosen.map((argument) => ({ ...argument, span: word.span }));
+    }
+    let { replaced } = word;
+    let { plain } = word;
+    const text = word.text.replaceAll(INDEX, (placeholder, index?: string, dotted?: string) => {
+      const argument = this.#at(index ?? dotted ?? '');
+      if (argument === null) {
+        const message = (index ?? '').includes(':')
+          ? `${placeholder} must be a word of its own`
+          : `${placeholder} does not fit ${this.#count()}`;
+        problems.warn(word.span, 'argument-out-of-range', message);
+        return placeholder;
+      }
+      replaced ||= argument.replaced;
+      if (placeholder === word.text) plain &&= argument.plain;
+      return argument.text;
+    });
+    return [{ ...word, text, plain, replaced }];
+  }
+
+  #at(index: string): Word | null {
+    return /^\d{1,6}$/.test(index) ? (this.#words[Number(index)] ?? null) : null;
+  }
+
+  #range(from: string, to: string): readonly Word[] | null {
+    const start = from === '' ? 0 : Number(from);
+    const end = to === '' ? this.#words.length : Number(to);
+    if (start < 0 || end < start || end > this.#words.length) return null;
+    return this.#words.slice(start, end);
+  }
+
+  #count(): string {
+    const count = this.#words.length;
+    return `the ${count === 1 ? '1 argument' : `${count} arguments`} of the import`;
+  }
 }

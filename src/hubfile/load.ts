@@ -4,7 +4,7 @@ import type { DirectiveTable } from './directive-table.ts';
 import { expand, type HubfileIo } from './expand.ts';
 import { readData } from './read-data.ts';
 import { loaded, type LoadedConfig, type ReadConfig } from './loaded.ts';
-import { Origins } from './origins.ts';
+import { Origins } from './place.ts';
 import { Problems } from './problems.ts';
 
 export type { LoadedConfig } from './loaded.ts';

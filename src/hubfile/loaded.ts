@@ -1,13 +1,12 @@
 import type { Config } from '../config/config.ts';
 import {
-  type UnplacedProblem,
   type Place,
   placeText,
   type Problem,
   type SourceLocation,
+  type UnplacedProblem,
 } from '../config/problem.ts';
-import type { Origins } from './origins.ts';
-import { locate, placeOf } from './place.ts';
+import { locate, type Origins, placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 
 /** A configuration, and what is known of the text that it was read from. */

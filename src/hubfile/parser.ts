@@ -1,6 +1,6 @@
-import { type Lexeme, lex } from './lexer.ts';
+import { lex, type Lexeme } from './lexer.ts';
 import type { Span } from './place.ts';
-import { type Source, TextProblem, rawRange } from './source.ts';
+import { rawRange, type Source, TextProblem } from './source.ts';
 
 /** One word of a line. Only a plain word can be a brace, a matcher or a directive's name. */
 export interface Word {

@@ -1,4 +1,4 @@
-import { ConfigError, type UnplacedProblem, hasError, type Problem } from '../config/problem.ts';
+import { ConfigError, hasError, type Problem, type UnplacedProblem } from '../config/problem.ts';
 import { locate, type Span } from './place.ts';
 
 /** Thrown to leave a directive that cannot be understood; what it says is reported, and reading goes on. */

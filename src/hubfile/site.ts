@@ -9,9 +9,8 @@ import { NamedMatchers } from './named-matchers.ts';
 import { NamedRoutes } from './named-routes.ts';
 import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
 import { inDocumentedOrder, type OrderedStep } from './order.ts';
-import type { Origins } from './origins.ts';
+import { type Origins, placeOf } from './place.ts';
 import type { Line, Word } from './parser.ts';
-import { placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 import type { DirectiveSyntax, RunningOrder, Scope, SiteDraft } from './scope.ts';
 

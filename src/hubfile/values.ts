@@ -5,11 +5,15 @@ import {
   isHeaderName,
   isHeaderValue,
   isStatusPattern,
+  isTriedFile,
+  misplacedStatus,
   PRIVATE_RANGES,
+  TRY_POLICIES,
+  type TryPolicy,
 } from '../config/well-formed.ts';
 import type { Cursor } from './cursor.ts';
 import type { Word } from './parser.ts';
-import { isTriedFile, misplacedStatus, TRY_POLICIES, type TryPolicy } from '../config/try-files.ts';
+import type { HeaderOperation } from '../config/routes.ts';
 
 const RESOLVED_LATER = /(?<!\\)\{(?:env|file)\./;
 const MAX_COUNT = 2 ** 31 - 1;
@@ -148,4 +152,58 @@ export function tryPolicy(cursor: Cursor): TryPolicy {
 export function checkTried(cursor: Cursor, files: readonly string[], policy: TryPolicy): void {
   const message = misplacedStatus(files, policy);
   if (message !== null) cursor.fail(cursor.span, 'misplaced-status', message);
+}
+
+/** The field, value and replacement that a cursor is at. */
+export function headerOperation(cursor: Cursor, of: 'request' | 'response'): HeaderOperation {
+  const field = cursor.argument('a header field');
+  const value = cursor.optional();
+  const replacement = cursor.optional();
+  const operation = operationOf(cursor, field, value, replacement);
+  if (of === 'request' && operation.kind === 'default') {
+    badValue(cursor, field, 'a field without ?, which is for responses');
+  }
+  const places = new Map(value === undefined ? [] : [['pattern', value.span] as const]);
+  cursor.origins.mark(operation, cursor.span, places);
+  return operation;
+}
+
+function operationOf(
+  cursor: Cursor,
+  field: Word,
+  value: Word | undefined,
+  replacement: Word | undefined,
+): HeaderOperation {
+  const sign = /^[+\-?>]/.exec(field.text)?.[0] ?? '';
+  const written = field.text.slice(sign.length);
+  if (sign === '-') {
+    if (value !== undefined) {
+      cursor.fail(value.span, 'unexpected-argument', 'a field that is deleted takes no value');
+    }
+    return { kind: 'delete', name: deletedName(cursor, field, written) };
+  }
+  const name = headerName(cursor, field, written);
+  if (value === undefined) {
+    const hint = `to delete it write -${name.replace(/^-+/, '')}`;
+    return cursor.fail(
+      field.span,
+      'expected-argument',
+      `the header field ${name} needs a value`,
+      hint,
+    );
+  }
+  if (replacement !== undefined) {
+    if (sign === '+' || sign === '?') {
+      badValue(cursor, field, 'a field without + or ? when something is replaced');
+    }
+    const pattern = value.text;
+    return { kind: 'replace', name, pattern, replacement: headerValue(cursor, replacement) };
+  }
+  const kind = sign === '+' ? 'add' : sign === '?' ? 'default' : 'set';
+  return { kind, name, value: headerValue(cursor, value) };
+}
+
+function deletedName(cursor: Cursor, field: Word, written: string): string {
+  headerName(cursor, field, written.replace(/^\*|\*$/g, ''));
+  return written.endsWith(':') ? written.slice(0, -1) : written;
 }

@@ -20,3 +20,39 @@ export const systemClock: Clock = {
     return () => clearTimeout(timer);
   },
 };
+
+/** @throws the reason of `signal` as soon as it is aborted */
+export function wait(delayMs: number, clock: Clock, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    const cancel = clock.after(delayMs, () => {
+      signal.removeEventListener('abort', stop);
+      resolve();
+    });
+    function stop(): void {
+      cancel();
+      reject(signal.reason);
+    }
+    signal.addEventListener('abort', stop, { once: true });
+  });
+}
+
+/** Waits, at most until a client leaves. */
+export function pause(
+  clock: Clock,
+  ms: number,
+  client: { onAbandoned(listener: () => void): () => void },
+): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      cancel();
+      forget();
+      resolve();
+    };
+    const cancel = clock.after(ms, done);
+    const forget = client.onAbandoned(done);
+  });
+}

@@ -1,12 +1,11 @@
 import type { ConditionData } from '../config/routes.ts';
 import { list as listShape, nullable, object } from '../config/shape.ts';
 import { name as nameShape, oneOf, text } from '../config/shape-values.ts';
-import { isTriedFile, TRY_POLICIES, type TryPolicy } from '../config/try-files.ts';
+import { isTriedFile, TRY_POLICIES, type TryPolicy } from '../config/well-formed.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { checkTried, list, name, triedFiles, tryPolicy } from '../hubfile/values.ts';
-import type { CompileMatcher, Predicate } from '../site/predicate.ts';
-import type { HidesFile } from '../site/site-files.ts';
-import { tryFiles } from '../site/tried-files.ts';
+import type { CompileMatcher, Predicate } from '../site/matchers.ts';
+import { type HidesFile, tryFiles } from '../site/site-files.ts';
 import type { Matcher } from './matcher.ts';
 
 export interface FileCondition {

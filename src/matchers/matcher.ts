@@ -1,6 +1,6 @@
 import type { ConditionData } from '../config/routes.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
-import type { CompileCondition } from '../site/predicate.ts';
+import type { CompileCondition } from '../site/matchers.ts';
 
 /** One kind of condition that matchers are made of. */
 export interface Matcher<Condition extends { readonly kind: string }> {

@@ -2,17 +2,17 @@
 // that the upstream sees. The upstream's response is shared as it came, and each request applies
 // its own response rules.
 
+import { pause } from '../kernel/clock.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
 import { ResponseRecorder } from './response-recorder.ts';
-import { pause } from './retry.ts';
 import type {
   AnswerHead,
+  SharedResponse,
   SharedResponseHold,
   SharedResponseMemory,
-  SharedResponse,
 } from './shared-response.ts';
 import { fits, isShareable } from './shareable.ts';
 

@@ -3,7 +3,7 @@ import { ConnectionPool, isUnaskedContinue } from './forward.ts';
 import type { Connections, ForwardRequest, ForwardSink, TransportSettings } from './forwarding.ts';
 import { forwardOnDedicatedConnection } from './dedicated-forward.ts';
 import { Http2Sessions, isNoHttp2 } from './http2-sessions.ts';
-import { isSafe } from './retry.ts';
+import { isSafe } from './forward-error.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
 /** Milliseconds after which an upstream that chose HTTP/1.1 is asked again whether it speaks HTTP/2. */

@@ -10,8 +10,8 @@ import type { ForwardSink } from './forwarding.ts';
 import {
   awaitSwitch,
   joinEnds,
-  type TunnelEnds,
   tlsOptions,
+  type TunnelEnds,
   type UpgradeSink,
   type UpgradeTarget,
 } from './upgrade-request.ts';

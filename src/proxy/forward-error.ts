@@ -1,5 +1,7 @@
 import { HttpError } from '../http/errors.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { Clock } from '../kernel/clock.ts';
 
 /** How far the exchange with an upstream had come when it failed. */
 export type ForwardPhase = 'unsent' | 'sent' | 'responding';
@@ -49,4 +51,42 @@ export function exchangeFailure(
   if (UNSENDABLE.has(code)) return new ForwardError('unsendable-request', phase, error);
   const kind = TIMEOUTS.has(code) ? 'upstream-timeout' : 'upstream-broken';
   return new ForwardError(kind, phase, error);
+}
+
+/** RFC 9110 §9.2.1: a request with such a method may be repeated without asking the client. */
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
+
+export function isSafe(method: string): boolean {
+  return SAFE_METHODS.has(method);
+}
+
+/** Only what no upstream can have acted on, or what is safe to do twice. */
+export function mayRepeat(
+  method: string,
+  { failure, consumed }: { failure: ForwardError; consumed: boolean },
+): boolean {
+  if (consumed || failure.code === 'upstream-aborted' || failure.code === 'unsendable-request') {
+    return false;
+  }
+  if (failure.phase === 'unsent') return true;
+  return failure.code === 'upstream-broken' && isSafe(method);
+}
+
+export function toHttpError(failure: ForwardError): HttpError {
+  switch (failure.code) {
+    case 'upstream-aborted':
+      return new HttpError(499, 'the client left', { cause: failure });
+    case 'unsendable-request':
+      return new HttpError(400, failure.message, { cause: failure });
+    case 'upstream-busy':
+      return new HttpError(503, failure.message, { cause: failure });
+    case 'upstream-timeout':
+      return new HttpError(504, failure.message, { cause: failure });
+    default:
+      return new HttpError(502, failure.message, { cause: failure });
+  }
+}
+
+export function noneLeft(failure: ForwardError | null): HttpError {
+  return failure === null ? new HttpError(503, 'no upstream is healthy') : toHttpError(failure);
 }

@@ -1,9 +1,9 @@
 import type { Writable } from 'node:stream';
-import { type Dispatcher, Pool, buildConnector } from 'undici';
+import { buildConnector, type Dispatcher, Pool } from 'undici';
 import { HeaderList } from '../http/header-list.ts';
 import { BodyFlow } from './body-flow.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError, codeOf, messageOf } from '../kernel/error.ts';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
 import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
 import {
@@ -13,10 +13,10 @@ import {
   MAX_HEAD_BYTES,
   MAX_STALL_MS,
   MAX_WAITING_REQUESTS,
+  type RequestingClient,
   type TransportSettings,
 } from './forwarding.ts';
-import { Semaphore } from './semaphore.ts';
-import type { RequestingClient } from './requesting-client.ts';
+import { Semaphore } from '../kernel/semaphore.ts';
 import { upstreamReads } from './upstream-reads.ts';
 
 /** Bytes of an unwanted response body that are read to keep the connection. */
@@ -26,15 +26,17 @@ const MAX_DISCARDED_BYTES = 64 * 1024;
 export class ConnectionPool implements Connections {
   readonly #pool: Pool;
   readonly #serverName: string;
-  readonly #places: Semaphore;
+  /** null: no limit. Requests queue here and not in the HTTP client, so that a client that leaves also leaves the queue. */
+  readonly #turns: Semaphore | null;
 
   /** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
   constructor(address: UpstreamAddress, settings: TransportSettings, trustPool: string | null) {
     this.#serverName = settings.tlsServerName ?? address.hostname;
-    this.#places = new Semaphore(settings.maxConnectionsPerHost, MAX_WAITING_REQUESTS);
+    const limit = settings.maxConnectionsPerHost;
+    this.#turns = limit === 0 ? null : new Semaphore(limit);
     this.#pool = new Pool(`${address.protocol}//${address.authority}`, {
       connect: dialer(address, settings, trustPool),
-      connections: settings.maxConnectionsPerHost === 0 ? null : settings.maxConnectionsPerHost,
+      connections: limit === 0 ? null : limit,
       pipelining: settings.keepAliveMs === 0 ? 0 : 1,
       ...(settings.keepAliveMs === 0 ? {} : { keepAliveTimeout: settings.keepAliveMs }),
       headersTimeout: settings.responseHeaderTimeoutMs,
@@ -45,17 +47,34 @@ export class ConnectionPool implements Connections {
   }
 
   forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
-    return this.#places.areUnlimited
+    return this.#turns === null
       ? this.#dispatch(request, sink)
-      : this.#forwardInTurn(request, sink);
+      : this.#forwardInTurn(this.#turns, request, sink);
   }
 
-  async #forwardInTurn(request: ForwardRequest, sink: ForwardSink): Promise<void> {
-    await this.#places.take(request.client);
+  /** @throws ForwardError `upstream-busy`, `upstream-aborted` */
+  async #forwardInTurn(
+    turns: Semaphore,
+    request: ForwardRequest,
+    sink: ForwardSink,
+  ): Promise<void> {
+    if (turns.waiting >= MAX_WAITING_REQUESTS) {
+      const full = new HubgateError(
+        'upstream-busy',
+        `${MAX_WAITING_REQUESTS} requests wait already`,
+      );
+      throw new ForwardError('upstream-busy', 'unsent', full);
+    }
+    await turns.acquire((cancel) =>
+      request.client.onAbandoned(() => {
+        const left = new HubgateError('client-left', 'The client did not wait for its turn');
+        cancel(new ForwardError('upstream-aborted', 'unsent', left));
+      }),
+    );
     try {
       await this.#dispatch(request, sink);
     } finally {
-      this.#places.giveBack();
+      turns.release();
     }
   }
 

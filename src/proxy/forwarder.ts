@@ -12,7 +12,7 @@ import type { UpstreamAddress } from './address.ts';
 import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
 import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
 import type { Connections } from './forwarding.ts';
-import type { UpstreamQuestion } from './request-key.ts';
+import type { UpstreamQuestion } from './shareable.ts';
 import { upstreamRequestFields } from './header-fields.ts';
 import type { UpstreamResponse } from './response.ts';
 import { type Tunnels, wantsWebSocket } from './tunnels.ts';

@@ -1,8 +1,8 @@
 import type { Readable, Writable } from 'node:stream';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { RequestingClient } from './requesting-client.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
+import type { Exchange } from '../http/exchange.ts';
 
 export type TransportSettings = ReverseProxyConfig['transport'];
 
@@ -74,3 +74,6 @@ export interface Connections {
   /** Breaks every exchange off. */
   destroy(): void;
 }
+
+/** Who waits for the response, as an exchange tells of it. */
+export type RequestingClient = Pick<Exchange, 'abandoned' | 'onAbandoned'>;

@@ -1,6 +1,15 @@
-import { type ClientHttp2Session, constants } from 'node:http2';
+import {
+  type ClientHttp2Session,
+  connect as connectHttp2,
+  constants,
+  type Settings,
+} from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { connect, type Socket } from 'node:net';
+import { connect as connectTls, TLSSocket } from 'node:tls';
+import { MAX_HEAD_BYTES } from './forwarding.ts';
+import { type DialTarget, KEEP_ALIVE_PROBE_MS, tlsOptions } from './upgrade-request.ts';
 
 /** Streams that one session has at once, whatever more the upstream allows. */
 const MAX_STREAMS = 100;
@@ -107,4 +116,99 @@ export class Http2Session {
     }
     this.#stopWatch = clock.after(WATCH_INTERVAL_MS, () => this.#look(clock));
   }
+}
+
+/** Bytes of a response that may be on their way to a client that takes none, and of all of a session. */
+const STREAM_WINDOW = 256 * 1024;
+const SESSION_WINDOW = 4 * 1024 * 1024;
+
+/** Fields of one head. */
+const MAX_FIELDS = 1_000;
+
+/** Megabytes that Node spends on one session beside the bodies. */
+const MAX_SESSION_MEMORY_MB = 16;
+
+/** What is offered to an upstream behind TLS (RFC 7301). */
+export type Offer = readonly ('h2' | 'http/1.1')[];
+
+/**
+ * A session with an upstream that has told its settings (RFC 9113 §3.4), so that its limits are
+ * known before the first request; one that allows no stream yet is waited for. Calls back once; the
+ * returned function gives up.
+ */
+export function dialHttp2(
+  target: DialTarget,
+  offer: Offer,
+  done: (error: Error | null, session: ClientHttp2Session | null) => void,
+): () => void {
+  const { address, settings } = target;
+  const socket = openSocket(target, offer);
+  let session: ClientHttp2Session | null = null;
+  const timer = setTimeout(() => {
+    fail(new HubgateError('upstream-timeout', `no connection within ${settings.dialTimeoutMs} ms`));
+  }, settings.dialTimeoutMs);
+  const end = (): void => {
+    clearTimeout(timer);
+    socket.off('error', fail).off('close', onClose);
+    session?.off('error', fail).off('close', onClose).off('remoteSettings', onSettings);
+  };
+  const fail = (error: Error): void => {
+    end();
+    socket.on('error', ignore).destroy();
+    session?.on('error', ignore).destroy();
+    done(error, null);
+  };
+  const onSettings = (told: Settings): void => {
+    if (session === null || told.maxConcurrentStreams === 0) return;
+    end();
+    session.setLocalWindowSize(SESSION_WINDOW);
+    done(null, session);
+  };
+  const onClose = (): void => fail(noHttp2('The upstream closed the connection'));
+  socket.on('error', fail).on('close', onClose);
+  socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', () => {
+    if (socket instanceof TLSSocket && socket.alpnProtocol !== 'h2') {
+      fail(noHttp2('The upstream does not speak HTTP/2'));
+      return;
+    }
+    socket.setNoDelay(true).setKeepAlive(true, KEEP_ALIVE_PROBE_MS);
+    const opened = connectHttp2(`${address.protocol}//${address.authority}`, {
+      createConnection: () => socket,
+      settings: {
+        enablePush: false,
+        initialWindowSize: STREAM_WINDOW,
+        maxHeaderListSize: MAX_HEAD_BYTES,
+      },
+      maxHeaderListPairs: MAX_FIELDS,
+      maxSessionMemory: MAX_SESSION_MEMORY_MB,
+    });
+    session = opened;
+    opened.on('error', fail).on('close', onClose).on('remoteSettings', onSettings);
+  });
+  return () => fail(new HubgateError('upstream-aborted', 'The connection is not wanted any more'));
+}
+
+/** Whether the upstream has chosen, or only knows, another version. */
+export function saysNoHttp2(error: unknown): boolean {
+  return error instanceof HubgateError && error.code === 'no-http2';
+}
+
+function openSocket(target: DialTarget, offer: Offer): Socket {
+  const { hostname, port, socketPath, protocol } = target.address;
+  const where = socketPath === null ? { host: hostname, port } : { path: socketPath };
+  if (protocol === 'http:') return connect(where);
+  return connectTls({
+    ...where,
+    ...tlsOptions(target),
+    rejectUnauthorized: !target.settings.tlsInsecureSkipVerify,
+    ALPNProtocols: [...offer],
+  });
+}
+
+function noHttp2(message: string): HubgateError {
+  return new HubgateError('no-http2', message);
+}
+
+function ignore(): void {
+  // The failure has been told.
 }

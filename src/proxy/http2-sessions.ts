@@ -6,9 +6,8 @@ import {
   MAX_WAITING_REQUESTS,
 } from './forwarding.ts';
 import { exchangeFailure, ForwardError } from './forward-error.ts';
-import { dialHttp2, type Offer, saysNoHttp2 } from './http2-dial.ts';
+import { dialHttp2, Http2Session, type Offer, saysNoHttp2 } from './http2-session.ts';
 import { forwardByHttp2 } from './http2-forward.ts';
-import { Http2Session } from './http2-session.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
 /** Sessions with one upstream where `max_conns_per_host` says nothing. */

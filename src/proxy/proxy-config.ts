@@ -88,7 +88,7 @@ export interface ReverseProxyConfig {
   }[];
 }
 
-export type HttpVersion = '1.1' | '2';
+type HttpVersion = '1.1' | '2';
 
 export interface FastcgiConfig {
   /** The site's files as the server of scripts sees them; null: the `root` of the site. */

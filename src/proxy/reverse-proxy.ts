@@ -1,3 +1,4 @@
+import { pause } from '../kernel/clock.ts';
 import { readFileSync } from 'node:fs';
 import type { RouteConfig } from '../config/routes.ts';
 import { HttpError } from '../http/errors.ts';
@@ -13,7 +14,7 @@ import type { Scheduler } from '../kernel/scheduler.ts';
 import type { ResponseRecorder } from './response-recorder.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
 import { RequestCoalescer } from './coalescing.ts';
-import { ForwardError } from './forward-error.ts';
+import { ForwardError, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
 import { Forwarder } from './forwarder.ts';
 import {
   activeCheckKey,
@@ -24,12 +25,11 @@ import {
   passiveVerdict,
   startActiveChecks,
 } from './health.ts';
-import { mayRepeat, noneLeft, pause, toHttpError } from './retry.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import type {
+  SharedResponse,
   SharedResponseHold,
   SharedResponseMemory,
-  SharedResponse,
 } from './shared-response.ts';
 import { type RequestSharing, shareForwarding, writeShared } from './shared-forwarding.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';

@@ -5,8 +5,8 @@ import type { Clock } from '../kernel/clock.ts';
 import type { ResponseRecorder } from './response-recorder.ts';
 import type { RequestCoalescer } from './coalescing.ts';
 import { MAX_STALL_MS } from './forwarding.ts';
-import { requestKey, type UpstreamQuestion } from './request-key.ts';
-import type { SharedResponseHold, SharedResponse } from './shared-response.ts';
+import { requestKey, type UpstreamQuestion } from './shareable.ts';
+import type { SharedResponse, SharedResponseHold } from './shared-response.ts';
 
 /** Bytes of a shared answer that are handed at a time to a client that takes no more. */
 const PIECE_BYTES = 16 * 1024;
@@ -26,7 +26,7 @@ export interface RequestSharing {
   shared(): void;
 }
 
-export interface RequestGroup {
+interface RequestGroup {
   /** Requests of different groups share no answer. */
   readonly name: string;
   readonly gatherMs: number;

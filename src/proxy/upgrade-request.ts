@@ -7,9 +7,8 @@ import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
 import { BodyFlow } from './body-flow.ts';
-import type { ForwardSink, TransportSettings } from './forwarding.ts';
+import type { ForwardSink, RequestingClient, TransportSettings } from './forwarding.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
-import type { RequestingClient } from './requesting-client.ts';
 
 /** Silence after which the system asks whether a peer still lives; a dead one is gone in 40 s. */
 export const KEEP_ALIVE_PROBE_MS = 30_000;

@@ -1,6 +1,5 @@
 import { counter, distribution, type Family, gauge } from '../kernel/measures.ts';
-import { STATUS_CLASSES } from './upstream-measures.ts';
-import type { Upstream } from './upstreams.ts';
+import { STATUS_CLASSES, type Upstream } from './upstreams.ts';
 
 export function upstreamFamilies(upstreams: readonly Upstream[]): readonly Family[] {
   const all = upstreams.map((one) => ({ labels: { upstream: one.address.hostport }, one }));

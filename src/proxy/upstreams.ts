@@ -2,10 +2,10 @@ import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { parseUpstream, type UpstreamAddress } from './address.ts';
 import { DynamicUpstreams } from './dynamic-upstreams.ts';
-import { UpstreamMeasures } from './upstream-measures.ts';
 import { openConnections } from './connections.ts';
 import type { Connections, TransportSettings } from './forwarding.ts';
 import type { DynamicConfig } from './proxy-config.ts';
+import { Histogram, SECONDS } from '../kernel/measures.ts';
 
 /** Failures remembered of one upstream; more say nothing new. */
 const MAX_FAILURES = 1_000;
@@ -96,4 +96,22 @@ export class UpstreamRegistry {
 /** Also by the protocol: one that has changed to `h2c` is another upstream. */
 function originOf({ protocol, hostport, http2 }: UpstreamAddress): string {
   return `${protocol}//${hostport}${http2 ? ' by HTTP/2' : ''}`;
+}
+
+export const STATUS_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const;
+
+/** What is counted of one upstream. */
+class UpstreamMeasures {
+  /** Attempts that were repeated with it, after it or another had failed. */
+  retries = 0;
+  failures = 0;
+  /** Until the head of its answer. */
+  readonly latency = new Histogram(SECONDS);
+  readonly responses = new Float64Array(STATUS_CLASSES.length);
+
+  answered(status: number, latencyMs: number): void {
+    const index = Math.min(Math.floor(status / 100), STATUS_CLASSES.length) - 1;
+    this.responses[index] = (this.responses[index] ?? 0) + 1;
+    this.latency.observe(latencyMs / 1000);
+  }
 }

@@ -9,7 +9,7 @@ import type {
 } from '../config/config.ts';
 import { dataOf, type RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
-import type { UnplacedProblem, Report } from '../config/problem.ts';
+import type { Report, UnplacedProblem } from '../config/problem.ts';
 import { cookieDomain } from '../discovery/cookie.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { registrableDomain } from '../http/same-site.ts';

@@ -12,7 +12,7 @@ import type {
   SiteConfig,
 } from '../config/config.ts';
 import { hubsOf } from '../config/sites.ts';
-import { type UnplacedProblem, type Report, whyUnreadable } from '../config/problem.ts';
+import { type Report, type UnplacedProblem, whyUnreadable } from '../config/problem.ts';
 import { filesRead } from '../config/routes.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { certificateNames } from '../tls/certificate-store.ts';

@@ -18,7 +18,7 @@ import type {
   TokenMintConfig,
 } from '../config/config.ts';
 import { nearestName } from '../config/nearest.ts';
-import type { UnplacedProblem, Report } from '../config/problem.ts';
+import type { Report, UnplacedProblem } from '../config/problem.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
 import { profiles } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
 import type { AnnouncedHub, AnnouncedUpdate } from '../discovery/announced-hub.ts';
-import { createAnnounce } from '../discovery/announcements.ts';
+import { createAnnounce } from '../discovery/changed-urls.ts';
 import { createChanges } from '../discovery/changes.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
 import { grantTemplates } from '../discovery/grant-template.ts';
@@ -21,7 +21,7 @@ import { takeSessionMark } from '../http/session-mark.ts';
 import { profiles } from '../hub/profile.ts';
 import { parsePublication, type PublicationRules } from '../hub/publication.ts';
 import { hubBase } from '../hub/topic.ts';
-import { originList } from '../hub-http/origins.ts';
+import { originList } from '../hub-http/cors.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { matchers } from '../matchers/registry.ts';

@@ -19,7 +19,6 @@ import {
   type CertificateSource,
   openCertificates,
 } from '../tls/certificates.ts';
-import { answerChallenges } from './challenge-answer.ts';
 import { type Handshakes, openHandshakes } from './handshakes.ts';
 import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
 import type { HubCore } from './hub-core.ts';
@@ -304,5 +303,22 @@ function runningHub({ config, core }: ReadyHub): RunningHub {
     check: () => hub.check(),
     revoke: async (tokenId, reach) =>
       reach === 'here' ? hub.revoke(tokenId) : core.revoke(tokenId),
+  };
+}
+
+const PATH = /^\/\.well-known\/acme-challenge\/([A-Za-z0-9_-]+)$/;
+
+/**
+ * Answers HTTP-01 challenges (RFC 8555 §8.3) before anything else of a listener does. What is none
+ * of ours goes on: an app behind may get certificates of its own.
+ */
+function answerChallenges(handle: SiteHandler, challenges: Challenges): SiteHandler {
+  return async (exchange) => {
+    const { method, originalTarget } = exchange;
+    const token =
+      method === 'GET' || method === 'HEAD' ? PATH.exec(originalTarget)?.[1] : undefined;
+    const found = token === undefined ? null : await challenges.keyAuthorization(token);
+    if (found === null) return handle(exchange);
+    return answer(exchange, 200, { 'content-type': 'application/octet-stream' }, found);
   };
 }

@@ -26,11 +26,13 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
 import { placedTransport } from './hub-place.ts';
-import { readClientScript, readDebuggerScript, readLiveScript } from './browser-scripts.ts';
 import type { HubSignals } from './peer-workers.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { playgroundIssuer } from './playground-keys.ts';
 import type { HubCounts } from '../hub/hub-measures.ts';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 
 /** What a hub needs from around it. */
 export interface HubSurroundings {
@@ -281,7 +283,7 @@ function originOf(url: string): string {
  * Counts the requests that only a hub of 0.x lets in, so that its operator sees when nobody needs
  * it any more; the log tells the first, the tenth, the hundredth and so on.
  */
-export function countLegacyTokens(
+function countLegacyTokens(
   counts: Pick<HubCounts, 'legacyTokens'>,
   site: string,
   log: Logger,
@@ -292,4 +294,26 @@ export function countLegacyTokens(
     if (!Number.isInteger(Math.log10(seen))) return;
     log.info('A token of a 0.x client was accepted', { site, seen });
   };
+}
+
+/** The script of live pages as it was built; null where it was not. */
+function readLiveScript(): BrowserScript | null {
+  return readScript(import.meta.resolve('#live-script'));
+}
+
+/** `hubgate/client` as one file; null where it was not built. */
+function readClientScript(): BrowserScript | null {
+  return readScript(import.meta.resolve('#client-script'));
+}
+
+/** The script of the debugger's page; null where it was not built. */
+function readDebuggerScript(): BrowserScript | null {
+  return readScript(import.meta.resolve('#debugger-script'));
+}
+
+function readScript(url: string): BrowserScript | null {
+  const file = fileURLToPath(url);
+  if (!existsSync(file)) return null;
+  const bytes = readFileSync(file);
+  return { bytes, version: createHash('sha256').update(bytes).digest('hex').slice(0, 8) };
 }

@@ -124,6 +124,7 @@ function overlap(one: PlannedListener, other: PlannedListener): boolean {
   return one.bind.kind === 'host' && other.bind.kind === 'host' && one.port === other.port;
 }
 
-function isTaken(error: unknown): boolean {
+/** Whether another program, or this one, has the port. */
+export function isTaken(error: unknown): boolean {
   return error instanceof HubgateError && codeOf(error.cause) === 'EADDRINUSE';
 }

@@ -112,7 +112,7 @@ export class OtlpExport implements SpanSink {
 }
 
 /** `ExportTraceServiceRequest` in JSON (OTLP, "JSON Protobuf Encoding"). */
-export function encodeSpans(spans: readonly Span[]): unknown {
+function encodeSpans(spans: readonly Span[]): unknown {
   return {
     resourceSpans: [
       {

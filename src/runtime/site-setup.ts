@@ -6,7 +6,7 @@ import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type AccessLog, logAccess } from '../site/access-log.ts';
-import { identityFields, removeClaimedIdentity } from '../site/identity-fields.ts';
+import { identityFields, removeClaimedIdentity } from '../site/identity-placeholders.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { hidingFiles } from '../site/site-files.ts';

@@ -1,8 +1,7 @@
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { ClientCertificate } from '../http/client-certificate.ts';
-import { isVerified } from '../tls/client-auth.ts';
-import type { HandshakePolicy } from '../tls/handshake-policy.ts';
+import { type HandshakePolicy, isVerified } from '../tls/handshake-policy.ts';
 
 /** What a handshake has settled for all requests of its connection. */
 export interface Handshake {

@@ -1,9 +1,10 @@
 import type { ServerOptions } from '../config/config.ts';
-import type { UpgradeRequest } from '../http/exchange.ts';
+import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Peer } from './peers.ts';
+import type { Handshake } from './connection-policy.ts';
 
 /** What all exchanges of a service have in common. */
 export interface ExchangeSettings {
@@ -23,4 +24,12 @@ export interface ExchangeConnection {
   readonly tlsVersion: string | null;
   readonly peer: Peer;
   readonly upgrade: UpgradeRequest | null;
+}
+
+/** Where either protocol delivers what it has read and not refused. */
+export interface RequestSink {
+  /** Those of the service in force; null where there is none. */
+  settings(): ExchangeSettings | null;
+  /** @param handshake of its connection; null without TLS */
+  take(exchange: Exchange, handshake: Handshake | null): void;
 }

@@ -2,7 +2,8 @@
 // written meanwhile is held back, bounded by the stream's high-water mark.
 
 import type { BodyWrapper, HeadTransform, ResponseHead } from '../http/exchange.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { Writable } from 'node:stream';
 
 type TrailerReader = (trailers: HeaderList) => void;
 
@@ -51,5 +52,79 @@ export class HeadChanges {
       if (result !== undefined) wrappers.unshift(result);
     }
     return undefined;
+  }
+}
+
+/** Whether a response has no content (RFC 9110 §15); puts the length right that its head gives. */
+export function isBodyless(method: string, { status, headers }: ResponseHead): boolean {
+  switch (status) {
+    case 204:
+      // RFC 9110 §8.6: what is lawful for HEAD and 304 is not for 204.
+      headers.delete('content-length');
+      return true;
+    case 205:
+      headers.set('content-length', '0');
+      return true;
+    case 304:
+      return true;
+    default:
+      return method === 'HEAD';
+  }
+}
+
+/** Takes a body that is not to be sent, and ends with it. */
+export function discarding(body: Writable): Writable {
+  return new Writable({
+    write: (_chunk, _encoding, done) => done(),
+    final: (done) => {
+      if (!body.writableEnded) body.end();
+      done();
+    },
+  });
+}
+
+export interface DeferredBodyOptions {
+  /** Sends the head, and resolves to where the body goes. */
+  readonly begin: () => Promise<Writable>;
+  readonly end: (body: Writable, trailers: HeaderList) => void;
+  /** The head could not be sent. */
+  readonly fail: (error: unknown) => void;
+}
+
+/** Where a body is written whose head still waits. */
+export class DeferredBody {
+  readonly body: Writable;
+  #trailers = new HeaderList();
+
+  constructor({ begin, end, fail }: DeferredBodyOptions) {
+    let sent: Writable | undefined;
+    this.body = new Writable({
+      construct: (ready) => {
+        begin().then(
+          (body) => {
+            sent = body;
+            ready();
+          },
+          (error: unknown) => {
+            fail(error);
+            ready();
+          },
+        );
+      },
+      // What the client does not take any more is told by the exchange's signal.
+      write: (chunk: Buffer, _encoding, done) => {
+        if (sent === undefined) done();
+        else sent.write(chunk, () => done());
+      },
+      final: (done) => {
+        if (sent !== undefined) end(sent, this.#trailers);
+        done();
+      },
+    });
+  }
+
+  end(trailers: HeaderList): void {
+    this.#trailers = trailers;
+    this.body.end();
   }
 }

@@ -1,15 +1,14 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable, Writable } from 'node:stream';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/hop-by-hop.ts';
 import { ConnectionStream } from './connection-stream.ts';
 import type { DisconnectSignal } from './disconnect-signal.ts';
-import { informHttp1 } from './informational.ts';
-import { carrierOf, releaseConnection } from './node-internals.ts';
-import { closeWithConnection } from './queued-responses.ts';
+import { carrierOf, releaseConnection, writeAhead } from './node-internals.ts';
 import type { RequestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './protocol-adapter.ts';
+import type { Socket } from 'node:net';
 
 /** Gives a connection to the last response on it; false where it stays with its server. */
 export type LeaveConnection = (request: IncomingMessage, response: ServerResponse) => boolean;
@@ -145,3 +144,57 @@ export function leaveServer(request: IncomingMessage, response: ServerResponse):
 }
 
 function ignore(): void {}
+
+/** Of each connection the responses that had to wait for the answers to earlier requests. */
+const queued = new WeakMap<Socket, Set<ServerResponse>>();
+
+/**
+ * Closes a response whose turn has not come with its connection. Node closes only the one whose turn
+ * it is: whatever is written to the others, and what they wait for, would be held for nobody.
+ */
+function closeWithConnection(socket: Socket, response: ServerResponse): void {
+  const known = queued.get(socket);
+  const all = known ?? new Set();
+  if (known === undefined) {
+    queued.set(socket, all);
+    // One for all of a connection.
+    socket.once('close', () => {
+      for (const one of all) closeUnlessItsTurn(one);
+    });
+  }
+  all.add(response);
+  response.once('close', () => all.delete(response));
+}
+
+function closeUnlessItsTurn(response: ServerResponse): void {
+  if (response.socket !== null) return;
+  response.destroy();
+  response.emit('close');
+}
+
+/** Bytes that may wait for a client to read them before it gets no more informational responses. */
+const MAX_WAITING_BYTES = 64 * 1024;
+
+/** RFC 9110 §5.1. */
+const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
+/** RFC 9110 §5.5: bytes, of the control characters the tab only. */
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/**
+ * Sends a 1xx response before the head of `response` over HTTP/1.1; names keep their case. Node's
+ * own ways would drop most of them, or their fields.
+ */
+function informHttp1(response: ServerResponse, status: number, headers: HeaderList): void {
+  if (status === 100) {
+    // Node closes the connection of a client that waits for 100 unless it has sent that itself.
+    response.writeContinue();
+    return;
+  }
+  if (response.writableLength > MAX_WAITING_BYTES) return;
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
+  for (const [name, value] of headers) {
+    // What could end the line would begin another response.
+    if (NAME.test(name) && VALUE.test(value)) head += `${name}: ${value}\r\n`;
+  }
+  writeAhead(response, `${head}\r\n`);
+}

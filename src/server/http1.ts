@@ -19,17 +19,15 @@ import {
   giveConnection,
   goOnReading,
   releaseParser,
+  sharedListener,
   watchLimits,
 } from './node-internals.ts';
 import { peerOf } from './peers.ts';
-import { PipelinedRequests } from './pipelined-requests.ts';
+import { PipelinedRequests, StoppedParsers } from './pipelined-requests.ts';
 import { lineOf, mendedQuery, packetOf, unparsedOf } from './raw-query.ts';
-import type { RequestSink } from './request-sink.ts';
+import type { RequestSink } from './exchange-settings.ts';
 import { ServerExchange } from './server-exchange.ts';
-import { sharedListener } from './shared-listener.ts';
-import { StoppedParsers } from './stopped-parsers.ts';
 import { hasUnknownMethod, judgeHttp1, MAX_FIELDS, type RequestTarget } from './strict-request.ts';
-import { asksForWebSocket, withoutUpgrade } from './upgrade-head.ts';
 
 /** How often the server looks for requests that take too long. */
 const TIMEOUT_CHECK_MS = 1000;
@@ -320,4 +318,24 @@ function statusOf(error: Error): number {
     default:
       return 400;
   }
+}
+
+/** Fields that only matter to an upgrade; the second is that of the HTTP/2 upgrade (RFC 7540 §3.2.1). */
+const UPGRADE_FIELDS = new Set(['upgrade', 'http2-settings']);
+
+/** Whether a request asks for the one protocol that is spoken here beside HTTP (RFC 6455 §4.1). */
+function asksForWebSocket({ method, httpVersion, headers }: IncomingMessage): boolean {
+  return (
+    method === 'GET' && httpVersion === '1.1' && headers.upgrade?.toLowerCase() === 'websocket'
+  );
+}
+
+/** The head of a request as it came, but for the wish to upgrade. */
+function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage): Buffer {
+  const lines = [`${method} ${url} HTTP/${httpVersion}`];
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? '';
+    if (!UPGRADE_FIELDS.has(name.toLowerCase())) lines.push(`${name}: ${rawHeaders[i + 1]}`);
+  }
+  return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
 }

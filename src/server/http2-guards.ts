@@ -1,10 +1,9 @@
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { Budget } from './budget.ts';
 
 /** How often a connection with open streams is looked at; one that was silent since is asked whether it lives. */
-export const PROBE_INTERVAL_MS = 30_000;
+const PROBE_INTERVAL_MS = 30_000;
 
 /**
  * Streams that end before they are answered. A browser that leaves a page may give up a hundred at
@@ -117,5 +116,38 @@ class SessionLife {
       });
     }
     this.#cancel = this.#limits.clock.after(PROBE_INTERVAL_MS, () => this.#probe());
+  }
+}
+
+interface Rate {
+  /** What may be taken at once. */
+  readonly burst: number;
+  /** What comes back. */
+  readonly perSecond: number;
+}
+
+/** How often something may still happen (a token bucket). */
+class Budget {
+  readonly #rate: Rate;
+  readonly #clock: Clock;
+  #left: number;
+  #countedAt: number;
+
+  constructor(rate: Rate, clock: Clock) {
+    this.#rate = rate;
+    this.#clock = clock;
+    this.#left = rate.burst;
+    this.#countedAt = clock.monotonic();
+  }
+
+  /** Takes one; false when nothing is left. */
+  take(): boolean {
+    const now = this.#clock.monotonic();
+    const back = ((now - this.#countedAt) / 1000) * this.#rate.perSecond;
+    this.#countedAt = now;
+    this.#left = Math.min(this.#rate.burst, this.#left + back);
+    if (this.#left < 1) return false;
+    this.#left -= 1;
+    return true;
   }
 }

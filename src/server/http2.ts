@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import type { ServerOptions } from '../config/config.ts';
 import { closeAnswered } from '../http/body-end.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
-import { BegunRequests } from './begun-requests.ts';
+import { BegunRequests } from './pipelined-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -19,7 +19,7 @@ import { ServerExchange } from './server-exchange.ts';
 import { guardSession } from './http2-guards.ts';
 import { giveConnection } from './node-internals.ts';
 import { type Peer, peerOf } from './peers.ts';
-import type { RequestSink } from './request-sink.ts';
+import type { RequestSink } from './exchange-settings.ts';
 import { UploadWindows, WIDE_WINDOW_BYTES } from './upload-windows.ts';
 import { judgeHttp2, MAX_FIELDS, reasonFor, type RequestHead } from './strict-request.ts';
 

@@ -21,7 +21,7 @@ import { type Peer, Peers } from './peers.ts';
 import { Protocols } from './protocols.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
 import type { Handshake } from './connection-policy.ts';
-import { sharedListener } from './shared-listener.ts';
+import { sharedListener } from './node-internals.ts';
 import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 
 /** What a listener does with what it accepts. A reload replaces it in one step. */
@@ -69,7 +69,7 @@ const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 
 /** How long a connection may have sent nothing when its listener closes. */
 const LATE_REQUEST_MS = 1_000;
 /** Connections that wait for a service to answer them; those that come beyond are closed. */
-export const MAX_HELD_CONNECTIONS = 1_000;
+const MAX_HELD_CONNECTIONS = 1_000;
 
 /**
  * An open port that speaks HTTP/1.1 and, with TLS, HTTP/2. Whether it speaks TLS is the service's

@@ -201,3 +201,15 @@ type Listener = (...args: unknown[]) => void;
 function isOneOf(names: ReadonlySet<string>, listener: unknown): listener is Listener {
   return typeof listener === 'function' && names.has(listener.name);
 }
+
+/**
+ * A listener that many sockets share, told which of them it was: a function for each, and what
+ * `once` makes beside it, would be held as long as the connection.
+ */
+export function sharedListener<Args extends readonly unknown[]>(
+  handle: (socket: Socket, ...args: Args) => void,
+): (this: Socket, ...args: Args) => void {
+  return function (...args) {
+    handle(this, ...args);
+  };
+}

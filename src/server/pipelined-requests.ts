@@ -5,9 +5,8 @@
 
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { MAX_BEGUN } from './begun-requests.ts';
 import { goOnReading, stopParsingWhen, stopReading } from './node-internals.ts';
-import { type Later, Turns } from './turns.ts';
+import type { Duplex } from 'node:stream';
 
 /**
  * Requests of one connection that wait behind one whose answer has not gone out; as many as streams in
@@ -118,4 +117,133 @@ export class PipelinedRequests {
     this.#connections.set(socket, connection);
     return connection;
   }
+}
+
+/**
+ * Requests of one connection that are begun in one turn of the event loop, at some 0.2 ms each: what
+ * a client has sent in one go is begun in so many turns as it takes.
+ */
+export const MAX_BEGUN = 8;
+
+interface BeginningConnection {
+  /** The turn in which requests were begun last, and how many of them. */
+  turn: number;
+  begun: number;
+  readonly waiting: (() => void)[];
+}
+
+/** Spreads the requests of each connection over turns of the event loop, in their order. */
+export class BegunRequests {
+  readonly #connections = new WeakMap<object, BeginningConnection>();
+  readonly #later: Later;
+  readonly #turns: Turns;
+
+  /** @param later calls back in the next turn of the event loop */
+  constructor(later: Later = setImmediate) {
+    this.#later = later;
+    this.#turns = new Turns(later);
+  }
+
+  /** Begins a request: now, or in a later turn. `begin` must not throw, and looks whether its client is still there. */
+  begin(of: object, begin: () => void): void {
+    const connection = this.#connectionOf(of);
+    if (connection.waiting.length > 0) {
+      connection.waiting.push(begin);
+      return;
+    }
+    const turn = this.#turns.now();
+    if (connection.turn !== turn) {
+      connection.turn = turn;
+      connection.begun = 0;
+    }
+    if (connection.begun < MAX_BEGUN) {
+      connection.begun += 1;
+      begin();
+      return;
+    }
+    connection.waiting.push(begin);
+    this.#later(() => this.#goOn(connection));
+  }
+
+  #connectionOf(of: object): BeginningConnection {
+    const known = this.#connections.get(of);
+    if (known !== undefined) return known;
+    const connection = { turn: -1, begun: 0, waiting: [] };
+    this.#connections.set(of, connection);
+    return connection;
+  }
+
+  #goOn(connection: BeginningConnection): void {
+    // Those that come meanwhile are behind these.
+    const some = connection.waiting.slice(0, MAX_BEGUN);
+    for (const begin of some) begin();
+    connection.waiting.splice(0, some.length);
+    if (connection.waiting.length > 0) this.#later(() => this.#goOn(connection));
+  }
+}
+
+/** Calls back in the next turn of the event loop. */
+export type Later = (turn: () => void) => void;
+
+/** Tells whether two moments belong to one turn of the event loop. */
+export class Turns {
+  readonly #later: Later;
+  #turn = 0;
+  #isOpen = false;
+
+  constructor(later: Later) {
+    this.#later = later;
+  }
+
+  /** The number of this turn: all that is asked until the next callback belongs to it. */
+  now(): number {
+    if (!this.#isOpen) {
+      this.#isOpen = true;
+      this.#later(() => {
+        this.#isOpen = false;
+        this.#turn += 1;
+      });
+    }
+    return this.#turn;
+  }
+}
+
+/**
+ * Bytes of one connection that may come in the turn in which its parser has stopped. Node reads 64 KiB
+ * at a time; a connection over TLS hands over record by record what one read has brought.
+ */
+export const MAX_STOPPED_BYTES = 128 * 1024;
+
+/** What has come of connections whose parser has just stopped, until another one is given it. */
+export class StoppedParsers {
+  readonly #packets = new WeakMap<Duplex, Buffer[]>();
+
+  begin(socket: Duplex, bytes: Buffer): void {
+    this.#packets.set(socket, [bytes]);
+  }
+
+  has(socket: Duplex): boolean {
+    return this.#packets.has(socket);
+  }
+
+  /** Adds what comes behind; false where that is too much, and nothing is kept any more. */
+  add(socket: Duplex, bytes: Buffer): boolean {
+    const packets = this.#packets.get(socket);
+    if (packets === undefined) return false;
+    packets.push(bytes);
+    if (sizeOf(packets) <= MAX_STOPPED_BYTES) return true;
+    this.#packets.delete(socket);
+    return false;
+  }
+
+  /** All that has come, in order, once; null where nothing is kept. */
+  take(socket: Duplex): Buffer | null {
+    const packets = this.#packets.get(socket);
+    this.#packets.delete(socket);
+    return packets === undefined ? null : Buffer.concat(packets);
+  }
+}
+
+function sizeOf(packets: readonly Buffer[]): number {
+  return packets.reduce((sum, { length }) => sum + length, 0);
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http1 } from './http1.ts';
 import { Http2 } from './http2.ts';
-import type { RequestSink } from './request-sink.ts';
+import type { RequestSink } from './exchange-settings.ts';
 
 /** The two protocols with one set of limits, fed with connections that a listener has accepted. */
 export class Protocols {

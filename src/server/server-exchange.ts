@@ -18,17 +18,14 @@ import { plainAddress } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { Identity } from '../http/identity.ts';
 import { dropFieldsOfContent } from '../http/representation.ts';
-import { countWrites } from '../http/response-size.ts';
+import { countWrites, WritableStream } from '../http/writable-stream.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { WritableStream } from '../http/writable-stream.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { discarding, isBodyless } from './bodyless.ts';
+import { DeferredBody, discarding, HeadChanges, isBodyless } from './head-changes.ts';
 import { ClientBody } from './client-body.ts';
 import { DisconnectSignal } from './disconnect-signal.ts';
 import type { ExchangeConnection, ExchangeSettings } from './exchange-settings.ts';
-import { HeadChanges } from './head-changes.ts';
-import { DeferredBody } from './deferred-body.ts';
 import type { ProtocolAdapter } from './protocol-adapter.ts';
 
 /** The {@link Exchange} of a request that a server has read, over whichever protocol it came. */

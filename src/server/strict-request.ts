@@ -3,9 +3,9 @@ import { METHODS } from 'node:http';
 import { canonicalTarget } from '../http/canonical-target.ts';
 
 /** Bytes of a request target; a 64 KiB token in its query fits. */
-export const MAX_TARGET_BYTES = 72 * 1024;
+const MAX_TARGET_BYTES = 72 * 1024;
 /** Bytes of a path, which matchers and rewrites look at; the largest of the hub names a topic of 4 KiB. */
-export const MAX_PATH_BYTES = 16 * 1024;
+const MAX_PATH_BYTES = 16 * 1024;
 /** Fields of one message. Cookies may come in a field each over HTTP/2. */
 export const MAX_FIELDS = 256;
 

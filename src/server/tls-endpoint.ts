@@ -2,22 +2,27 @@
 // one. So clients that send a name reach a TLS server without a certificate of its own.
 
 import type { Socket } from 'node:net';
-import { createServer, type Server, type TLSSocket } from 'node:tls';
+import {
+  createSecureContext,
+  createServer,
+  type SecureContext,
+  type SecureContextOptions,
+  type Server,
+  type TLSSocket,
+} from 'node:tls';
 import { plainAddress } from '../http/forwarded.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
-import { refusalReason } from '../tls/client-auth.ts';
-import type { HandshakePolicy } from '../tls/handshake-policy.ts';
+import { type HandshakePolicy, refusalReason } from '../tls/handshake-policy.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { ChallengeHandshakes } from './challenge-handshakes.ts';
 import { readClientHello } from './client-hello.ts';
 import type { ConnectionMeasures } from './connection-measures.ts';
 import { handshakeOf, rememberHandshake } from './connection-policy.ts';
 import { giveConnection } from './node-internals.ts';
-import { SecureContexts } from './secure-contexts.ts';
 
 /** What is spoken on a connection, as ALPN names it (RFC 7301). */
 export type Protocol = 'h2' | 'http/1.1';
@@ -238,4 +243,48 @@ export class TlsEndpoint {
 function handOver(socket: Socket, server: Server | undefined): void {
   if (server === undefined) socket.destroy();
   else giveConnection(server, socket);
+}
+
+/** Contexts, and server names, that are kept; a catch-all site has a certificate for each name that is asked for. */
+export const MAX_CONTEXTS = 1_000;
+
+/**
+ * The secure contexts of one handshake policy, one for each certificate. Making one parses chain and
+ * key, which costs more than the rest of the handshake, and it stays as long as any connection that
+ * was made with it.
+ */
+export class SecureContexts {
+  readonly #options: SecureContextOptions;
+  readonly #create: (options: SecureContextOptions) => SecureContext;
+  /** By the chain. The one that was made first is the first. */
+  readonly #contexts = new Map<string, SecureContext>();
+  /** The chain that was last presented for a server name. */
+  readonly #chains = new Map<string, string>();
+
+  /** `create` is Node's own where it is not given. */
+  constructor(
+    options: SecureContextOptions,
+    create: (options: SecureContextOptions) => SecureContext = createSecureContext,
+  ) {
+    this.#options = options;
+    this.#create = create;
+  }
+
+  /** Lets go of the context of the certificate that the name had before. */
+  contextFor(serverName: string, { cert, key }: Certificate): SecureContext {
+    const before = this.#chains.get(serverName);
+    if (before !== undefined && before !== cert) this.#contexts.delete(before);
+    if (before !== cert) keep(this.#chains, serverName, cert);
+    const known = this.#contexts.get(cert);
+    if (known !== undefined) return known;
+    const context = this.#create({ ...this.#options, cert, key });
+    keep(this.#contexts, cert, context);
+    return context;
+  }
+}
+
+function keep<T>(map: Map<string, T>, key: string, value: T): void {
+  map.set(key, value);
+  const [oldest] = map.keys();
+  if (map.size > MAX_CONTEXTS && oldest !== undefined) map.delete(oldest);
 }

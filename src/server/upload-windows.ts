@@ -15,7 +15,7 @@ export const CONNECTION_WINDOW_BYTES = 4 * 1024 * 1024;
 
 /** Bytes that wait for upstreams: of one connection, or of all, at which windows become narrow. */
 export const MAX_WAITING_OF_CONNECTION = 4 * 1024 * 1024;
-export const MAX_WAITING_IN_TOTAL = 64 * 1024 * 1024;
+const MAX_WAITING_IN_TOTAL = 64 * 1024 * 1024;
 /** Windows become wide again where no more than this part of it waits. */
 const WIDE_AGAIN = 1 / 4;
 /**

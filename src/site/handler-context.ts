@@ -8,11 +8,11 @@ import type { Scheduler } from '../kernel/scheduler.ts';
 import type { SharedResponseMemory } from '../proxy/shared-response.ts';
 import type { RequestSharing } from '../proxy/shared-forwarding.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
-import type { ConditionRegistry } from './predicate.ts';
+import type { ConditionRegistry } from './matchers.ts';
 import type { HidesFile } from './site-files.ts';
 
 /** What a site needs of the registry of directives and matchers. */
-export interface HandlerRegistry {
+interface HandlerRegistry {
   readonly directives: Readonly<
     Record<
       string,

@@ -1,7 +1,6 @@
-import type { MatchCondition, RequestMatcher } from '../config/routes.ts';
+import type { ConditionData, MatchCondition, RequestMatcher } from '../config/routes.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { HidesFile } from './site-files.ts';
-import { allHold, type ConditionRegistry, type Predicate } from './predicate.ts';
 
 /**
  * The predicate of a matcher; null matches every request. Captures of regular expressions become
@@ -44,4 +43,58 @@ function compileCondition(
     (inner) => compileMatcher(inner, registry, hidesFile),
     hidesFile,
   );
+}
+
+// A condition answers with a boolean. Only `file` answers with a promise, and only then does a
+// route wait. Discovery cannot wait, so it takes no matcher with `file`.
+
+/** Whether something holds: at once where the request alone tells, later where files must be asked. */
+export type Held = boolean | Promise<boolean>;
+
+/**
+ * Whether a condition holds for a request, as far as it has come.
+ *
+ * @throws HttpError where a condition refuses the request (`file` with `=404`)
+ */
+export type Predicate = (exchange: Exchange) => Held;
+
+/** Compiles a matcher inside of a condition. */
+export type CompileMatcher = (matcher: RequestMatcher) => Predicate;
+
+/** What a condition tests: the face of a matcher that runs. Called once per configuration. */
+export type CompileCondition<Condition> = (
+  condition: Condition,
+  compileMatcher: CompileMatcher,
+  hidesFile: HidesFile,
+) => Predicate;
+
+/** Every condition, by its `kind`. */
+export type ConditionRegistry = Readonly<
+  Record<
+    string,
+    {
+      readonly data: ConditionData<MatchCondition>;
+      compile(...given: Parameters<CompileCondition<MatchCondition>>): Predicate;
+    }
+  >
+>;
+
+/** Whether all of them hold; asked in their order, and at once as long as each answers at once. */
+export function allHold(predicates: readonly Predicate[], exchange: Exchange, from = 0): Held {
+  for (const [index, predicate] of predicates.entries()) {
+    if (index < from) continue;
+    const held = predicate(exchange);
+    if (held === false) return false;
+    if (held !== true) {
+      return held.then((later) => later && allHold(predicates, exchange, index + 1));
+    }
+  }
+  return true;
+}
+
+export function negated(predicate: Predicate): Predicate {
+  return (exchange) => {
+    const held = predicate(exchange);
+    return typeof held === 'boolean' ? !held : held.then((later) => !later);
+  };
 }

@@ -49,7 +49,7 @@ const REQUEST_NAMES = [
 export const CERTIFICATE = 'tls_client_';
 const ALTERNATIVE_NAME = /^tls_client_san\.(?:dns_names|emails|ips|uris)\.\d{1,3}$/;
 
-export const TIME_NAMES = [
+const TIME_NAMES = [
   'time.now',
   'time.now.http',
   'time.now.common_log',
@@ -58,7 +58,7 @@ export const TIME_NAMES = [
   'time.now.unix_ms',
 ] as const;
 
-export const SYSTEM_NAMES = [
+const SYSTEM_NAMES = [
   'system.hostname',
   'system.os',
   'system.arch',

@@ -4,7 +4,8 @@ import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';
 import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
-import { systemValue, timeValue } from './world-placeholders.ts';
+import os from 'node:os';
+import { sep } from 'node:path';
 
 /** Parts of a path that `{path.N}` can name. */
 const MAX_PATH_PARTS = 1_000;
@@ -198,4 +199,57 @@ function responseField(
 /** The text of a field value, which holds bytes; empty when there is none. */
 function text(value: string | undefined): string {
   return value === undefined ? '' : (fieldUtf8(value) ?? value);
+}
+
+// Placeholders that have nothing to do with the request: the time, and this machine.
+
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+
+/** Go's names for what Node calls otherwise, so that files written for Caddy mean the same. */
+const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
+const SYSTEMS: Readonly<Record<string, string>> = { win32: 'windows' };
+
+/** `time.now` and its forms; times are UTC. */
+export function timeValue(name: string, now = new Date()): string | undefined {
+  switch (name) {
+    case 'time.now':
+      return now.toISOString();
+    case 'time.now.http':
+      return now.toUTCString();
+    case 'time.now.common_log':
+      return commonLog(now);
+    case 'time.now.year':
+      return String(now.getUTCFullYear());
+    case 'time.now.unix':
+      return String(Math.floor(now.getTime() / 1000));
+    case 'time.now.unix_ms':
+      return String(now.getTime());
+    default:
+      return undefined;
+  }
+}
+
+/** `system.hostname` and its like. */
+function systemValue(name: string): string | undefined {
+  switch (name) {
+    case 'system.hostname':
+      return os.hostname();
+    case 'system.os':
+      return SYSTEMS[process.platform] ?? process.platform;
+    case 'system.arch':
+      return ARCHITECTURES[process.arch] ?? process.arch;
+    case 'system.wd':
+      return process.cwd();
+    case 'system.slash':
+      return sep;
+    default:
+      return undefined;
+  }
+}
+
+/** As web servers have always written it: `22/Nov/2026:05:00:00 +0000`. */
+function commonLog(now: Date): string {
+  const [day, time = ''] = now.toISOString().split(/[T.]/);
+  const [year, month, date] = (day ?? '').split('-');
+  return `${date}/${MONTHS[Number(month) - 1]}/${year}:${time} +0000`;
 }

@@ -1,8 +1,7 @@
 import { dataOf, type HandlerConfig, type RouteConfig } from '../config/routes.ts';
 import type { HandlerContext, SiteContext } from './handler-context.ts';
 import type { Exchange, Handler, Next } from '../http/exchange.ts';
-import { compileMatcher } from './matchers.ts';
-import type { Predicate } from './predicate.ts';
+import { compileMatcher, type Predicate } from './matchers.ts';
 
 interface Step {
   readonly matches: Predicate;

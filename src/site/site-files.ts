@@ -3,6 +3,10 @@ import { realpath, stat } from 'node:fs/promises';
 import { join, resolve, sep } from 'node:path';
 import { HttpError } from '../http/errors.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
+import { fallbackStatus, type TryPolicy } from '../config/well-formed.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { decodePath, splitAfter } from '../http/request-path.ts';
+import { expandPlaceholders } from './placeholders.ts';
 
 /** A file or directory below a root, whose real path no symlink leads out of it. */
 export interface SiteFile {
@@ -79,4 +83,107 @@ export function unreadable(cause: unknown): HttpError {
 
 export function noSuchFile(): HttpError {
   return new HttpError(404, 'no such file');
+}
+
+export interface FileSearch {
+  /** null: the `root` of the site. Placeholders are filled in. */
+  readonly root: string | null;
+  /** Paths below the root, with placeholders; one that is written with `/` at its end is a directory. Last maybe `=404`. */
+  readonly files: readonly string[];
+  readonly policy: TryPolicy;
+  /** Ends of names after which the rest of the path is no file's: `.php`. */
+  readonly splitPath: readonly string[];
+}
+
+export interface TriedFile {
+  /** Which of the files it is. */
+  readonly index: number;
+  /** Below the root: `/docs/`, decoded; a directory ends with `/`. */
+  readonly relative: string;
+  readonly absolute: string;
+  readonly type: 'file' | 'directory';
+  /** What came after the split. */
+  readonly remainder: string;
+}
+
+interface Candidate extends TriedFile {
+  readonly stats: SiteFile['stats'];
+}
+
+/**
+ * Looks which of some files there is, and leaves it in `{file_match.…}`. What `file_server` would
+ * not show does not exist here either.
+ *
+ * @throws HttpError with the status of `=404` where nothing before it was found
+ */
+export async function tryFiles(
+  exchange: Exchange,
+  search: FileSearch,
+  hidesFile: HidesFile,
+): Promise<TriedFile | null> {
+  const directory =
+    search.root === null
+      ? (exchange.variables.get('root') ?? '.')
+      : expandPlaceholders(search.root, exchange);
+  const root = await realRoot(directory).catch(() => null);
+  const found: Candidate[] = [];
+  for (const [index, file] of search.files.entries()) {
+    const status = fallbackStatus(file);
+    if (status !== null) throw new HttpError(status, 'none of the files is there');
+    if (root === null) continue;
+    const wanted = expandPlaceholders(file, exchange, undefined, decodePath);
+    const isDirectory = file.endsWith('/');
+    const one = await candidate(root, wanted, isDirectory, search.splitPath, hidesFile);
+    if (one === null) continue;
+    found.push({ ...one, index, absolute: join(resolve(directory), one.relative) });
+    if (search.policy === 'first_exist') break;
+  }
+  const best = found.reduce<Candidate | null>(
+    (known, one) => (known === null || isBetter(one, known, search.policy) ? one : known),
+    null,
+  );
+  if (best !== null) leave(exchange, best);
+  return best;
+}
+
+async function candidate(
+  root: string,
+  wanted: string,
+  wantsDirectory: boolean,
+  splitPath: readonly string[],
+  hidesFile: HidesFile,
+): Promise<Omit<Candidate, 'index' | 'absolute'> | null> {
+  const [path, remainder] = splitAfter(wanted, splitPath);
+  const names = siteNames(path);
+  if (names === null) return null;
+  const found = await siteFile(root, names, hidesFile).catch(() => null);
+  if (found === null) return null;
+  const isDirectory = found.stats.isDirectory();
+  if (isDirectory !== wantsDirectory || !(isDirectory || found.stats.isFile())) return null;
+  const slash = isDirectory && names.length > 0 ? '/' : '';
+  return {
+    relative: `/${names.join('/')}${slash}`,
+    type: isDirectory ? 'directory' : 'file',
+    remainder,
+    stats: found.stats,
+  };
+}
+
+function isBetter(one: Candidate, known: Candidate, policy: TryPolicy): boolean {
+  switch (policy) {
+    case 'first_exist':
+      return false;
+    case 'smallest_size':
+      return one.stats.size < known.stats.size;
+    case 'largest_size':
+      return one.stats.size > known.stats.size;
+    case 'most_recently_modified':
+      return one.stats.mtimeMs > known.stats.mtimeMs;
+  }
+}
+
+function leave({ variables }: Exchange, { relative, absolute, type, remainder }: TriedFile): void {
+  for (const [name, value] of Object.entries({ relative, absolute, type, remainder })) {
+    variables.set(`file_match.${name}`, value);
+  }
 }

@@ -3,6 +3,7 @@ import { decodePath, mergeSlashes } from '../http/request-path.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { PLACEHOLDER } from './placeholder-names.ts';
 import { expandPlaceholders } from './placeholders.ts';
+import { compilePattern, matchable } from '../http/linear-regexp.ts';
 
 /** Whether a text is like a pattern. */
 export type IsLike = (text: string) => boolean;
@@ -115,4 +116,23 @@ function withoutStars(
 
 function isOnlyStar(pieces: readonly GlobPiece[]): boolean {
   return pieces.length === 1 && pieces[0]?.isLiteral === false && pieces[0].text === '*';
+}
+
+/**
+ * Tests a text; what the groups capture becomes `{re.NAME.N}`, or `{re.N}` without a name.
+ *
+ * @throws HubgateError `invalid-pattern`; the function throws an HttpError 431 for a text that is too long
+ */
+export function capturing(
+  pattern: string,
+  name: string | null,
+): (text: string, at: Exchange) => boolean {
+  const compiled = compilePattern(pattern);
+  const prefix = name === null ? 're' : `re.${name}`;
+  return (text, { variables }) => {
+    const groups = compiled.match(matchable(text));
+    if (groups === null) return false;
+    for (const [index, group] of groups.entries()) variables.set(`${prefix}.${index}`, group);
+    return true;
+  };
 }

@@ -19,8 +19,7 @@ import {
   type OnDemandCertificates,
 } from './on-demand/on-demand-certificates.ts';
 import { readCertificates } from './file-certificates.ts';
-import type { LocalAuthority } from './local-authority.ts';
-import { localCertificates } from './local-certificates.ts';
+import { type LocalAuthority, localCertificates } from './local-authority.ts';
 
 /** Gives the certificate of a handshake. */
 export interface CertificateSource {

@@ -129,7 +129,7 @@ const STANDARD =
   /^TLS_(?:(ECDHE)_(ECDSA|RSA)|RSA)_WITH_(?:AES_(128|256)_(GCM|CBC)_(SHA\d*)|(CHACHA20_POLY1305)(?:_SHA256)?)$/;
 
 /** A suite as OpenSSL calls it, where it is written with the name of the standard, as in a Caddyfile. */
-export function openSslCipher(name: string): string {
+function openSslCipher(name: string): string {
   const [all, exchange, signature, bits, mode, digest] = STANDARD.exec(name) ?? [];
   if (all === undefined) return name;
   const agreed = exchange === undefined ? '' : `${exchange}-${signature}-`;
@@ -157,4 +157,42 @@ function isAccepted(options: Parameters<typeof createSecureContext>[0]): boolean
     // OpenSSL says only that nothing fits.
     return false;
   }
+}
+
+/** The side of a TLS connection that tells who the client is. */
+export interface ClientIdentity {
+  getPeerX509Certificate(): X509Certificate | undefined;
+  readonly authorized: boolean;
+  /** A code of OpenSSL, which Node declares as an Error. */
+  readonly authorizationError: unknown;
+}
+
+/**
+ * Why a client must not go on after its handshake; null when it may. The certificate is looked at
+ * before `authorized`, which Node sets on a resumed session of TLS 1.3 that has none.
+ */
+export function refusalReason(client: ClientIdentity, mode: ClientAuthMode): string | null {
+  const given = client.getPeerX509Certificate() !== undefined;
+  const trusted = given && client.authorized;
+  switch (mode) {
+    case 'request':
+      return null;
+    case 'require':
+      return given ? null : 'no certificate was given';
+    case 'verify_if_given':
+      return !given || trusted ? null : untrusted(client);
+    case 'require_and_verify':
+      if (!given) return 'no certificate was given';
+      return trusted ? null : untrusted(client);
+  }
+}
+
+/** Whether the client has proven who it is: its certificate was looked at, and is one of the trust pool. */
+export function isVerified(client: ClientIdentity, mode: ClientAuthMode): boolean {
+  const verifies = mode === 'verify_if_given' || mode === 'require_and_verify';
+  return verifies && client.getPeerX509Certificate() !== undefined && client.authorized;
+}
+
+function untrusted({ authorizationError }: ClientIdentity): string {
+  return `the certificate is not trusted: ${String(authorizationError)}`;
 }

@@ -9,11 +9,11 @@ import { startLibraryGateway } from '../support/gateway.ts';
 import {
   connectRaw,
   errorCode,
-  FLAG,
-  FRAME,
-  frame,
-  headers,
   type Field,
+  FLAG,
+  frame,
+  FRAME,
+  headers,
 } from '../support/http2-frames.ts';
 import { startRawOrigin } from '../support/raw-origin.ts';
 import { TestClock } from '../support/test-clock.ts';

@@ -18,7 +18,7 @@ import { createGzip, gzipSync } from 'node:zlib';
 import { RECORD, streamRecords } from '../../src/proxy/fastcgi/records.ts';
 import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
-import { connectRaw, type Field, FLAG, FRAME, frame, headers } from '../support/http2-frames.ts';
+import { connectRaw, type Field, FLAG, frame, FRAME, headers } from '../support/http2-frames.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 

@@ -5,8 +5,14 @@ import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
-import { childOf, keyBytes, nodeAt } from '../../src/transports/lmdb/page-layout.ts';
-import { treeRecord, type TreeRecord, whole } from '../../src/transports/lmdb/page-format.ts';
+import {
+  childOf,
+  keyBytes,
+  nodeAt,
+  treeRecord,
+  type TreeRecord,
+  whole,
+} from '../../src/transports/lmdb/page-layout.ts';
 
 /** A data file of LMDB in memory, with the ways to the places that a test wants to damage. */
 export class LmdbFile {

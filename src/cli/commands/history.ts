@@ -6,7 +6,7 @@ import { Readable, type Writable } from 'node:stream';
 import { Command, Option } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { systemClock } from '../../kernel/clock.ts';
-import { type History, type HistoryEntry, openHistoryOf } from '../../runtime/history.ts';
+import { type History, type HistoryEntry, openHistoryOf } from '../../runtime/history-names.ts';
 import { readBoltFile } from '../bolt-file.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { parseHistoryLine, parseReferenceUpdate, toHistoryLine } from '../history-line.ts';

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
-import { argumentValue } from '../argument-value.ts';
+import { argumentValue } from '../new-file.ts';
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import { type Output, printable } from '../terminal.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';

@@ -1,8 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
-import { parseEventStream, type ReceivedEvent, type StreamPosition } from '../event-source.ts';
-import { type HubAccess, readText, requestHub } from '../hub-request.ts';
+import {
+  type HubAccess,
+  parseEventStream,
+  readText,
+  type ReceivedEvent,
+  requestHub,
+  type StreamPosition,
+} from '../hub-request.ts';
 import { type Output, printable } from '../terminal.ts';
 import { hubAccess, noHub, refusedBy } from './publish.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';

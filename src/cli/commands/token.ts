@@ -8,7 +8,7 @@ import type { MatcherSpec } from '../../hub/matcher.ts';
 import { profiles } from '../../hub/profile.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { Secret } from '../../kernel/secret.ts';
-import { argumentValue } from '../argument-value.ts';
+import { argumentValue } from '../new-file.ts';
 import { DEV } from '../starter-hubfile.ts';
 import { EXIT, type Output, printable } from '../terminal.ts';
 import { readFileSync } from 'node:fs';

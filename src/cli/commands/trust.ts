@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { systemClock } from '../../kernel/clock.ts';
 import { LocalAuthority } from '../../tls/local-authority.ts';
 import { readIfPresent } from '../../tls/storage.ts';
-import { trustedRoot, TrustedRoots } from '../../tls/trust-store.ts';
+import { trustedRoot, type TrustedRoot, TrustedRoots } from '../../tls/trust-store.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import { writeNew } from '../new-file.ts';
 import { EXIT, type Output } from '../terminal.ts';
@@ -63,4 +63,48 @@ async function trust(
   const complete = await changeTrust(changes, { print }, output);
   for (const text of missing) output.note(text);
   return complete && missing.length === 0;
+}
+
+interface UntrustFlags extends ConfigSource {
+  readonly print?: true;
+}
+
+/** `hubgate untrust`: undoes `hubgate trust`, also for roots that have been replaced since. */
+export function untrustCommand(output: Output): Command {
+  return withConfigSource(new Command('untrust'))
+    .description('undo hubgate trust')
+    .option('--print', 'only print the commands that would be run')
+    .action(async (flags: UntrustFlags, command: Command) => {
+      const storage = storageOf(configIfAny(flags, command));
+      const trusted = new TrustedRoots(storage);
+      const print = flags.print === true;
+      const roots = await rootsOf(storage, trusted);
+      if (roots.length === 0) {
+        output.note(`${storage} has no authority`);
+        return;
+      }
+      const { stores, missing } = await trustStores();
+      const changes: TrustChange[] = [];
+      for (const root of roots) {
+        for (const store of stores) {
+          if ((await store.has(root)) === false) continue;
+          const done = `${store.name} does not trust ${root.label} any more`;
+          changes.push({ store, commands: store.remove(root), done });
+        }
+      }
+      if (changes.length === 0) output.note('No store trusts it');
+      const complete = await changeTrust(changes, { print }, output);
+      for (const text of missing) output.note(text);
+      if (!complete || missing.length > 0) process.exitCode = EXIT.failed;
+      else if (!print) for (const root of roots) await trusted.delete(root);
+    });
+}
+
+/** Those that were put into stores, and the present one, which an older storage may not have noted. */
+async function rootsOf(storage: string, trusted: TrustedRoots): Promise<TrustedRoot[]> {
+  const noted = await trusted.list();
+  const { rootFile } = new LocalAuthority(storage, systemClock);
+  const pem = await readIfPresent(rootFile);
+  const present = pem === null ? [] : [trustedRoot(pem, rootFile)];
+  return [...noted, ...present.filter(({ label }) => noted.every((one) => one.label !== label))];
 }

@@ -13,8 +13,7 @@ import {
   systemEvents,
   WatchedDirectories,
 } from './directory-events.ts';
-import { type Interest, systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
-import { Devices } from './devices.ts';
+import { Devices, type Interest, systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
 
 /** What a configuration was read from. */
 export interface WatchedFiles {

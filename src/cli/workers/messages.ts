@@ -47,7 +47,7 @@ export interface WorkerStatus {
 }
 
 /** Why an order failed. */
-export interface Failure {
+interface Failure {
   readonly code: string;
   readonly message: string;
 }

@@ -1,3 +1,6 @@
+import { mayLeave } from './visitor-state.ts';
+import { patch, type Withheld } from './three-way-patch.ts';
+
 /*
  * What `discovery { live }` puts into pages: it follows the page's URL, and whatever else the page
  * names, and on an update fetches the page again and shows what the server has changed.
@@ -7,12 +10,8 @@
 import { hubOfPage } from '../discovery.ts';
 import type { Update } from '../events.ts';
 import { followHub } from './hub-stream.ts';
-import { morphPage } from './page-morph.ts';
 import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
 import { createTopicOf, type PageAlias } from './page-topics.ts';
-import { showNotice } from './stale-notice.ts';
-import type { Withheld } from './three-way-patch.ts';
-import { mayLeave } from './visitor-state.ts';
 import { isOfOthers, type Topics, topicsOfPage } from './topics.ts';
 
 /** A burst is one refetch: so long after its first update, and never more often. */
@@ -231,4 +230,58 @@ function start(
 function tell(name: string, detail: object): boolean {
   const event = new CustomEvent(`hub:${name}`, { detail, bubbles: true, cancelable: true });
   return document.dispatchEvent(event);
+}
+
+let lastTitle = document.title;
+
+/** Shows what the server has changed, but for what the visitor and scripts are doing. */
+export async function morphPage(sent: Node, fetched: Document): Promise<Withheld> {
+  let withheld: Withheld = { visitor: 0, script: 0 };
+  const apply = (): void => {
+    // A script may count in it what is new.
+    if (document.title === lastTitle) document.title = fetched.title;
+    lastTitle = fetched.title;
+    withheld = patch(sent, fetched.body);
+    // It knows only of elements that it has looked at.
+    (window as { htmx?: { process(element: Element): void } }).htmx?.process(document.body);
+  };
+  // While a transition runs the page takes no input.
+  const isStill = mayLeave() && !matchMedia('(prefers-reduced-motion: reduce)').matches;
+  if (document.hidden || !isStill || !('startViewTransition' in document)) apply();
+  else {
+    const { ready, updateCallbackDone } = document.startViewTransition(apply);
+    // Another one takes its place where the page moves on: the change is made all the same.
+    ready.catch(() => {});
+    await updateCallbackDone;
+  }
+  return withheld;
+}
+
+/** The style has no specificity, so that any rule of the page wins. */
+const STYLE =
+  ':where(#hub-stale){position:fixed;inset:auto 1em 1em auto;z-index:9999;padding:.5em 1em;border:1px solid;border-radius:.5em;background:Canvas;color:CanvasText;font:14px sans-serif}';
+
+let isShown = false;
+
+/**
+ * Says quietly that the page is no longer what the server sends, and offers to load it. The page can
+ * set the text by `<meta name="hub-stale" content="…">`, and the style by `#hub-stale`; the Hubfile can set both
+ * for all pages. Text is shown as text, and declarations can only be those of this element.
+ */
+export function showNotice(ofSite?: string, style = ''): void {
+  if (isShown) return;
+  isShown = true;
+  const text = document.querySelector<HTMLMetaElement>('meta[name=hub-stale]')?.content;
+  const notice = document.createElement('button');
+  notice.id = 'hub-stale';
+  notice.type = 'button';
+  notice.textContent = text ?? ofSite ?? 'This page has changed. Load it again.';
+  notice.style.cssText = style;
+  notice.setAttribute('aria-live', 'polite');
+  notice.onclick = () => location.reload();
+  // A policy that forbids inline styles lets this one be.
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(STYLE);
+  document.adoptedStyleSheets.push(sheet);
+  document.body.append(notice);
 }

@@ -269,7 +269,7 @@ function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number)
 }
 
 /** Whether the page shows just what the server has sent, and the visitor has done nothing there. */
-export function isAsSent(sent: Node, shown: Node): boolean {
+function isAsSent(sent: Node, shown: Node): boolean {
   if (shownFor.get(sent) !== shown) return false;
   if (!isElement(sent) || !isElement(shown)) {
     return shown.nodeName === 'NOSCRIPT' || sent.nodeValue === shown.nodeValue;

@@ -147,11 +147,11 @@ function asJson({ name, size, modified, mode, isDirectory, isSymlink }: Entry): 
   });
 }
 
-export const SORTS = ['namedirfirst', 'name', 'size', 'time'] as const;
+const SORTS = ['namedirfirst', 'name', 'size', 'time'] as const;
 
-export type Sort = (typeof SORTS)[number];
+type Sort = (typeof SORTS)[number];
 
-export interface Entry {
+interface Entry {
   /** Of a directory with `/` at its end. */
   readonly name: string;
   /** The name in lower case, by which it is sorted. */
@@ -164,7 +164,7 @@ export interface Entry {
   readonly isSymlink: boolean;
 }
 
-export interface Listing {
+interface Listing {
   readonly names: readonly string[];
   readonly isComplete: boolean;
   readonly sort: Sort;
@@ -172,7 +172,7 @@ export interface Listing {
 }
 
 /** Relative, so that no name is taken for a scheme. */
-export function entryUrl(name: string): string {
+function entryUrl(name: string): string {
   const bare = name.endsWith('/') ? name.slice(0, -1) : name;
   return `./${encodeURIComponent(bare)}${bare === name ? '' : '/'}`;
 }
@@ -255,7 +255,7 @@ const COLUMNS: readonly (readonly [sort: Sort, title: string])[] = [
  *
  * @param rows of its entries; see {@link row}
  */
-export function listingPage(listing: Listing, rows: readonly string[]): string {
+function listingPage(listing: Listing, rows: readonly string[]): string {
   const { names, isComplete } = listing;
   const path = `/${names.map((name) => `${name}/`).join('')}`;
   const more = isComplete ? '' : '<p>There are more than can be shown.</p>\n';
@@ -283,7 +283,7 @@ function heading([sort, title]: (typeof COLUMNS)[number], listing: Listing): str
 }
 
 /** An entry as a row of the table. */
-export function row({ name, size, modified, isDirectory }: Entry): string {
+function row({ name, size, modified, isDirectory }: Entry): string {
   const time = modified.toISOString();
   return `<tr><td><a href="${escaped(entryUrl(name))}">${escaped(name)}</a></td><td class="number">${isDirectory ? '' : shortSize(size)}</td><td><time datetime="${time}">${time.slice(0, 16).replace('T', ' ')}</time></td></tr>\n`;
 }

@@ -8,8 +8,11 @@ import { extname } from 'node:path';
 import type MimeTypes from 'mime-types';
 import type { ByteRange } from '../../http/conditions.ts';
 import type { Exchange } from '../../http/exchange.ts';
-import { negotiatedEncoding } from '../../http/negotiated-encoding.ts';
-import { type SelectedResponse, selectResponse } from '../../http/representation.ts';
+import {
+  negotiatedEncoding,
+  type SelectedResponse,
+  selectResponse,
+} from '../../http/representation.ts';
 import { messageOf } from '../../kernel/error.ts';
 import { errorStatus } from '../../site/error-status.ts';
 import { type HidesFile, noSuchFile, siteFile, unreadable } from '../../site/site-files.ts';
@@ -127,7 +130,7 @@ export const FILE_READ_BYTES = 256 * 1024;
  *
  * @throws Error when the file became shorter while it was read; whatever `pourInto` throws
  */
-export async function pourFile(file: FileHandle, part: ByteRange, body: Writable): Promise<void> {
+async function pourFile(file: FileHandle, part: ByteRange, body: Writable): Promise<void> {
   const isGivenBack = givesBack(body);
   await pourInto(contentOf(file, part, isGivenBack), body, isGivenBack);
 }

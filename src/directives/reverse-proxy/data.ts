@@ -273,7 +273,7 @@ const dynamicSettings = {
   graceMs: nullable(duration()),
 };
 
-export const dynamic = byKind<DynamicConfig>({
+const dynamic = byKind<DynamicConfig>({
   a: object(
     {
       ...dynamicSettings,

@@ -5,7 +5,7 @@ import { CharacterClasses } from './group-regexp.ts';
 import { parseParts, type Part } from './parts.ts';
 import { refusal } from './syntax.ts';
 import { isPlain, type Token, tokenize } from './tokens.ts';
-import type { UrlComponentName } from './url-components.ts';
+import type { UrlComponentName } from '../topic.ts';
 import { requireUrl, withoutDotSegments } from '../../kernel/parse-url.ts';
 
 const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([

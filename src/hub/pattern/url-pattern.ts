@@ -4,7 +4,7 @@
 import { type Budget, unlimitedBudget } from '../../kernel/scheduler.ts';
 import { type Component, matchesComponent } from './component.ts';
 import { readPattern } from './library.ts';
-import { originKey, type UrlComponentName, type UrlComponents } from './url-components.ts';
+import { originKey, type UrlComponentName, type UrlComponents } from '../topic.ts';
 
 /** The most selective first. */
 const ORDER: readonly UrlComponentName[] = [

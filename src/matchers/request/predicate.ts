@@ -2,9 +2,17 @@ import { addressSet } from '../../http/forwarded.ts';
 import type { GlobPiece } from '../../kernel/glob.ts';
 import { fieldUtf8 } from '../../http/header-list.ts';
 import { matchedPath, pathOf } from '../../http/request-path.ts';
-import { capturing } from '../../site/capture.ts';
+import {
+  capturing,
+  decoderFor,
+  filledIn,
+  type IsLike,
+  likeAtEdges,
+  likePath,
+  viewFor,
+} from '../../site/text-pattern.ts';
 import { expandPlaceholders, hostname, queryOf } from '../../site/placeholders.ts';
-import { allHold, type CompileMatcher, negated, type Predicate } from '../../site/predicate.ts';
+import { allHold, type CompileMatcher, negated, type Predicate } from '../../site/matchers.ts';
 import type {
   ClientIpCondition,
   HeaderCondition,
@@ -18,14 +26,6 @@ import type {
   QueryCondition,
   RemoteIpCondition,
 } from './data.ts';
-import {
-  decoderFor,
-  filledIn,
-  type IsLike,
-  likeAtEdges,
-  likePath,
-  viewFor,
-} from '../../site/text-pattern.ts';
 
 export function path(condition: PathCondition): Predicate {
   const wanted = condition.paths.map((pattern) => ({

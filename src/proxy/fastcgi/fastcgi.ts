@@ -10,18 +10,17 @@ import type { Logger } from '../../kernel/log.ts';
 import type { UpstreamAddress } from '../address.ts';
 import { broken, clientLeft, RequestLifecycle } from '../request-lifecycle.ts';
 import { exchangeFailure } from '../forward-error.ts';
-import type { ForwardSink, TransportSettings } from '../forwarding.ts';
-import type { RequestingClient } from '../requesting-client.ts';
+import type { ForwardSink, RequestingClient, TransportSettings } from '../forwarding.ts';
 import {
   beginRequest,
   encodedPairs,
   endOfStream,
   type FastcgiRecord,
+  HeadReader,
   RECORD,
   RecordReader,
   streamRecords,
 } from './records.ts';
-import { HeadReader } from './response-head.ts';
 
 /** Bytes of what a script complains about that go to the log, for each request. */
 const MAX_STDERR_BYTES = 16 * 1024;

@@ -106,7 +106,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
  * The self-signed certificate that answers a TLS-ALPN-01 challenge (RFC 8737 §3): for exactly one
  * name or address, with the digest of the key authorization in a critical extension.
  */
-export async function challengeCertificate(
+async function challengeCertificate(
   name: string,
   keyAuthorization: string,
   now: number,

@@ -5,12 +5,11 @@ import type * as Acme from 'acme-client';
 import type { Authorization, Client, Order } from 'acme-client';
 import type { AcmeOptions } from '../../config/config.ts';
 import type { DnsChallengeConfig } from '../../config/dns-challenge.ts';
-import type { Clock } from '../../kernel/clock.ts';
+import { type Clock, wait } from '../../kernel/clock.ts';
 import { AccountFile, generateKey } from './account-file.ts';
 import { AcmeError } from './acme-error.ts';
 import type { ChallengeType } from './challenges.ts';
 import { problemOf, requestDirectory, type RequestOptions } from './directory-request.ts';
-import { wait } from './wait.ts';
 
 /** Who asks which authority. */
 export interface AcmeAccount {

@@ -26,12 +26,12 @@ import {
 } from './issuance.ts';
 import { NAME_ELSEWHERE } from './name-check.ts';
 import { checkedRequest, type OrderChecks } from './order-checks.ts';
-import type { OrderQueue } from './order-queue.ts';
+import type { Semaphore } from '../../kernel/semaphore.ts';
 import { StorageLock } from '../storage-lock.ts';
 
 export interface ManagedCertificateTools extends IssuanceTools, OrderChecks {
   readonly store: CertificateStore;
-  readonly queue: OrderQueue;
+  readonly queue: Semaphore;
   /** From 0 up to 1. */
   readonly random: () => number;
 }

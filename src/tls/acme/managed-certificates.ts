@@ -7,7 +7,6 @@ import type { Logger } from '../../kernel/log.ts';
 import { parseUrl } from '../../kernel/parse-url.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import type { LocalAuthority } from '../local-authority.ts';
-import { Handover } from '../on-demand/handover.ts';
 import { Permissions } from '../on-demand/permissions.ts';
 import { Challenges } from './challenges.ts';
 import type { AcmeAccount } from './client.ts';
@@ -18,7 +17,7 @@ import {
 } from './managed-certificate.ts';
 import type { CertificateRequest, IssuedCertificate } from './issuance.ts';
 import type { NameCheck } from './name-check.ts';
-import { OrderQueue } from './order-queue.ts';
+import { Semaphore } from '../../kernel/semaphore.ts';
 import type { SiteCertificates } from '../certificate.ts';
 
 export interface ManagedCertificatesOptions {
@@ -53,7 +52,7 @@ export class ManagedCertificates {
   constructor(options: ManagedCertificatesOptions) {
     this.challenges = new Challenges(options.storage, options.clock);
     this.permissions = new Permissions(options.clock);
-    const queue = new OrderQueue(MAX_ORDERS);
+    const queue = new Semaphore(MAX_ORDERS);
     this.#tools = { ...options, challenges: this.challenges, permissions: this.permissions, queue };
   }
 
@@ -132,4 +131,30 @@ export function managedCertificates(managed: ManagedCertificate): SiteCertificat
       return [{ names: [managed.name], authority, notAfter: pair.notAfter }];
     },
   };
+}
+
+/** A configuration that serves: it takes the orders that an older one has under way. */
+interface Successor {
+  /** Holds the certificate of a name, if the name is still one of its own and allowed; else null. */
+  adopt(name: string): Promise<ManagedCertificate | null>;
+}
+
+/** Those that may take over what a configuration that goes has under way. */
+class Handover {
+  readonly #all = new Set<Successor>();
+
+  /** From now on it is asked; the returned function ends that. */
+  add(successor: Successor): () => void {
+    this.#all.add(successor);
+    return () => void this.#all.delete(successor);
+  }
+
+  /** Asks the newest first; null where none takes it. */
+  async adopt(name: string): Promise<ManagedCertificate | null> {
+    for (const successor of [...this.#all].reverse()) {
+      const adopted = await successor.adopt(name);
+      if (adopted !== null) return adopted;
+    }
+    return null;
+  }
 }

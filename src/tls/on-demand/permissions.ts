@@ -2,7 +2,7 @@ import type { OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
-import { OrderQueue } from '../acme/order-queue.ts';
+import { Semaphore } from '../../kernel/semaphore.ts';
 
 /** For one answer. */
 const ASK_MS = 5_000;
@@ -30,7 +30,7 @@ interface Answer {
 /** Whether certificates may be got for names that no configuration has, as the operator's app says. */
 export class Permissions {
   readonly #clock: Clock;
-  readonly #queue = new OrderQueue(MAX_ASKING);
+  readonly #queue = new Semaphore(MAX_ASKING);
   readonly #answers = new Map<string, Answer>();
   #asking = 0;
   /** When orders have begun, the oldest first; monotonic. */

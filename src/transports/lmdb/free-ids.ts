@@ -1,4 +1,4 @@
-import { ID_BYTES, whole } from './page-format.ts';
+import { ID_BYTES, whole } from './page-layout.ts';
 
 /**
  * A list of free pages: how many numbers follow, then pages; a negative number says how many pages

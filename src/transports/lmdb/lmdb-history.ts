@@ -3,10 +3,9 @@ import { join } from 'node:path';
 import { isPossibleId } from '../../hub/update.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
-import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
+import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
 import { addEntries, isEvicted } from './stored-log.ts';
-import { decodeStored, type StoredHead, storedHead } from './stored-update.ts';
-import { write } from './write.ts';
+import { decodeStored, storedHead, type StoredHead } from './stored-update.ts';
 
 /** Looked at in one turn of the event loop. */
 const AT_ONCE = 256;

@@ -19,7 +19,7 @@ import {
   PresenceKeeper,
   type PresenceStore,
 } from '../presence-keeper.ts';
-import { write } from './write.ts';
+import { write } from './lmdb-store.ts';
 
 /** Subscribers that are entered or taken off in one transaction. */
 const AT_ONCE = 250;

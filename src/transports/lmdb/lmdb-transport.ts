@@ -3,8 +3,7 @@
 
 import { watch } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Evicted, LogEntry, Transport } from '../../hub/transport.ts';
-import { PAGE_BYTES } from '../../hub/transport.ts';
+import { type Evicted, type LogEntry, PAGE_BYTES, type Transport } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
@@ -13,10 +12,9 @@ import type { Scheduler } from '../../kernel/scheduler.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { evict, type Oldest, type Retention } from './eviction.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
-import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
+import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
 import { addEntries, evictableLog, isEvicted } from './stored-log.ts';
-import { decodeStored, type StoredHead, storedHead } from './stored-update.ts';
-import { write } from './write.ts';
+import { decodeStored, storedHead, type StoredHead } from './stored-update.ts';
 
 export interface LmdbTransportOptions extends Retention {
   /** Directory of the history; made with mode 0700 when it is missing. */

@@ -8,8 +8,7 @@ import { closeSync, openSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 import { codeOf, HubgateError } from '../../kernel/error.ts';
 import { type Budget, Scheduler } from '../../kernel/scheduler.ts';
-import { PageFault } from './page-fault.ts';
-import { PageReader } from './page-reader.ts';
+import { PageFault, PageReader } from './page-reader.ts';
 import { NOT_LMDB, readSnapshots, type Snapshot, type Snapshots } from './snapshot.ts';
 import { TreeCheck } from './tree-check.ts';
 

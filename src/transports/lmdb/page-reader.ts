@@ -1,5 +1,4 @@
 import { fstatSync, readSync } from 'node:fs';
-import { PageFault } from './page-fault.ts';
 
 /** Bytes that are read at once, at most, where pages that are wanted lie side by side. */
 const RUN_BYTES = 256 * 1024;
@@ -81,5 +80,16 @@ export class PageReader {
   /** Bytes of the file, now. */
   size(): number {
     return fstatSync(this.#fd).size;
+  }
+}
+
+/** What is wrong with a page. The message has no page in it, and no end. */
+export class PageFault extends Error {
+  readonly page: number;
+
+  constructor(page: number, message: string) {
+    super(message);
+    this.name = 'PageFault';
+    this.page = page;
   }
 }

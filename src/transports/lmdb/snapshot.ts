@@ -9,8 +9,8 @@ import {
   treeRecord,
   type TreeRecord,
   whole,
-} from './page-format.ts';
-import { PageFault } from './page-fault.ts';
+} from './page-layout.ts';
+import { PageFault } from './page-reader.ts';
 
 const MIN_PAGE_BYTES = 512;
 const MAX_PAGE_BYTES = 65_536;

@@ -2,7 +2,7 @@ import type { Evicted, LogEntry } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { EvictableLog, Oldest } from './eviction.ts';
 import type { LmdbStore, Tail } from './lmdb-store.ts';
-import { encodeStored, type StoredHead, storedHead } from './stored-update.ts';
+import { encodeStored, storedHead, type StoredHead } from './stored-update.ts';
 
 const EMPTY: Tail = {
   ...{ position: 0, eventId: '', updates: 0, updateId: '' },

@@ -1,24 +1,30 @@
 import type { Budget } from '../../kernel/scheduler.ts';
 import { FreeIds } from './free-ids.ts';
-import { PageFault } from './page-fault.ts';
+import { PageFault, type PageReader, type PageWindow } from './page-reader.ts';
 import {
+  childOf,
+  compareKeys,
+  copyKey,
   ID_BYTES,
+  type Key,
+  keyBytes,
   maxKeyBytes,
   META_PAGES,
   NO_PAGE,
   NODE_HEADER_BYTES,
+  nodeAt,
   nodeFlag,
   PAGE_HEADER_BYTES,
   pageFlag,
+  PageLayout,
+  setKey,
   TREE_BYTES,
   treeFlag,
   treeRecord,
   type TreeRecord,
+  valueBytes,
   whole,
-} from './page-format.ts';
-import { compareKeys, copyKey, type Key, setKey } from './page-keys.ts';
-import { childOf, keyBytes, nodeAt, PageLayout, valueBytes } from './page-layout.ts';
-import type { PageReader, PageWindow } from './page-reader.ts';
+} from './page-layout.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** What a tree is for. */

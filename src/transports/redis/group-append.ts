@@ -5,9 +5,8 @@ import { HubgateError } from '../../kernel/error.ts';
 import type { HandedOut } from './handed-out.ts';
 import { appendedKeys, type HubKeys } from './keys.ts';
 import { type ReadBacks, uncertain } from './read-backs.ts';
-import { refusalOf } from './refusals.ts';
+import { refusalOf, type Session } from './session.ts';
 import { APPEND } from './scripts.ts';
-import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 import { appendArguments, placeOf } from './stored-entry.ts';
 

@@ -1,6 +1,4 @@
 import type { LogEntry } from '../../hub/transport.ts';
-import { Positions } from './positions.ts';
-import { RecentEntries } from './recent-entries.ts';
 import type { StoredEntry } from './stored-entry.ts';
 import type { LogEnd } from './stored-log.ts';
 
@@ -92,5 +90,94 @@ export class HandedOut {
     this.#stored = common;
     this.#lastEventId = this.recent.idAt(common);
     this.#lastUpdateId = this.recent.lastUpdateId();
+  }
+}
+
+// Redis may lose the end of its log in a failover. Each entry has a random key and names the one
+// before it, so every node notices. Entries that replace lost ones get positions of their own, and
+// to the hub the lost ones look evicted.
+
+/** A stretch of the stored log, and how far the positions that the hub sees are ahead of it. */
+interface Segment {
+  readonly first: number;
+  /** Including; Infinity for the newest. */
+  readonly last: number;
+  readonly shift: number;
+}
+
+/**
+ * Positions as the hub sees them. A store that fails over may give a position twice; here what
+ * replaces a lost entry gets the next free position, so that they only grow.
+ */
+export class Positions {
+  #segments: readonly Segment[] = [{ first: 1, last: Infinity, shift: 0 }];
+
+  /** Where the hub sees a stored position. */
+  seen(stored: number): number {
+    const segment = this.#segments.findLast(({ first }) => first <= stored);
+    return stored + (segment?.shift ?? 0);
+  }
+
+  /** The first stored position that the hub sees behind `seen`. */
+  after(seen: number): number {
+    for (const { first, last, shift } of this.#segments) {
+      if (last + shift > seen) return Math.max(first, seen - shift + 1);
+    }
+    return seen + 1;
+  }
+
+  /** Everything behind the stored position `common` is lost; what comes is seen behind `newest`. */
+  rewind(common: number, newest: number): void {
+    const kept = this.#segments
+      .filter(({ first }) => first <= common)
+      .map((segment) => ({ ...segment, last: Math.min(segment.last, common) }));
+    this.#segments = [...kept, { first: common + 1, last: Infinity, shift: newest - common }];
+  }
+}
+
+/** Kept to find out how much of the log another server has. */
+const CAPACITY = 8192;
+
+interface RecentEntry {
+  readonly key: string;
+  readonly id: string;
+  /** A presence event. */
+  readonly isEvent: boolean;
+}
+
+/** Keys and ids of the entries that were handed out last, by their stored position. */
+class RecentEntries {
+  readonly capacity = CAPACITY;
+  readonly #entries = new Map<number, RecentEntry>();
+
+  add(position: number, entry: RecentEntry): void {
+    this.#entries.delete(position);
+    this.#entries.set(position, entry);
+    if (this.#entries.size > CAPACITY) this.#entries.delete(this.oldest);
+  }
+
+  keyAt(position: number): string | undefined {
+    return this.#entries.get(position)?.key;
+  }
+
+  idAt(position: number): string | null {
+    return this.#entries.get(position)?.id ?? null;
+  }
+
+  /** Id of the last that is not a presence event; null where none is known. */
+  lastUpdateId(): string | null {
+    return [...this.#entries.values()].findLast(({ isEvent }) => !isEvent)?.id ?? null;
+  }
+
+  /** The oldest position that is known; 1 when none is. */
+  get oldest(): number {
+    for (const position of this.#entries.keys()) return position;
+    return 1;
+  }
+
+  forgetAfter(position: number): void {
+    for (const known of this.#entries.keys()) {
+      if (known > position) this.#entries.delete(known);
+    }
   }
 }

@@ -1,6 +1,6 @@
 import type { TransportSignals } from '../../hub/transport.ts';
 import type { HubKeys } from './keys.ts';
-import { listOf } from './replies.ts';
+import { listOf } from './stored-entry.ts';
 import type { Session } from './session.ts';
 
 /** Signals that the store keeps for nodes that are away for a while. */

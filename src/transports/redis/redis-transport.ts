@@ -13,7 +13,7 @@ import type { RedisPlace } from './primary.ts';
 import { ReadBacks } from './read-backs.ts';
 import { RedisPresence } from './redis-presence.ts';
 import { RedisSignals } from './redis-signals.ts';
-import { listOf } from './replies.ts';
+import { listOf } from './stored-entry.ts';
 import { COUNT } from './scripts.ts';
 import { Sessions } from './sessions.ts';
 import { StoredLog } from './stored-log.ts';

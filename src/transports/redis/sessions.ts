@@ -5,8 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { RedisPlace } from './primary.ts';
-import { refusalOf } from './refusals.ts';
-import { Session } from './session.ts';
+import { refusalOf, Session } from './session.ts';
 
 const MIN_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 2000;

@@ -49,3 +49,12 @@ export function decodeEntry(reply: unknown): StoredEntry {
 export function placeOf(position: number): string {
   return `${position}-1`;
 }
+
+/** The elements of a reply that is a list; none where it is something else. */
+export function listOf(reply: unknown): readonly unknown[] {
+  return Array.isArray(reply) ? reply : [];
+}
+
+export function textOf(reply: unknown): string | null {
+  return typeof reply === 'string' ? reply : null;
+}

@@ -1,10 +1,9 @@
 import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { HubKeys } from './keys.ts';
-import { listOf, textOf } from './replies.ts';
+import { decodeEntry, listOf, placeOf, type StoredEntry, textOf } from './stored-entry.ts';
 import { FORMAT, READ } from './scripts.ts';
 import type { Session } from './session.ts';
-import { decodeEntry, placeOf, type StoredEntry } from './stored-entry.ts';
 
 /** The last entry of a log; position 0 and no key before the first. */
 export interface LogEnd {

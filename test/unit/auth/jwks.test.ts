@@ -5,16 +5,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, describe, it } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { type Jwks, type JwksOptions, jwksKeySet, openJwks } from '../../../src/auth/jwks.ts';
+import { type Jwks, jwksKeySet, type JwksOptions, openJwks } from '../../../src/auth/jwks.ts';
 import { HubgateError } from '../../../src/kernel/error.ts';
-import type { Logger } from '../../../src/kernel/log.ts';
-import { silentLogger } from '../../../src/kernel/log.ts';
+import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
 import { FakeClock } from './fake-clock.ts';
 import {
   accepted,
   claims,
-  type Fixture,
   fixture,
+  type Fixture,
   issuer,
   NOW_MS,
   PUBLISHER_SECRET,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { decodeJwt, decodeProtectedHeader } from 'jose';
-import { signToken, type SignTokenOptions } from '../../../src/auth/sign-token.ts';
+import { signToken, type SignTokenOptions } from '../../../src/auth/mint.ts';
 
 const OPTIONS = {
   iss: 'https://example.com',

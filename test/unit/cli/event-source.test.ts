@@ -4,7 +4,7 @@ import {
   parseEventStream,
   type ReceivedEvent,
   type StreamPosition,
-} from '../../../src/cli/event-source.ts';
+} from '../../../src/cli/hub-request.ts';
 
 async function read(
   chunks: readonly string[],

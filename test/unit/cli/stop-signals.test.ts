@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { StopSignals } from '../../../src/cli/stop-signals.ts';
+import { StopSignals } from '../../../src/cli/user-signals.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 describe('signals that stop the program', () => {

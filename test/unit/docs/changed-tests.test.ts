@@ -10,7 +10,7 @@ const { testsConcernedBy } = (await import(script)) as ChangedTests;
 
 describe('npm test -- --changed', () => {
   it('takes the tests whose imports reach the change, over any number of files', () => {
-    const signing = testsConcernedBy(['src/auth/sign-token.ts']);
+    const signing = testsConcernedBy(['src/auth/mint.ts']);
     assert.ok(signing.includes('test/unit/auth/sign-token.test.ts'));
     assert.ok(!signing.includes('test/unit/hub-pattern/syntax.test.ts'));
     const wheel = testsConcernedBy(['src/kernel/timer-wheel.ts']);
@@ -24,7 +24,7 @@ describe('npm test -- --changed', () => {
     for (const file of ['src/debugger/traffic.ts', 'src/debugger/buffer.ts']) {
       assert.ok(testsConcernedBy([file]).includes('test/protocol/debugger.test.ts'), file);
     }
-    for (const file of ['src/client/live/page-morph.ts', 'src/client/subscribe.ts']) {
+    for (const file of ['src/client/live/three-way-patch.ts', 'src/client/subscribe.ts']) {
       assert.ok(testsConcernedBy([file]).includes('test/e2e/live-page.test.ts'), file);
     }
     const hashing = 'src/directives/basic-auth/password-thread.ts';

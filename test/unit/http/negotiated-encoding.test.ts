@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { negotiatedEncoding } from '../../../src/http/negotiated-encoding.ts';
+import { negotiatedEncoding } from '../../../src/http/representation.ts';
 import { piecesOf } from '../../support/counted-pieces.ts';
 
 describe('the encoding of an answer (RFC 9110 §12.5.3)', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { HubgateError, messageOf } from '../../../src/kernel/error.ts';
-import { componentsOf } from '../../../src/hub/pattern/url-components.ts';
+import { componentsOf } from '../../../src/hub/topic.ts';
 import { UrlPattern } from '../../../src/hub/pattern/url-pattern.ts';
 import type { Question, Verdicts } from './native-oracle.ts';
 

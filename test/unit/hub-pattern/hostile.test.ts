@@ -1,9 +1,8 @@
 import { Budget } from '../../../src/kernel/scheduler.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { UrlComponents } from '../../../src/hub/pattern/url-components.ts';
+import { parseTopic, type UrlComponents } from '../../../src/hub/topic.ts';
 import { UrlPattern } from '../../../src/hub/pattern/url-pattern.ts';
-import { parseTopic } from '../../../src/hub/topic.ts';
 import { cpuMs } from '../../support/cpu-time.ts';
 
 const BASE = 'https://hub.example/.well-known/hub';

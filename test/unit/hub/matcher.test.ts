@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import {
   compileMatcher,
   MatcherCache,
-  type MatchType,
   matches,
+  type MatchType,
   type SubscriptionMatcher,
 } from '../../../src/hub/matcher.ts';
 import { hubBase, parseTopic } from '../../../src/hub/topic.ts';

@@ -10,8 +10,8 @@ import {
   type Part,
   RequestCoalescer,
 } from '../../../src/proxy/coalescing.ts';
-import { requestKey } from '../../../src/proxy/request-key.ts';
-import { SharedResponseMemory, SharedResponse } from '../../../src/proxy/shared-response.ts';
+import { requestKey } from '../../../src/proxy/shareable.ts';
+import { SharedResponse, SharedResponseMemory } from '../../../src/proxy/shared-response.ts';
 import type { RequestSharing } from '../../../src/proxy/shared-forwarding.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { TurnedScheduler } from '../../support/turned-scheduler.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import { type DynamicConfig, defaultDynamic } from '../../../src/proxy/proxy-config.ts';
+import { defaultDynamic, type DynamicConfig } from '../../../src/proxy/proxy-config.ts';
 import { MAX_DYNAMIC_UPSTREAMS } from '../../../src/proxy/dynamic-upstreams.ts';
 import { ReverseProxy } from '../../../src/proxy/reverse-proxy.ts';
 import { type DnsAnswer, startDnsServer } from '../../support/dns-server.ts';

@@ -15,12 +15,12 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { parseUpstream } from '../../../src/proxy/address.ts';
 import { openConnections } from '../../../src/proxy/connections.ts';
 import { createClientAuthority } from '../../support/client-authority.ts';
-import { FLAG, FRAME, frame, headers } from '../../support/http2-frames.ts';
+import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
 import { rawHttp2Origin } from '../../support/raw-http2-origin.ts';
 import { TurnedClock } from '../../support/turned-clock.ts';
 import { ask1, portOf } from '../http/exchange-server.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
-import { type Overrides, origin, proxyConfig, proxyTo, until } from './gateway.ts';
+import { origin, type Overrides, proxyConfig, proxyTo, until } from './gateway.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_REFUSED_STREAM } = http2.constants;
 

@@ -306,6 +306,33 @@ describe('a proxied response', () => {
     assert.ok(answers.every((answer) => answer.body === 'ok'));
     assert.ok(upstream.sockets.size <= 2);
   });
+
+  it('answers 503 when a thousand wait for a connection already', async () => {
+    await using upstream = await origin(() => {});
+    await using gateway = await proxyTo([upstream.url], {
+      transport: { maxConnectionsPerHost: 1 },
+    });
+    const sessions = Array.from({ length: 6 }, () =>
+      http2.connect(`http://127.0.0.1:${gateway.http2}`),
+    );
+    // One has the connection, a thousand wait, and seven are too many.
+    const refused = await new Promise<number[]>((resolve) => {
+      const statuses: number[] = [];
+      for (const session of sessions) {
+        session.on('error', () => {});
+        for (let count = 0; count < 168; count += 1) {
+          const stream = session.request({ ':path': '/' });
+          stream.on('error', () => {});
+          stream.on('response', ({ ':status': status = 0 }) => {
+            statuses.push(status);
+            if (statuses.length === 7) resolve(statuses);
+          });
+        }
+      }
+    });
+    for (const session of sessions) session.destroy();
+    assert.deepEqual(refused, Array(7).fill(503));
+  });
 });
 
 async function leaveAfterFirstByte(name: string, port: number): Promise<void> {

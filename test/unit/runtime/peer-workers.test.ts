@@ -6,7 +6,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { profiles } from '../../../src/hub/profile.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
 import { type HubCore, openHubCore } from '../../../src/runtime/hub-core.ts';
-import { HubSignals, type Signal, type PeerWorkers } from '../../../src/runtime/peer-workers.ts';
+import { HubSignals, type PeerWorkers, type Signal } from '../../../src/runtime/peer-workers.ts';
 import { processAround } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { removeWith } from '../../support/temporary-directory.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { BegunRequests, MAX_BEGUN } from '../../../src/server/begun-requests.ts';
+import { BegunRequests, MAX_BEGUN } from '../../../src/server/pipelined-requests.ts';
 
 describe('requests that a client sends in one go', () => {
   const start = () => {

@@ -5,8 +5,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { answer } from '../../../src/http/answer.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
-import { MAX_BEGUN } from '../../../src/server/begun-requests.ts';
-import { MAX_PIPELINED } from '../../../src/server/pipelined-requests.ts';
+import { MAX_BEGUN, MAX_PIPELINED } from '../../../src/server/pipelined-requests.ts';
 import { serveExchanges } from '../http/exchange-server.ts';
 
 const BURST = 20_000;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
-import { MAX_CONTEXTS, SecureContexts } from '../../../src/server/secure-contexts.ts';
+import { MAX_CONTEXTS, SecureContexts } from '../../../src/server/tls-endpoint.ts';
 
 /** Contexts that count how often one is made, and of what. */
 function counting(): { readonly contexts: SecureContexts; readonly made: SecureContextOptions[] } {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { describe, it } from 'node:test';
-import { MAX_STOPPED_BYTES, StoppedParsers } from '../../../src/server/stopped-parsers.ts';
+import { MAX_STOPPED_BYTES, StoppedParsers } from '../../../src/server/pipelined-requests.ts';
 
 /** As much as a record of TLS holds. */
 const RECORD = Buffer.alloc(16 * 1024, 'x');

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
-import { expandPlaceholders as expand } from '../../../src/site/placeholders.ts';
-import { timeValue } from '../../../src/site/world-placeholders.ts';
+import { expandPlaceholders as expand, timeValue } from '../../../src/site/placeholders.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 describe('placeholders (hubfile.md §1)', () => {

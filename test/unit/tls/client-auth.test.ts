@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { describe, it } from 'node:test';
-import { type ClientIdentity, refusalReason } from '../../../src/tls/client-auth.ts';
+import { type ClientIdentity, refusalReason } from '../../../src/tls/handshake-policy.ts';
 import { createClientAuthority } from '../../support/client-authority.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 

@@ -4,7 +4,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { GroupAppend } from '../../../src/transports/redis/group-append.ts';
 import { HandedOut } from '../../../src/transports/redis/handed-out.ts';
 import { hubKeys } from '../../../src/transports/redis/keys.ts';
-import { findLostEnd } from '../../../src/transports/redis/lost-end.ts';
+import { findLostEnd } from '../../../src/transports/redis/blocking-reader.ts';
 import { ReadBacks } from '../../../src/transports/redis/read-backs.ts';
 import type { Session } from '../../../src/transports/redis/session.ts';
 import type { Sessions } from '../../../src/transports/redis/sessions.ts';

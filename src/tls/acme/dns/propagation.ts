@@ -1,8 +1,7 @@
 import { Resolver } from 'node:dns/promises';
 import { type DnsChallengeConfig, parseNameServer } from '../../../config/dns-challenge.ts';
-import type { Clock } from '../../../kernel/clock.ts';
+import { type Clock, wait } from '../../../kernel/clock.ts';
 import { AcmeError } from '../acme-error.ts';
-import { wait } from '../wait.ts';
 import type { ChallengeRecord } from './provider.ts';
 
 const FIRST_POLL_MS = 500;

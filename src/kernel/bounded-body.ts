@@ -1,0 +1,15 @@
+/**
+ * The body of a response, as far as it is not too long.
+ *
+ * @throws Error for more than `maxBytes`
+ */
+export async function readBounded(response: Response, maxBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length;
+    if (size > maxBytes) throw new Error(`it is larger than ${maxBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
