@@ -1,6 +1,6 @@
 import { isTaken } from '../runtime/open-ports.ts';
 import type { GlobalOptions, ListenAddress } from '../config/config.ts';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type AdminControls, openAdmin, openMetrics } from '../runtime/admin.ts';
 import type { AdminServer } from '../runtime/admin-server.ts';

@@ -1,7 +1,5 @@
 import { HttpError } from '../http/errors.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
-import type { Exchange } from '../http/exchange.ts';
-import type { Clock } from '../kernel/clock.ts';
 
 /** How far the exchange with an upstream had come when it failed. */
 export type ForwardPhase = 'unsent' | 'sent' | 'responding';

@@ -19,7 +19,7 @@ import { programPath } from '../support/program.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
-export interface LogLimits {
+interface LogLimits {
   /** Updates kept. */
   readonly size: number;
   readonly maxAgeMs?: number;

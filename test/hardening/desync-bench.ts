@@ -15,12 +15,12 @@ export interface Bench {
   attackHttp2(use: (client: RawHttp2) => Promise<unknown>): Promise<Reached>;
 }
 
-export interface Outcome extends Reached {
+interface Outcome extends Reached {
   readonly statuses: readonly number[];
 }
 
 /** What the origin got, by a reading that tolerates nothing. */
-export interface Reached {
+interface Reached {
   readonly requests: readonly StrictRequest[];
   /** The beginnings of requests that never became whole, on connections that have been cut. */
   readonly unfinished: readonly string[];

@@ -69,7 +69,7 @@ export interface AcmeGateway {
   certificates(): Promise<readonly ListedCertificate[]>;
 }
 
-export interface ListedCertificate {
+interface ListedCertificate {
   readonly names: readonly string[];
   readonly authority: string;
 }

@@ -108,7 +108,7 @@ export interface ApplicationGateway {
 }
 
 /** A gateway with a hub, over plain HTTP on `localhost`, which browsers take for secure. */
-export function startApplicationGateway(
+function startApplicationGateway(
   test: TestContext,
   { discovery, routes }: ApplicationGateway,
 ): Promise<Site> {

@@ -70,7 +70,7 @@ export function literal(text: string): Buffer {
 }
 
 /** RFC 7541 §5.1, the bits before the prefix being zero. */
-export function integer(value: number, prefix: number): Buffer {
+function integer(value: number, prefix: number): Buffer {
   const limit = 2 ** prefix - 1;
   if (value < limit) return Buffer.from([value]);
   const bytes = [limit];

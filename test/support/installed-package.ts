@@ -33,7 +33,7 @@ const door = (name: 'index' | 'hub'): string =>
 const gateway = (await import(door('index'))) as typeof Library;
 const hub = (await import(door('hub'))) as typeof HubLibrary;
 
-export const { createGateway, parseHubfile, silentLogger, ConfigError, HubgateError } = gateway;
+export const { createGateway, parseHubfile, silentLogger } = gateway;
 export const { createHub } = hub;
 
 function programOf(directory: string): string {

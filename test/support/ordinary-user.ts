@@ -36,14 +36,14 @@ export interface OrdinaryUser {
   read(name: string): string;
 }
 
-export interface Finished {
+interface Finished {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
 /** A command that runs in the foreground of a terminal. */
-export interface Terminal {
+interface Terminal {
   readonly process: TestProcess;
   /** Types Ctrl-C, which reaches each process of the terminal; resolves when they have ended. */
   interrupt(): Promise<void>;

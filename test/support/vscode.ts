@@ -87,7 +87,7 @@ interface Providers {
   readonly provideCompletionItems: (document: Document, position: Position) => readonly Item[];
 }
 
-export interface Shown {
+interface Shown {
   readonly message: string;
   readonly range: Range;
   readonly severity: string;

@@ -16,7 +16,7 @@ export const ISSUER = 'https://issuer.example';
 export const COOKIE = '__Secure-hub_access_token';
 export const MARK = `${COOKIE}_session`;
 
-export interface LogLine {
+interface LogLine {
   readonly level: string;
   readonly message: string;
   readonly fields: LogFields;
