@@ -2,7 +2,6 @@ import { breakOff } from '../http/body-end.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { switchHttp2 } from './extended-connect.ts';
-import { switchHttp1 } from './upgrade.ts';
 import type { TunnelEnds, UpgradeSink, UpgradeTarget } from './upgrade-request.ts';
 
 /** Whether the exchange asks for a WebSocket, the one protocol that is switched to. */
@@ -13,6 +12,17 @@ export function wantsWebSocket(exchange: Exchange): boolean {
   return (
     exchange.method === 'GET' && exchange.headers.get('upgrade')?.toLowerCase() === 'websocket'
   );
+}
+
+/** http-proxy-3 is loaded for the first WebSocket: commands that only read a configuration never need it. */
+async function switchHttp1(
+  exchange: Exchange,
+  upgrade: Extract<UpgradeRequest, { kind: 'http1' }>,
+  target: UpgradeTarget,
+  sink: UpgradeSink,
+): Promise<TunnelEnds | null> {
+  const upgrades = await import('./upgrade.ts');
+  return upgrades.switchHttp1(exchange, upgrade, target, sink);
 }
 
 /** The upgraded connections of one reverse proxy. */
@@ -53,11 +63,10 @@ export class Tunnels {
     target: UpgradeTarget,
     sink: UpgradeSink,
   ): Promise<void> {
-    const switchover =
+    const peers =
       upgrade.kind === 'http1'
-        ? switchHttp1(exchange, upgrade, target, sink)
-        : switchHttp2(exchange, upgrade.stream, target, sink);
-    const peers = await switchover;
+        ? await switchHttp1(exchange, upgrade, target, sink)
+        : await switchHttp2(exchange, upgrade.stream, target, sink);
     if (peers !== null) await this.#watch(peers);
   }
 

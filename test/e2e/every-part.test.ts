@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +17,7 @@ import { cli, packageDirectory, root } from '../support/installed-package.ts';
 import { hasPebble, startPebble } from '../support/pebble.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { startRedis } from '../support/redis-server.ts';
+import { WebSocket, WebSocketServer } from 'ws';
 
 /*
  * Every file of the packed program is loaded and used here, through the program. V8 writes down which
@@ -176,6 +179,27 @@ ${origin} {
     const gateway = start(test, ['reverse-proxy', ...flags]);
     await gateway.says(`localhost:${port}`);
     await gateway.says('Listening on');
+    assert.equal(await gateway.end('SIGTERM'), 0);
+  });
+
+  it('a WebSocket of the app', async (test) => {
+    const app = new WebSocketServer({ host: '127.0.0.1', port: 0 });
+    test.after(() => app.close());
+    await once(app, 'listening');
+    app.on('connection', (socket) => socket.on('message', (data) => socket.send(data)));
+    // A server that listens on a port has an address with that port.
+    const { port: upstream } = app.address() as AddressInfo;
+    const port = await freePort();
+    const config = join(place, 'websocket.Hubfile');
+    writeFileSync(config, `http://localhost:${port} {\n\treverse_proxy 127.0.0.1:${upstream}\n}\n`);
+    const gateway = await run(test, config);
+    const socket = new WebSocket(`ws://localhost:${port}/`);
+    await once(socket, 'open');
+    socket.send('echo');
+    const [data] = await once(socket, 'message');
+    assert.equal(String(data), 'echo');
+    socket.close();
+    await once(socket, 'close');
     assert.equal(await gateway.end('SIGTERM'), 0);
   });
 
