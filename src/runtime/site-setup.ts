@@ -12,7 +12,7 @@ import { expandPlaceholders } from '../site/placeholders.ts';
 import { hidingFiles } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
-import { compileSite, type SiteHandler } from '../site/site.ts';
+import { answerErrors, compileSite, type SiteHandler } from '../site/site.ts';
 import { discoveryHandlers, livePagesHandler, liveRefetches } from './discovery-setup.ts';
 import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHubs } from './hub-setup.ts';
@@ -62,9 +62,11 @@ export async function setUpSite(
     identityFields([...site.routes, ...site.errorRoutes], registry),
   );
   if (claims !== null) around.unshift(claims);
-  const handler = around.reduceRight<SiteHandler>(
-    (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
-    routes,
+  const handler = answerErrors(
+    around.reduceRight<SiteHandler>(
+      (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
+      routes,
+    ),
   );
   const logs = openAccessLogs(site, config, resources, scope);
   const measured = measureSite(handler, measures.site(site), clock);

@@ -39,6 +39,17 @@ export function compileSite(
   };
 }
 
+/** A handler around those of a site, where what is thrown outside its routes is answered too. Never rejects. */
+export function answerErrors(handler: SiteHandler): SiteHandler {
+  return async (exchange) => {
+    try {
+      await handler(exchange);
+    } catch (error) {
+      await answerFailure(exchange, error, null);
+    }
+  };
+}
+
 async function answerFailure(
   exchange: Exchange,
   error: unknown,
