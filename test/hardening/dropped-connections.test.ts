@@ -30,7 +30,7 @@ const DROPS_PER_LOOK = 20;
 const AT_ONCE = 4;
 const MAX_STREAMS = 100;
 /** Catches a gateway that answers no more, before it has taken all memory; nothing here is timed. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 120_000;
 
 const PAGE = Buffer.from(
   `<!doctype html><html><head><title>t</title></head><body>${'<p>words</p>'.repeat(90_000)}</body></html>`,
