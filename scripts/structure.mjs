@@ -42,6 +42,18 @@ console.table({
   'circles of folders': folderCircles.length,
   'files in circles': fileCircles.flat().length,
 });
+/** What a reader may come through who follows one of these from its entry. */
+const TRIPS = {
+  publish: 'hub-http/publish.ts',
+  subscribe: 'hub-http/subscribe.ts',
+  'a proxied request': 'proxy/reverse-proxy.ts',
+  'a reload': 'runtime/gateway.ts',
+};
+console.table(
+  Object.fromEntries(
+    Object.entries(TRIPS).map(([name, entry]) => [name, { 'files it imports': reached(entry) }]),
+  ),
+);
 for (const circle of folderCircles) console.log(`folders in a circle: ${circle.join(', ')}`);
 for (const [name, text] of files) {
   if (text.split('\n').length - 1 < 15) console.log(`below 15 lines: ${name}`);
@@ -78,6 +90,15 @@ function targetsOf(from, text) {
   ];
   const relative = named.filter((to) => to.startsWith('.'));
   return [...new Set(relative.map((to) => posix.join(dirname(from), to)))];
+}
+
+/** How many files an entry imports, and these in turn. */
+function reached(entry) {
+  const seen = new Set([entry]);
+  for (const from of seen) {
+    for (const each of imports) if (each.from === from) seen.add(each.to);
+  }
+  return seen.size;
 }
 
 function folderOf(file) {
