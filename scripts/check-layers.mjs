@@ -89,7 +89,7 @@ function fault(file, to) {
   return [`${file}: only ${places.join(', ')} may import ${library}`];
 }
 
-/** What comes from outside is parsed in one place, which mends what old Nodes get wrong. */
+/** What comes from outside is parsed in one place, which fixes what old Nodes get wrong. */
 function ownUrls(file) {
   if (file === 'kernel/parse-url.ts' || ['client', 'debugger'].includes(folderOf(file))) return [];
   const { program } = parseSync(file, readFileSync(join(source, file), 'utf8'));

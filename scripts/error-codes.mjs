@@ -30,7 +30,7 @@ This page is written by \`node scripts/error-codes.mjs\`.
 ${[...found]
   .sort(([a], [b]) => (a < b ? -1 : 1))
   .map(([code, { kinds, messages }]) => {
-    const said = [...messages].map(cell).join('<br>') || '(its message tells the particulars)';
+    const said = [...messages].map(cell).join('<br>') || '(the message says what is wrong)';
     return `| \`${code}\` | ${[...kinds].join(', ')} | ${said} |`;
   })
   .join('\n')}
@@ -86,7 +86,7 @@ function literal(node) {
   return CODE.test(node.value) ? node.value : null;
 }
 
-/** The text of a message, with names in braces for what is filled in; null for what is no text. */
+/** The text of a message, with names in braces for what is filled in; null for what is not text. */
 function messageOf(node) {
   switch (node?.type) {
     case 'Literal':

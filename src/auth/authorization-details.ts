@@ -139,7 +139,7 @@ export function grantMatcher(
         check: where,
         expected: 'a matcher that compiles',
         found: `${quote(spec.match)}: ${messageOf(error)}`,
-        cure: 'correct the matcher where the token is issued',
+        fix: 'correct the matcher where the token is issued',
       },
       { cause: error },
     );
@@ -151,6 +151,6 @@ export function malformed(check: string, expected: string, found: unknown): Inva
     check,
     expected,
     found: quote(found),
-    cure: 'correct the claim where the token is issued; one bad entry refuses the whole token',
+    fix: 'correct the claim where the token is issued; one bad entry refuses the whole token',
   });
 }

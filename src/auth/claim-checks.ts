@@ -17,7 +17,7 @@ export function checkType({ header }: UnverifiedToken, relaxed: boolean): Check 
     passed: relaxed || type === TYPE,
     expected: `"${TYPE}"`,
     found: quote(typ),
-    cure: `set the header "typ": "${TYPE}" where the token is issued`,
+    fix: `set the header "typ": "${TYPE}" where the token is issued`,
   };
 }
 
@@ -41,7 +41,7 @@ export function checkAudience(
     expected:
       audience === '' ? 'a request from which the identity can be derived' : quote(audience),
     found: quote(aud),
-    cure: 'issue the token for that audience, or set resource_identifier to the one it names',
+    fix: 'issue the token for that audience, or set resource_identifier to the one it names',
   };
 }
 
@@ -54,7 +54,7 @@ export function checkExpiry({ claims }: UnverifiedToken, nowMs: number, legacy: 
     passed,
     expected: `a time after ${describeTime(nowMs / 1000)}`,
     found: describeTime(exp),
-    cure: exp === undefined ? 'issue the token with "exp"' : `get a new token, or ${CLOCKS}`,
+    fix: exp === undefined ? 'issue the token with "exp"' : `get a new token, or ${CLOCKS}`,
   };
 }
 
@@ -65,7 +65,7 @@ export function checkNotBefore({ claims }: UnverifiedToken, nowMs: number): Chec
     passed: isAbsent(nbf) || (typeof nbf === 'number' && nowMs >= nbf * 1000),
     expected: `a time not after ${describeTime(nowMs / 1000)}, or none`,
     found: describeTime(nbf),
-    cure: CLOCKS,
+    fix: CLOCKS,
   };
 }
 
@@ -80,7 +80,7 @@ export function checkClaimTypes({ claims }: UnverifiedToken): Check {
     passed: wrong === undefined,
     expected: '"iat" a number, "sub" and "jti" strings',
     found: wrong === undefined ? 'all of the right type' : quote(wrong),
-    cure: 'correct the type of the claim where the token is issued',
+    fix: 'correct the type of the claim where the token is issued',
   };
 }
 

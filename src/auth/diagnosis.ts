@@ -7,7 +7,7 @@ export interface Diagnosis {
   readonly expected: string;
   readonly found: string;
   /** What to change, and where. */
-  readonly cure: string;
+  readonly fix: string;
 }
 
 /** A check that was made. */
@@ -51,7 +51,7 @@ export function attempt<T>(
 ): { readonly value: T | null; readonly check: Check } {
   try {
     const value = run();
-    return { value, check: { check, passed: true, expected, found: expected, cure: '' } };
+    return { value, check: { check, passed: true, expected, found: expected, fix: '' } };
   } catch (error) {
     if (!(error instanceof InvalidTokenError)) throw error;
     return { value: null, check: { ...error.diagnosis, passed: false } };

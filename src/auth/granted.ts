@@ -19,7 +19,7 @@ const MAX_LISTED = 50;
 
 /**
  * What a token says that its owner may do, in words, whoever made it: nothing of it has been
- * verified. Empty for what is no token.
+ * verified. Empty for what is not a token.
  */
 export function describeGranted(text: string, names: GrantNames): readonly string[] {
   let claims: JsonObject;

@@ -98,7 +98,7 @@ function checkGrant(
       passed,
       expected: `a ${action} grant that covers ${quote(topic)}`,
       found: passed ? because : `no grant that covers it: ${because}`,
-      cure: `add an authorization detail with the action "${action}" and a matcher for the topic`,
+      fix: `add an authorization detail with the action "${action}" and a matcher for the topic`,
     },
   ];
 }

@@ -54,7 +54,7 @@ export function findIssuer(
       issuers.flatMap(({ id }) => (id === null ? [] : [quote(id)])).join(' or ') ||
       'an issuer of the hub, which has none',
     found: quote(iss),
-    cure: 'declare the issuer in the Hubfile exactly as the token spells it, or correct "iss"',
+    fix: 'declare the issuer in the Hubfile exactly as the token spells it, or correct "iss"',
   };
   return { issuer, check };
 }
@@ -70,7 +70,7 @@ export function checkRole(issuerKey: IssuerKey | null, issuer: TrustedIssuer, ro
     passed: issuerKey !== null,
     expected: `an issuer with a ${role} key`,
     found: quote(issuer.id ?? undefined),
-    cure: `add ${role} { jwt … } to this issuer, or use a token of another one`,
+    fix: `add ${role} { jwt … } to this issuer, or use a token of another one`,
   };
 }
 
@@ -82,7 +82,7 @@ export function checkAlgorithm({ header }: UnverifiedToken, { keys }: IssuerKey)
     passed: typeof alg === 'string' && keys.algorithms.includes(alg),
     expected: keys.algorithms.join(' or '),
     found: quote(alg),
-    cure: 'sign with that algorithm, or configure the one of the key beside it',
+    fix: 'sign with that algorithm, or configure the one of the key beside it',
   };
 }
 
@@ -98,7 +98,7 @@ export async function checkSignature(token: UnverifiedToken, { keys }: IssuerKey
     passed,
     expected: 'a signature by a key of the issuer for this role',
     found: describeSignature(passed, candidates.length, kid),
-    cure:
+    fix:
       candidates.length > 0
         ? 'check that the key is the counterpart of the one that signs, and meant for this role'
         : 'check that the issuer publishes the key that signs, with that "kid" and algorithm',
@@ -109,7 +109,7 @@ function describeSignature(passed: boolean, candidates: number, kid: unknown): s
   const named = kid === undefined ? 'none by "kid"' : `the "kid" ${quote(kid)}`;
   if (passed) return 'a signature by its key';
   return candidates > 0
-    ? `a signature that none of ${candidates} keys has made; the token names ${named}`
+    ? `no configured key (${candidates} tried) matches the signature; the token names ${named}`
     : `no key of the issuer; the token names ${named}`;
 }
 

@@ -113,7 +113,7 @@ export class Jwks {
   }
 
   /**
-   * Reads a file again, for a configuration that names it anew.
+   * Reads a file again, for a configuration that names it again.
    *
    * @throws HubgateError `invalid-jwks`
    */
@@ -122,7 +122,7 @@ export class Jwks {
   }
 
   /**
-   * The keys to try for a token. An unknown `kid` fetches the set anew, from one of two budgets:
+   * The keys to try for a token. An unknown `kid` fetches the set again, from one of two budgets:
    * anybody can send a token with a `kid` of its own making, and must not use up the fetch by which
    * a rotation becomes known. One that was never seen waits for the next fetch, if there was one a
    * moment ago; one that was looked for in vain has at most one fetch per cooldown.
@@ -297,7 +297,7 @@ async function readJwksFile(uri: string): Promise<ParsedJwks> {
   }
 }
 
-/** Why a file is no JWK Set that a gateway starts with; null for nothing. */
+/** Why a file is not a JWK Set that a gateway starts with; null for nothing. */
 export function jwksFault(bytes: Uint8Array): string | null {
   try {
     if (bytes.length > MAX_BYTES) return `it is larger than ${MAX_BYTES} bytes`;

@@ -94,8 +94,8 @@ function readEntry(
 
 function expectedEntry(entry: JsonValue): string {
   const expected = 'an object {"match": …}';
-  const cure = ' (or protocol_version_compatibility 8 { strings })';
-  return typeof entry === 'string' ? expected + cure : expected;
+  const fix = ' (or protocol_version_compatibility 8 { strings })';
+  return typeof entry === 'string' ? expected + fix : expected;
 }
 
 function selectorMatcher(

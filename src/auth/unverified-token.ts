@@ -28,8 +28,8 @@ export function parseToken(text: string): UnverifiedToken {
   const parts = text.split('.', 6);
   const [header, claims, signature] = parts;
   if (parts.length !== 3 || header === undefined || claims === undefined) {
-    const cure = 'send a signed JWT; encrypted ones (five parts) are not access tokens here';
-    throw misshapen('three parts with dots between them', `${parts.length} parts`, cure);
+    const fix = 'send a signed JWT; encrypted ones (five parts) are not access tokens here';
+    throw misshapen('three parts with dots between them', `${parts.length} parts`, fix);
   }
   if (signature === '') {
     throw misshapen('a signature', 'none', 'sign the token; "alg": "none" is never accepted');
@@ -47,7 +47,7 @@ export function checkCritical({ header }: UnverifiedToken): Check {
     passed: header['crit'] === undefined,
     expected: 'no critical header',
     found: header['crit'] === undefined ? 'no critical header' : `"crit" ${quote(header['crit'])}`,
-    cure: 'issue the token without "crit"',
+    fix: 'issue the token without "crit"',
   };
 }
 
@@ -67,8 +67,8 @@ function readPart(part: string, name: string): JsonObject {
   );
 }
 
-function misshapen(expected: string, found: string, cure: string): InvalidTokenError {
-  return new InvalidTokenError({ check: 'shape', expected, found, cure });
+function misshapen(expected: string, found: string, fix: string): InvalidTokenError {
+  return new InvalidTokenError({ check: 'shape', expected, found, fix });
 }
 
 /** What the gateway reads of a token that it passes along and does not judge. */

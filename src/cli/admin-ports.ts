@@ -8,7 +8,7 @@ import type { AdminServer } from '../runtime/admin-server.ts';
 type Options = Pick<GlobalOptions, 'admin' | 'metrics'>;
 
 interface Port {
-  /** Equal for two that need not be opened anew. */
+  /** Equal for two that need not be opened again. */
   readonly key: string;
   readonly wanted: ListenAddress;
   readonly server: AdminServer;

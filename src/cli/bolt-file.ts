@@ -113,7 +113,7 @@ function readMeta(file: number): Meta {
   const sizes = first === null ? [4096, 8192, 16_384, 32_768, 65_536] : [first.pageSize];
   const metas = [first, ...sizes.map((size) => metaAt(file, size))].filter((meta) => meta !== null);
   const [newest] = metas.toSorted((a, b) => Number(b.transaction - a.transaction));
-  if (newest === undefined) throw damaged('it is no bolt file');
+  if (newest === undefined) throw damaged('it is not a bolt file');
   return newest;
 }
 

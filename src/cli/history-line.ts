@@ -14,20 +14,20 @@ export function toHistoryLine({ at, update }: HistoryEntry): string {
  */
 export function parseHistoryLine(text: string, line: number, now: number): HistoryEntry {
   const refuse = (what: string): never => {
-    throw new HubgateError('invalid-argument', `Line ${line} is no update: ${what}`);
+    throw new HubgateError('invalid-argument', `Line ${line} is not an update: ${what}`);
   };
   const fields = fieldsOf(text) ?? refuse('it is not a JSON object');
   const { id, topics, data = '', private: secret = false, type = null, retry = null } = fields;
   const { presence } = fields;
   if (typeof id !== 'string' || id === '') return refuse('"id" is missing');
-  if (!isTexts(topics) || topics.length === 0) return refuse('"topics" is no list of texts');
-  if (typeof data !== 'string') return refuse('"data" is no text');
+  if (!isTexts(topics) || topics.length === 0) return refuse('"topics" is not a list of texts');
+  if (typeof data !== 'string') return refuse('"data" is not text');
   if (typeof secret !== 'boolean') return refuse('"private" is neither true nor false');
-  if (type !== null && typeof type !== 'string') return refuse('"type" is no text');
-  if (retry !== null && typeof retry !== 'string') return refuse('"retry" is no text');
+  if (type !== null && typeof type !== 'string') return refuse('"type" is not text');
+  if (retry !== null && typeof retry !== 'string') return refuse('"retry" is not text');
   if (presence !== undefined && presence !== true) return refuse('"presence" is not true');
   const at = typeof fields['at'] === 'string' ? Date.parse(fields['at']) : now;
-  if (Number.isNaN(at)) return refuse('"at" is no time');
+  if (Number.isNaN(at)) return refuse('"at" is not a time');
   const update: Update = { id, topics, data, private: secret, type, retry };
   return { at, update: presence === undefined ? update : { ...update, presence } };
 }

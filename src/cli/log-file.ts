@@ -30,7 +30,7 @@ export interface LogFileOptions {
 
 /**
  * A log that is written before the call returns, and that harms nobody: what cannot be written is
- * dropped and counted. It is begun anew when it has grown too large or too old, and when somebody
+ * dropped and counted. It is begun again when it has grown too large or too old, and when somebody
  * has moved it away; several processes may write to the same one.
  */
 export class LogFile {

@@ -75,7 +75,7 @@ export class Logs {
     return { log: loggerOn(() => pino), close };
   };
 
-  /** Begins files anew that somebody has moved away (`SIGUSR1`). */
+  /** Begins files again that somebody has moved away (`SIGUSR1`). */
   reopen(): void {
     for (const { file } of this.#files.values()) file.reopen();
   }

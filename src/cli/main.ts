@@ -5,7 +5,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 enableCompileCache();
-// Only now: what is loaded before is compiled anew at each start.
+// Only now: what is loaded before is compiled again at each start.
 const { runProgram } = await import('./program.ts');
 await runProgram(process.argv.slice(2));
 

@@ -21,7 +21,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     command.exitOverride().showHelpAfterError('(--help tells more)');
     describeFurther(command);
   }
-  // A reader that has seen enough (`hubgate subscribe | head -1`) is no fault.
+  // A reader that has seen enough (`hubgate subscribe | head -1`) is not fault.
   process.stdout.on('error', (error) => {
     void endProcess(codeOf(error) === 'EPIPE' ? EXIT.ok : EXIT.failed);
   });

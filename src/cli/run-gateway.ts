@@ -171,15 +171,15 @@ async function tellProgress(log: ConfigurableLogger, gateway: Served): Promise<v
 /** How many processes serve, and why so many. */
 function workersLine(options: GlobalOptions): string {
   const { workers } = options;
-  const processors = count(availableParallelism(), 'processor');
-  const processes = count(workerCount(options), 'process');
-  if (workers === 'auto') return `${processes} for ${processors}: workers auto`;
-  if (workers > 1) return `${processes} for ${processors}: workers ${workers}`;
-  return `1 process for ${processors}: the default; workers auto has one for each processor`;
+  const processors = count(availableParallelism(), 'CPU');
+  const running = `Running ${count(workerCount(options), 'worker')} on ${processors}`;
+  if (workers === 'auto') return `${running} (\`workers auto\`)`;
+  if (workers > 1) return `${running} (\`workers ${workers}\`)`;
+  return `${running} (\`workers auto\`: one per CPU)`;
 }
 
 function count(number: number, noun: string): string {
-  const plural = noun.endsWith('s') ? `${noun}es` : `${noun}s`;
+  const plural = `${noun}s`;
   return `${number} ${number === 1 ? noun : plural}`;
 }
 

@@ -81,7 +81,7 @@ function isLocal(origin: string): boolean {
 function originOf(site: string): string {
   const [whole, scheme, host = '', port] = (WORD.test(site) && ADDRESS.exec(site)) || [];
   if (whole === undefined || whole === '') {
-    throw new HubgateError('invalid-argument', `"${site}" is no address of a site`);
+    throw new HubgateError('invalid-argument', `"${site}" is not an address of a site`);
   }
   const isPlain = scheme === 'http' || (scheme === undefined && (port === '80' || host === ''));
   const named = host === '' ? 'localhost' : host.replace(/^\*\./, '');

@@ -30,7 +30,7 @@ import { type ReadyConfig, type Seen, watchedFiles } from './read-config.ts';
 import { FileWatcher, type ReadDigests, type WatchedFiles } from './watch/file-watcher.ts';
 import { workerCount, WorkerPool } from './workers/worker-pool.ts';
 
-/** Reads the configuration anew, telling each path that it looks for. */
+/** Reads the configuration again, telling each path that it looks for. */
 export type ReadConfig = (seen: Seen) => ReadyConfig;
 
 /** A gateway as it is started, reloaded, asked and stopped. */
@@ -207,9 +207,9 @@ export class Supervisor {
     try {
       await this.gateway.reload(this.#current.config);
       this.#fingerprint = wanted;
-      log.info('The files of the configuration that runs were read anew');
+      log.info('Configuration files re-read');
     } catch (error) {
-      log.error('The files of the configuration that runs were not read anew');
+      log.error('Configuration files not re-read');
       this.#note(problemsOf(error));
     }
   }

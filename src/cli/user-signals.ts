@@ -5,7 +5,7 @@ import type { Clock } from '../kernel/clock.ts';
 /**
  * Takes the two signals that Node would obey in its own way: `SIGUSR1` opens a debugger, by which any
  * program of this user could run code here, and `SIGUSR2` ends the process without a word. From now
- * on the first begins log files anew, and the second does nothing but say so.
+ * on the first begins log files again, and the second does nothing but say so.
  */
 export function handleUserSignals(): { apply(log: Logger, logs: Logs): void } {
   let reopen = (): void => {};

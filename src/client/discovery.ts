@@ -27,7 +27,7 @@ export function findHub(link: string | null, relation: string, base: string): Hu
 
 /**
  * The hub of the page that runs this. A script cannot read the `Link` header that came with its own
- * page, and a page fetched anew is of another moment; `Server-Timing` says it of this very one.
+ * page, and a page fetched again is of another moment; `Server-Timing` says it of this very one.
  */
 export function hubOfPage(relation: string, base: string): HubAddress | null {
   const timing = navigation()?.serverTiming?.find(({ name }) => name === relation);

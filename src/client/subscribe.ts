@@ -12,7 +12,7 @@ export interface SubscribeOptions {
   /** Called with every update in order, each once. */
   readonly update: (update: Update) => void;
   /**
-   * Called with the resource anew: at the start, unless the source is the page itself, and when
+   * Called with the resource again: at the start, unless the source is the page itself, and when
    * updates were lost because the hub's history no longer reaches back. What it shows is what the
    * updates that follow change. Without it a page that has lost updates is reloaded.
    */
@@ -211,7 +211,7 @@ class Follower {
   /** The hub knows nothing of the page: what is relative to it is made absolute here. */
   #absolute(pattern: string): string {
     if (!pattern.startsWith('/')) return pattern;
-    // The types are those of Node, where there is no document.
+    // The types are those of Node, where there is not a document.
     const { document } = globalThis as { document?: { baseURI: string } };
     const { protocol, origin } = new URL(this.#url, document?.baseURI);
     return (pattern.startsWith('//') ? protocol : origin) + pattern;
@@ -259,6 +259,6 @@ function report(error: unknown): void {
 }
 
 function reload(): void {
-  // The types are those of Node, where there is no page to reload.
+  // The types are those of Node, where there is not a page to reload.
   (globalThis as { location?: { reload(): void } }).location?.reload();
 }

@@ -77,7 +77,7 @@ function checkModes(
 function checkHost(address: SiteAddress, report: Report): void {
   const { host } = address;
   if (host === '' || isIP(host) !== 0 || (host.length <= MAX_HOST && HOST.test(host))) return;
-  const message = `"${host.slice(0, 80)}" is no host name`;
+  const message = `"${host.slice(0, 80)}" is not a host name`;
   report(address, { severity: 'error', code: 'bad-address', message });
 }
 

@@ -143,7 +143,7 @@ function checkOrigins(hub: HubConfig, report: Report): void {
   for (const field of ['corsOrigins', 'publishOrigins'] as const) {
     for (const origin of hub[field]) {
       if (isOrigin(origin)) continue;
-      const message = `"${origin.slice(0, 80)}" is no origin`;
+      const message = `"${origin.slice(0, 80)}" is not an origin`;
       const hint =
         'an origin is scheme://host[:port] and nothing more, such as https://example.com; or *, or null';
       report(hub[field], error('bad-origin', message, hint));
@@ -159,7 +159,7 @@ function checkOrigins(hub: HubConfig, report: Report): void {
 function checkUrls(hub: HubConfig, report: Report): void {
   for (const text of hub.publicUrls) {
     if (hasHost(text)) continue;
-    const message = `"${text.slice(0, 80)}" in public_urls is no URL with a host`;
+    const message = `"${text.slice(0, 80)}" in public_urls is not a URL with a host`;
     report(hub.publicUrls, error('bad-url', message));
   }
   const { resourceIdentifier } = hub;

@@ -187,7 +187,7 @@ function checkOwnUpstreams(
       const other = addressOf(upstream, config);
       if (other === undefined) continue;
       const message = `the upstream ${upstream.slice(0, 80)} is a port of this gateway itself`;
-      const hint = 'name the port of the app; requests would go round until somebody gives up';
+      const hint = 'name the port of the app; requests would loop';
       const code = 'upstream-is-own-port';
       report(about, { severity: 'warning', code, message, hint }, { other });
     }

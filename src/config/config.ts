@@ -85,7 +85,7 @@ export interface LogOptions {
   readonly format: 'auto' | 'console' | 'json';
   /** `stderr`, `stdout` or the path of a file. */
   readonly output: string;
-  /** When a file is begun anew; null: never. */
+  /** When a file is begun again; null: never. */
   readonly roll: RollOptions | null;
   /** Permissions of a new file, in octal. */
   readonly mode: string;

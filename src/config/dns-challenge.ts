@@ -96,17 +96,17 @@ export function providerFault(provider: DnsProviderConfig): string | null {
   switch (provider.kind) {
     case 'rfc2136':
       if (parseNameServer(provider.server) === null) {
-        return 'server is no name server such as ns.example.com or 192.0.2.53:53';
+        return 'server is not a name server such as ns.example.com or 192.0.2.53:53';
       }
-      if (!isDnsName(provider.keyName)) return 'key_name is no name of a key';
+      if (!isDnsName(provider.keyName)) return 'key_name is not a name of a key';
       if (!isTsigKey(provider.key.reveal())) {
-        return 'key is no base64 of at least 16 bytes, as tsig-keygen and keymgr print it';
+        return 'key is not base64 of at least 16 bytes, as tsig-keygen and keymgr print it';
       }
-      return provider.zone === null || isDnsName(provider.zone) ? null : 'zone is no DNS name';
+      return provider.zone === null || isDnsName(provider.zone) ? null : 'zone is not a DNS name';
     case 'acme-dns': {
       const protocol = parseUrl(provider.serverUrl)?.protocol ?? '';
-      if (!['http:', 'https:'].includes(protocol)) return 'server_url is no http or https URL';
-      if (!isDnsName(provider.subdomain)) return 'subdomain is no name';
+      if (!['http:', 'https:'].includes(protocol)) return 'server_url is not an http or https URL';
+      if (!isDnsName(provider.subdomain)) return 'subdomain is not a name';
       const known = provider.username.reveal() !== '' && provider.password.reveal() !== '';
       return known ? null : 'username or password is empty';
     }

@@ -135,7 +135,7 @@ class Resolver {
     );
   }
 
-  /** A key is bytes: a file that is no text is one as it is. */
+  /** A key is bytes: a file that is not text is one as it is. */
   #key(key: Secret, about: object): Secret {
     const text = key.reveal();
     const lone = LONE_FILE.exec(text)?.[1];

@@ -38,7 +38,7 @@ function inClear(secret: Secret): unknown {
   return secret.isText ? secret.reveal() : { base64: secret.bytes().toString('base64') };
 }
 
-/** Hides what may be a secret although it is no key: credential fields, parts of URLs. */
+/** Hides what may be a secret although it is not a key: credential fields, parts of URLs. */
 function withoutCredentials(data: unknown): unknown {
   if (typeof data === 'string') return withoutSecretParts(data, REDACTED);
   if (Array.isArray(data)) return data.map(withoutCredentials);

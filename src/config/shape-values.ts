@@ -148,7 +148,7 @@ export function orWord<T extends object | number, const Word extends string>(
   };
 }
 
-/** A key that is no text, as `encodeConfig` hands it to a worker. */
+/** A key that is not text, as `encodeConfig` hands it to a worker. */
 function secretBytes(members: ReadonlyMap<string, DataMember>): Secret {
   const base64 = members.get('base64')?.value.value;
   return new Secret(Buffer.from(typeof base64 === 'string' ? base64 : '', 'base64'));

@@ -10,9 +10,9 @@ import { explain } from './token-panel.ts';
 import { Traffic } from './traffic.ts';
 import { UpdateList } from './update-list.ts';
 
-/** How long typing must rest before the token is explained anew, in milliseconds. */
+/** How long typing must rest before the token is explained again, in milliseconds. */
 const TYPING_MS = 150;
-/** How often the token is explained anew without: it expires. */
+/** How often the token is explained again without: it expires. */
 const EXPLAIN_EVERY_MS = 30_000;
 
 const hub = new URL('..', location.href).href.replace(/\/$/, '');

@@ -108,13 +108,13 @@ function expiresIn(exp: unknown): string {
     : `It expires in ${Math.round(hours / 24)} days. `;
 }
 
-function failure({ check, expected, found, cure }: Check): HTMLElement {
+function failure({ check, expected, found, fix }: Check): HTMLElement {
   return element(
     'li',
     {},
     element('strong', {}, check),
     `: expected ${expected}; found ${found}. `,
-    element('span', { class: 'muted' }, cure),
+    element('span', { class: 'muted' }, fix),
   );
 }
 

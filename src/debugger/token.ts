@@ -23,7 +23,7 @@ export interface Explanation {
   readonly checks: readonly Check[];
   /** Lines that say what it grants. */
   readonly granted: readonly string[];
-  /** null for what is no token. */
+  /** null for what is not a token. */
   readonly token: UnverifiedToken | null;
   /** null where they cannot be read. */
   readonly grants: Grants | null;

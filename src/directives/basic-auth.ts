@@ -89,7 +89,7 @@ function checkAccounts({ accounts }: BasicAuthConfig, report: Report): void {
   const known = new Map<string, object>();
   for (const each of accounts) {
     if (hashAlgorithm(each.hash.reveal()) === null) {
-      const message = `the password of ${each.user} is no hash of bcrypt or argon2id, or one that costs too much`;
+      const message = `the password of ${each.user} is not a hash of bcrypt or argon2id, or one that costs too much`;
       const hint = 'make one with hubgate hash-password';
       report(each, { severity: 'error', code: 'bad-password-hash', message, hint });
     }

@@ -153,7 +153,7 @@ function namesOf(exchange: Exchange): string[] | null {
   try {
     return siteNames(decodeURIComponent(pathOf(exchange)));
   } catch (cause) {
-    throw new HttpError(400, 'the path is no UTF-8', { cause });
+    throw new HttpError(400, 'the path is not UTF-8', { cause });
   }
 }
 

@@ -122,7 +122,7 @@ const NO_MORE: Next = () => Promise.resolve();
 /**
  * `forward_auth [<matcher>] <upstream…> { uri <to>; copy_headers <field>[><as>]… }`: asks a service
  * with a GET. A 2xx lets the request pass, with the named fields of the answer; any other answer is
- * the client's, and the gateway's own: it is no page of the app. What the client itself sent in the
+ * the client's, and the gateway's own: it is not a page of the app. What the client itself sent in the
  * named fields goes before anybody is asked, whatever comes of it.
  */
 function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: HandlerContext): Handler {

@@ -22,7 +22,7 @@ export interface TryFilesConfig {
   /** Paths below the root, with placeholders, each maybe with a query; the last maybe `=404`. */
   readonly files: readonly string[];
   readonly policy: TryPolicy;
-  /** Ends of names after which the rest of the path is no file's; only of `php_fastcgi`. */
+  /** Ends of names after which the rest of the path is not a file's; only of `php_fastcgi`. */
   readonly splitPath: readonly string[];
 }
 

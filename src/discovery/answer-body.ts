@@ -9,7 +9,7 @@ const MAX_DATA_BYTES = 64 * 1024;
  * Reads along a body that goes to the client.
  *
  * @param done called once, however the body ends: with its text, or null for one that is too large,
- *   that was broken off, or that is no text
+ *   that was broken off, or that is not text
  */
 export function readAlong(
   { headers }: ResponseHead,

@@ -55,7 +55,7 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
       // 101 hands the connection over; nobody reads a head then.
       if (head.status < 200) return undefined;
       if (head.source !== 'upstream') {
-        // A refusal of the gateway's own (`forward_auth`) is no page, but may end a session.
+        // A refusal of the gateway's own (`forward_auth`) is not a page, but may end a session.
         if (endsSession(head, config)) credentials.end(exchange, head.headers);
         return undefined;
       }

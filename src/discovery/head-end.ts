@@ -29,7 +29,7 @@ export type Found =
   | { readonly kind: 'end'; readonly at: number }
   /** Not yet; the bytes from here on are to be given again, with what follows. */
   | { readonly kind: 'more'; readonly from: number }
-  /** This is no document, but a fragment of one. */
+  /** This is not a document, but a fragment of one. */
   | { readonly kind: 'fragment' };
 
 /**

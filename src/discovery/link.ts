@@ -54,7 +54,7 @@ export function hubFields(
   };
 }
 
-/** `rel="self"` for the target of a request; null for a target that is no path. */
+/** `rel="self"` for the target of a request; null for a target that is not a path. */
 export function selfLink(target: string): string | null {
   if (!target.startsWith('/')) return null;
   // Clients may send anything: what ends the reference could begin another link, and what begins

@@ -216,7 +216,7 @@ function restoreTags(headers: HeaderList, version: string): boolean {
     if (tags.length > 0) headers.set(name, tags.join(', '));
     else headers.delete(name);
   }
-  // Part of the app's page is no part of this one.
+  // Part of the app's page is not part of this one.
   if (headers.get('if-range')?.includes('-live') === true) {
     headers.delete('if-range');
     headers.delete('range');

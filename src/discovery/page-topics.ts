@@ -15,7 +15,7 @@ export interface PageAlias {
 
 export interface PageTopic {
   readonly topic: string;
-  /** Of the query, where it is no part of the topic; '' for none. */
+  /** Of the query, where it is not part of the topic; '' for none. */
   readonly mark: string;
 }
 

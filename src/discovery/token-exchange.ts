@@ -64,7 +64,7 @@ export interface TokenExchangePurpose extends TokenPurpose {
  * subject token to exchange, else for a token of the gateway's own (RFC 6749 §4.4) with
  * authorization details (RFC 9396). Whatever fails is logged, and the page goes without a cookie.
  *
- * @throws HubgateError for a payload that is no JSON
+ * @throws HubgateError for a payload that is not JSON
  */
 export function createTokenExchange(
   config: TokenExchangeConfig,
@@ -231,10 +231,10 @@ class AuthorizationServer {
     const decoded = typeof token === 'string' ? decodeTokenLifetime(token) : null;
     if (typeof token !== 'string' || decoded === null) {
       this.#pause(key);
-      if (answer === null) throw refused('its answer is no JSON object');
+      if (answer === null) throw refused('its answer is not JSON object');
       throw refused(
         typeof token === 'string'
-          ? 'the access token that it gave is no JWT, which the hub needs'
+          ? 'the access token that it gave is not a JWT, which the hub needs'
           : 'its answer has no access_token',
       );
     }

@@ -32,7 +32,7 @@ export interface TokenPurpose {
 /**
  * `token mint`: the gateway signs in the application's name.
  *
- * @throws HubgateError for a key that cannot sign, a payload that is no JSON
+ * @throws HubgateError for a key that cannot sign, a payload that is not JSON
  */
 export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose): TokenSource {
   const { audience: audienceFor, detailType, expandIdentity, clock, cache } = purpose;

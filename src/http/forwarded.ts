@@ -3,7 +3,7 @@ import { PRIVATE_RANGES } from '../config/well-formed.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { HeaderList } from './header-list.ts';
 
-/** Tells whether an IP address belongs to a set. Anything that is no address does not. */
+/** Tells whether an IP address belongs to a set. Anything that is not an address does not. */
 export type AddressSet = (address: string) => boolean;
 
 /** `::ffff:192.0.2.1` as `192.0.2.1`: dual-stack sockets report IPv4 clients so. */
@@ -41,7 +41,7 @@ function addRange(list: BlockList, range: string): void {
   if (version === 0 || !/^\d{1,3}$/.test(prefix) || Number(prefix) > bits) {
     throw new HubgateError(
       'invalid-address-range',
-      `"${range}" is no address range: write an IP address, a CIDR range such as 10.0.0.0/8, or private_ranges`,
+      `"${range}" is not an address range: write an IP address, a CIDR range such as 10.0.0.0/8, or private_ranges`,
     );
   }
   list.addSubnet(address, Number(prefix), version === 6 ? 'ipv6' : 'ipv4');
@@ -50,7 +50,7 @@ function addRange(list: BlockList, range: string): void {
 /**
  * The address of the client behind trusted proxies: in the first of `fields` that is present, the
  * first address from the right that is not itself trusted. What stands left of it is hearsay. The
- * peer's own address when the peer is not trusted or an entry is no address.
+ * peer's own address when the peer is not trusted or an entry is not an address.
  */
 export function clientAddress(
   peer: string,

@@ -56,7 +56,7 @@ export function createAccess(settings: AccessSettings): Access {
       check: 'publish_origins',
       expected: 'an Origin or Referer that publish_origins lists',
       found: origin ?? 'none',
-      cure: 'add the origin to publish_origins, or publish with an Authorization header',
+      fix: 'add the origin to publish_origins, or publish with an Authorization header',
     });
     throw new RefusedRequest(400, { challenge: 'invalid_request', check: 'publish_origins' });
   };
@@ -83,7 +83,7 @@ export function createAccess(settings: AccessSettings): Access {
         check: 'presence',
         expected: `an Authorization header or the cookie ${cookieName}`,
         found: 'no token',
-        cure: 'have the app send the token header of discovery, or the client an Authorization header; a cookie reaches the hub only on its own path and domain',
+        fix: 'have the app send the token header of discovery, or the client an Authorization header; a cookie reaches the hub only on its own path and domain',
       });
       return new RefusedRequest(401, { challenge: null, check: 'presence' });
     },
@@ -96,7 +96,7 @@ export function grantMissing(exchange: Exchange, expected: string, found: string
     check: 'authorization_details',
     expected,
     found,
-    cure: 'give the token an authorization detail with that action and a matcher for the topic',
+    fix: 'give the token an authorization detail with that action and a matcher for the topic',
   });
   return new RefusedRequest(403, {
     challenge: 'insufficient_scope',
@@ -110,7 +110,7 @@ export function accessRevoked(exchange: Exchange): RefusedRequest {
     check: 'revocation',
     expected: 'a token that is still accepted when its stream opens',
     found: 'its issuer or key was removed, it was revoked, or its user logged out meanwhile',
-    cure: 'connect again',
+    fix: 'connect again',
   });
   return new RefusedRequest(401, { challenge: 'invalid_token', check: 'revocation' });
 }
@@ -120,7 +120,7 @@ function malformedPresentation(exchange: Exchange): RefusedRequest {
     check: 'presentation',
     expected: 'one "Authorization: Bearer <token>"',
     found: 'another scheme, several fields, or no token',
-    cure: 'send one Authorization field with the scheme Bearer and a token after one space',
+    fix: 'send one Authorization field with the scheme Bearer and a token after one space',
   });
   return new RefusedRequest(400, { challenge: 'invalid_request', check: 'presentation' });
 }

@@ -140,7 +140,7 @@ export function createForeignOrigin(
       check: 'cors_origins',
       expected: 'a page of an origin that cors_origins lists',
       found,
-      cure: `add ${found} to cors_origins, or serve the page from the origin of the hub`,
+      fix: `add ${found} to cors_origins, or serve the page from the origin of the hub`,
     });
     return true;
   };

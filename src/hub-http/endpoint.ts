@@ -62,7 +62,7 @@ export interface HubEndpoint {
 
 /** What the playground signs with: a key of its own. Only ever for demonstrations. */
 export interface Playground {
-  /** null when no subscriber key is an HMAC secret: then there is no token to be had. */
+  /** null when no subscriber key is an HMAC secret: then there is not a token to be had. */
   readonly signer: {
     readonly issuer: string;
     readonly key: { readonly algorithm: string; readonly material: KeyMaterial };

@@ -72,7 +72,7 @@ export function valuesOf(fields: readonly FormField[], name: string): (string | 
   return values;
 }
 
-/** The text that is meant; null when that is no UTF-8. */
+/** The text that is meant; null when that is not UTF-8. */
 function textOf(bytes: Buffer): string | null {
   return isUtf8(bytes) ? bytes.toString('utf8') : null;
 }

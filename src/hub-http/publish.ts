@@ -83,7 +83,7 @@ export function createPublish(
   };
 }
 
-/** The bytes of the form; none of a body that is no form. */
+/** The bytes of the form; none of a body that is not a form. */
 async function readForm(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   const contentType = exchange.headers.get('content-type');
   const type = contentType === undefined ? '' : mediaType(contentType);

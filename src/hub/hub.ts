@@ -46,7 +46,7 @@ export interface Subscription {
   readonly cursor: string | null;
   /** Gives the stream its connection. Call it once, after the head has been sent. */
   open(sink: EventSink): void;
-  /** Instead of {@link open}, where there is no connection any more. */
+  /** Instead of {@link open}, where there is not a connection any more. */
   abandon(): void;
 }
 
@@ -145,7 +145,7 @@ export class Hub {
   async subscribe(options: SubscribeOptions): Promise<Subscription> {
     const { lastEventId, revocationEpoch } = options;
     const streams = this.#streams;
-    // Nothing to wait for where there is no cursor.
+    // Nothing to wait for where there is not a cursor.
     const found = knowsNothing(lastEventId) ? null : await locate(this.#reader, lastEventId);
     const isComplete = found === null || !(await this.#hasMissedEvents(options, found));
     if (streams.isLeaving) throw new HubgateError('transport-closed', 'The hub is closed');

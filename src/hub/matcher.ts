@@ -35,10 +35,10 @@ export type GrantMatcher =
 export type SubscriptionMatcher = Exclude<Matcher, { kind: 'predicate' }>;
 
 /**
- * The only match-anything is `*`, whatever the type; a URL Pattern never covers what is no URL.
+ * The only match-anything is `*`, whatever the type; a URL Pattern never covers what is not a URL.
  *
  * @param base see `hubBase`
- * @param cache shares equal patterns; null compiles anew
+ * @param cache shares equal patterns; null compiles again
  * @param budget pays for a pattern that has to be compiled
  * @throws HubgateError `invalid-matcher-characters`, `pattern-too-long` (over 4096 bytes),
  *   `invalid-pattern`
@@ -76,7 +76,7 @@ export function compileSelector(
   return template === null ? { kind: 'exact', spec } : { kind: 'template', spec, template };
 }
 
-/** What is no template is a topic. */
+/** What is not a template is a topic. */
 function readTemplate(text: string, budget: Budget): UriTemplate | null {
   budget.spend(COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER);
   try {

@@ -45,7 +45,7 @@ export class Topic {
     return this.#url === undefined ? URL_STEPS + CHARACTER_STEPS * this.text.length : 0;
   }
 
-  /** The topic resolved against the hub's base, at the first use; null when that is no URL. */
+  /** The topic resolved against the hub's base, at the first use; null when that is not a URL. */
   get url(): UrlComponents | null {
     // null is an answer as well: it is not asked for again.
     if (this.#url === undefined) this.#url = parse(this.text, this.#base);

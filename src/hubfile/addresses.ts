@@ -51,7 +51,7 @@ export function parseAddress(word: Word, ports: Schemes): SiteAddress {
   if (match === null) {
     throw fault(
       word.span,
-      `"${shorten(word.text)}" is no site address`,
+      `"${shorten(word.text)}" is not a site address`,
       'for example example.com, localhost:8443, :8080 or http://example.com',
     );
   }
@@ -91,8 +91,8 @@ function checkPort(address: SiteAddress, scheme: string | null, span: Span): voi
   if (!against) return;
   throw fault(
     span,
-    `${scheme}:// on port ${address.port} is against all convention`,
-    'correct the scheme or the port',
+    `port ${address.port} is for ${scheme === 'http' ? 'HTTPS' : 'HTTP'}`,
+    `write ${scheme === 'http' ? 'https' : 'http'}://, or choose another port`,
   );
 }
 
@@ -108,19 +108,19 @@ function parseHost(text: string, span: Span): string {
   if (text.startsWith('[')) {
     const address = text.slice(1, -1);
     if (isIP(address) === 6) return address.toLowerCase();
-    throw fault(span, `${text} is no IPv6 address`);
+    throw fault(span, `${text} is not an IPv6 address`);
   }
   if (text.length > MAX_HOST || !HOST.test(text) || /^[\d.]+$/.test(text) !== (isIP(text) === 4)) {
     throw fault(
       span,
-      `"${shorten(text)}" is no host name`,
+      `"${shorten(text)}" is not a host name`,
       text === '*' ? 'for any host write the port alone, such as :443' : undefined,
     );
   }
   const wildcard = text.startsWith('*.') ? '*.' : '';
   const ascii = domainToASCII(text.slice(wildcard.length).replace(/\.$/, '').toLowerCase());
   if (ascii === '' || ascii.length > MAX_HOST)
-    throw fault(span, `"${shorten(text)}" is no host name`);
+    throw fault(span, `"${shorten(text)}" is not a host name`);
   return wildcard + ascii;
 }
 

@@ -90,7 +90,7 @@ const WHOLE: ReadonlySet<string> = new Set([
  * imported is put in its place and treated alike.
  *
  * @param text UTF-8, lines ended by LF
- * @throws {ConfigError} `invalid-config` where it is no Caddyfile, or a variable is missing
+ * @throws {ConfigError} `invalid-config` where it is not a Caddyfile, or a variable is missing
  * @throws {HubgateError} `too-large` with what it imports
  */
 export function adaptCaddyfile(
@@ -210,7 +210,7 @@ function byPlace({ place: a }: Problem, { place: b }: Problem): number {
   return (a?.line ?? 0) - (b?.line ?? 0) || (a?.column ?? 0) - (b?.column ?? 0);
 }
 
-/** Everything that is wrong, where no line can be left out to mend it. */
+/** Everything that is wrong, where no line can be left out to fix it. */
 function hindered(problems: readonly Problem[]): ConfigError {
   const unset = problems.filter(({ code }) => code === UNSET_VARIABLE);
   return new ConfigError([...unset, ...toLeaveOut(problems)]);

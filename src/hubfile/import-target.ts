@@ -2,7 +2,7 @@ import { dirname, isAbsolute, join, resolve } from 'node:path';
 import type { Word } from './parser.ts';
 import type { Problems } from './problems.ts';
 
-/** What an `import` names that is no snippet. */
+/** What an `import` names that is not a snippet. */
 export interface ImportTarget {
   /** Absolute: a path, or a pattern of paths. */
   readonly path: string;

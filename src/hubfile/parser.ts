@@ -183,7 +183,7 @@ class Parser {
   }
 
   #separateBrace(brace: Lexeme): TextProblem {
-    // The line above lacks its block, which is no mistake of its own.
+    // The line above lacks its block, which is not a mistake of its own.
     (this.#open.at(-1)?.lines ?? this.#top).pop();
     const hint = 'only a site may put its { on the next line';
     return this.#fault('misplaced-brace', brace, '{ must end the line of its directive', hint);
@@ -245,7 +245,7 @@ class Parser {
       }
       if (isLast && lexeme.text === '{}') {
         const hint = 'leave an empty block out, or quote the braces';
-        throw this.#fault('misplaced-brace', lexeme, '{} is no block', hint);
+        throw this.#fault('misplaced-brace', lexeme, '{} is not a block', hint);
       }
       if (isLast && lexeme.text.length > 1 && lexeme.text.endsWith('{')) {
         const hint = 'put a space before the {, or quote the word';

@@ -93,7 +93,7 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
   tls: {
     force_automate: 'leave it out: a site without certificate files always gets a certificate',
-    get_certificate: 'write tls <certificate file> <key file>; files that change are read anew',
+    get_certificate: 'write tls <certificate file> <key file>; files that change are read again',
     insecure_secrets_log: 'leave it out: no secrets of connections are ever written',
     key_type: 'keys are ECDSA P-256; write tls <cert> <key> for another',
     renewal_window_ratio:

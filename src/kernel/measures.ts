@@ -60,7 +60,7 @@ export class Histogram {
   readonly #counts: Float64Array;
   #sum = 0;
 
-  /** @param bounds upper bounds, growing; beyond the last there is no limit */
+  /** @param bounds upper bounds, growing; beyond the last there is not a limit */
   constructor(bounds: readonly number[]) {
     this.#bounds = bounds;
     this.#counts = new Float64Array(bounds.length + 1);

@@ -1,6 +1,6 @@
 /**
  * The URL that a text says, resolved against `base` (WHATWG URL §4.4); null when it is none. The
- * only place that calls the parser of the running Node on what comes from outside: it mends what
+ * only place that calls the parser of the running Node on what comes from outside: it fixes what
  * Node 20 and 22 get wrong there.
  */
 export function parseUrl(text: string, base?: string): URL | null {
@@ -14,7 +14,7 @@ export function parseUrl(text: string, base?: string): URL | null {
 /**
  * The same for a text that has been checked before.
  *
- * @throws TypeError when it is no URL
+ * @throws TypeError when it is not a URL
  */
 export function requireUrl(text: string, base?: string): URL {
   // Not `URL.canParse`: after some thousand calls Node 20 denies good URLs whose host is not ASCII.

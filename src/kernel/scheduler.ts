@@ -84,7 +84,7 @@ export class Scheduler {
     const before = budget.left;
     const steps = computation(budget);
     if (before > 0) {
-      // The head start is given anew in the next turn.
+      // The head start is given again in the next turn.
       this.#schedule();
       try {
         const { done, value } = steps.next();

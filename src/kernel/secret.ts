@@ -24,7 +24,7 @@ export class Secret {
 
   /** The value itself. Call it where the value is used, never where it is passed along. */
   reveal(): string {
-    // One character for each byte of what is no text: good to compare, never to use as a key.
+    // One character for each byte of what is not text: good to compare, never to use as a key.
     return typeof this.#value === 'string' ? this.#value : this.#value.toString('latin1');
   }
 

@@ -15,7 +15,7 @@ export interface FileCondition {
   /** Paths below the root, with placeholders; the last maybe `=404`. */
   readonly files: readonly string[];
   readonly policy: TryPolicy;
-  /** Ends of names after which the rest of the path is no file's: `.php`. */
+  /** Ends of names after which the rest of the path is not a file's: `.php`. */
   readonly splitPath: readonly string[];
 }
 

@@ -59,6 +59,6 @@ function tryUrl(text: string): URL | null {
 function invalid(text: string): HubgateError {
   return new HubgateError(
     'invalid-upstream',
-    `"${text}" is no upstream: write http://host:port, https://host:port or unix:/path`,
+    `"${text}" is not a valid upstream address: write http://host:port, https://host:port or unix:/path`,
   );
 }

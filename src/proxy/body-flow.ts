@@ -30,7 +30,7 @@ export interface Source {
 
 /** Who is told how a body flows. */
 export interface FlowListener {
-  /** The source is held: its silence is no fault of its own. */
+  /** The source is held: its silence is not fault of its own. */
   held(): void;
   /** Something of what waits has been taken while the source is held. */
   taken(): void;

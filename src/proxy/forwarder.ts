@@ -174,11 +174,11 @@ function spelledTarget({ target, originalTarget, rawTarget }: Exchange): string 
   return target === originalTarget ? (rawTarget ?? target) : target;
 }
 
-/** @throws HttpError 400 for one that is no UTF-8 */
+/** @throws HttpError 400 for one that is not UTF-8 */
 function decodedPath(target: string): string {
   try {
     return decodeURIComponent(target.split('?', 1)[0] ?? '');
   } catch (cause) {
-    throw new HttpError(400, 'the path is no UTF-8', { cause });
+    throw new HttpError(400, 'the path is not UTF-8', { cause });
   }
 }

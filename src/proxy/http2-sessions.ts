@@ -60,7 +60,7 @@ export class Http2Sessions implements Connections {
     for (const session of [...this.#sessions, ...this.#leaving]) session.session.destroy();
   }
 
-  /** @throws ForwardError `upstream-busy`, `upstream-aborted`, and why there is no connection */
+  /** @throws ForwardError `upstream-busy`, `upstream-aborted`, and why there is not a connection */
   #take({ client, clock }: ForwardRequest): Promise<Http2Session> {
     const free = this.#free();
     if (free !== undefined && this.#waiting.size === 0) {

@@ -65,7 +65,7 @@ export class RequestLifecycle {
 
   /**
    * Writes a piece of the response's body to the client. Where that takes no more the source waits,
-   * and its silence is no fault of its own; a client that takes nothing at all is let go.
+   * and its silence is not fault of its own; a client that takes nothing at all is closed.
    */
   pass(chunk: Buffer, body: Writable, source: Source, readTimeoutMs: number): void {
     if (this.#settled) return;

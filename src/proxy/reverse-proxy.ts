@@ -297,7 +297,7 @@ export class ReverseProxy {
     } else if (error.code === 'unsendable-request') {
       exchange.log.debug('the request cannot be forwarded', fields);
     } else if (error.code === 'upstream-refused') {
-      // One that goes away, or has too much to do, says so: that is no fault of its own.
+      // One that goes away, or has too much to do, says so: that is not fault of its own.
       exchange.log.debug('the upstream did not take the request', fields);
     } else {
       upstream.measures.failures += 1;

@@ -151,7 +151,7 @@ function whyUnwritable(path: string): string | null {
   if (found === 'unknown') return null;
   if (found !== null) {
     if (found.isFile() || found.isFIFO() || found.isCharacterDevice()) return null;
-    return found.isDirectory() ? 'it is a directory' : 'it is no file';
+    return found.isDirectory() ? 'it is a directory' : 'it is not a file';
   }
   return whyNoDirectory(dirname(path));
 }
@@ -160,7 +160,7 @@ function whyUnwritable(path: string): string | null {
 function whyNoDirectory(path: string): string | null {
   const found = look(path);
   if (found === null) return path === dirname(path) ? null : whyNoDirectory(dirname(path));
-  return found === 'unknown' || found.isDirectory() ? null : `${path} is no directory`;
+  return found === 'unknown' || found.isDirectory() ? null : `${path} is not a directory`;
 }
 
 /** null for what is not there; who may not look here may still run the gateway as somebody else. */
@@ -193,7 +193,7 @@ interface Fault {
 function faultOf(path: string): Fault | null {
   try {
     if (!statSync(path).isDirectory())
-      return { severity: 'error', reason: `${path} is no directory` };
+      return { severity: 'error', reason: `${path} is not a directory` };
     accessSync(path, constants.W_OK | constants.X_OK);
     return null;
   } catch (thrown) {
@@ -247,7 +247,7 @@ function badDirectory(url: string): UnplacedProblem {
   return {
     severity: 'error',
     code: 'bad-acme-directory',
-    message: `${url.slice(0, 80)} is no URL of an ACME directory`,
+    message: `${url.slice(0, 80)} is not a URL of an ACME directory`,
     hint: 'a directory begins with https:// (RFC 8555 §6.1)',
   };
 }

@@ -1,5 +1,5 @@
 import { JWKS_ALGORITHMS, staticKeySet } from '../auth/key.ts';
-import { LEGACY_CURE, readsLegacyTokens } from '../auth/verify.ts';
+import { LEGACY_FIX, readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, KeySource } from '../config/config.ts';
 import { allHubs } from '../config/sites.ts';
 import type { Report } from '../config/problem.ts';
@@ -74,7 +74,7 @@ function checkLegacyReader(hub: HubConfig, report: Report): void {
     : {
         code: 'legacy-not-loaded',
         message: 'tokens of 0.x clients will be refused: this process does not read them',
-        hint: LEGACY_CURE,
+        hint: LEGACY_FIX,
       };
   report(hub, { severity: 'warning', ...finding }, { field: 'protocolVersionCompatibility' });
 }

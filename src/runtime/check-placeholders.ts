@@ -130,7 +130,7 @@ function unknownPlaceholder(name: string, isMatcher: boolean) {
     code: 'unknown-placeholder',
     message: isMatcher
       ? `{${shown}} is not a placeholder, so this matcher would match nothing`
-      : `{${shown}} is no placeholder, and stays in the text as it is`,
+      : `{${shown}} is not a placeholder, and stays in the text as it is`,
     hint:
       nearest === undefined
         ? `write \\{${shown}} if the braces are meant; docs/hubfile.md lists the placeholders`

@@ -11,7 +11,7 @@ import { isCipher, isCurve, TLS12_CIPHERS } from '../tls/handshake-policy.ts';
 /**
  * Whether a `forward_auth` for every request stands before the hub. The hub has tokens of its own:
  * a publisher with a good one, and a browser whose session the service no longer knows, would be
- * turned away before the hub has seen it.
+ * rejected before the hub has seen it.
  *
  * @param name that of a further hub of the site; null for the first
  */

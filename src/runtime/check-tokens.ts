@@ -241,7 +241,7 @@ function noPasswords(): UnplacedProblem {
     severity: 'error',
     code: 'unestablished-identity',
     message:
-      'no basic_auth of this site establishes {http.auth.user.id}, so that there is no token',
+      'no basic_auth of this site establishes {http.auth.user.id}, so that there is not a token',
     hint: 'add basic_auth, or name the user by a field that forward_auth { … copy_headers } gives',
   };
 }
@@ -250,7 +250,7 @@ function noCertificates(name: string): UnplacedProblem {
   return {
     severity: 'error',
     code: 'unestablished-identity',
-    message: `this site verifies no client certificates, so {tls_client_${name}} names nobody and there is no token`,
+    message: `this site verifies no client certificates, so {tls_client_${name}} names nobody and there is not a token`,
     hint: 'add tls { client_auth { mode require_and_verify; trust_pool file … } }',
   };
 }
@@ -311,7 +311,7 @@ function takenAway(field: string, { kind }: Source): UnplacedProblem {
   return {
     severity: 'warning',
     code: 'field-taken-away',
-    message: `this takes ${field} away before token ${kind} can read it, so that there is no token`,
+    message: `this takes ${field} away before token ${kind} can read it, so that there is not a token`,
     hint: `remove this line: what token ${kind} has read goes no further (unless keep_fields)`,
   };
 }

@@ -95,7 +95,7 @@ function sitesByAddress(config: Config | null): ReadonlyMap<string, string> {
   );
 }
 
-/** Without its addresses: one more is no change of the others. */
+/** Without its addresses: one more is not a change of the others. */
 function siteText(config: Config, site: SiteConfig): string {
   const alone = { ...config, sites: [{ ...site, addresses: [] }] };
   return JSON.stringify(encodeConfig(alone, registry, { showSecrets: true, brief: false }));

@@ -78,7 +78,7 @@ export class ProcessMeasures {
   }
 }
 
-/** null where there is no limit, or the system does not tell. */
+/** null where there is not a limit, or the system does not tell. */
 function maxDescriptors(): number | null {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8');

@@ -79,7 +79,7 @@ function advice({ bind, port }: ListenPlace, cause: unknown): string {
   switch (codeOf(cause)) {
     case 'EADDRINUSE':
       return bind.kind === 'unix'
-        ? `Cannot listen on ${where}: another program listens there, or it is no socket; stop that one or choose another path`
+        ? `Cannot listen on ${where}: another program listens there, or it is not a socket; stop that one or choose another path`
         : `Cannot listen on ${where}: another program has it; stop that one or choose another port`;
     case 'EACCES':
       return bind.kind === 'unix'
@@ -91,7 +91,7 @@ function advice({ bind, port }: ListenPlace, cause: unknown): string {
     case 'EINVAL':
     case 'ENOTSOCK':
     case 'ERR_INVALID_FD_TYPE':
-      return `Cannot listen on ${where}: it is no listening socket; whoever starts the gateway has to hand one over`;
+      return `Cannot listen on ${where}: it is not a listening socket; whoever starts the gateway has to hand one over`;
     default:
       return `Cannot listen on ${where}: ${messageOf(cause)}`;
   }

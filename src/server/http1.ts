@@ -219,15 +219,15 @@ export class Http1 {
     }
     const status = statusOf(error);
     const latest = this.#unanswered(socket);
-    const mended = mendedQuery(error);
+    const fixed = mendedQuery(error);
     // A client that has its answer may send the next request before the answer counts as sent here.
     const isGiven = latest?.req.complete === true && latest.writableEnded;
-    if ((latest === undefined || isGiven) && socket instanceof Socket && mended instanceof Buffer) {
-      this.#parseAgain(socket, mended, latest);
+    if ((latest === undefined || isGiven) && socket instanceof Socket && fixed instanceof Buffer) {
+      this.#parseAgain(socket, fixed, latest);
       return;
     }
     if (latest === undefined || latest.req.complete) {
-      this.#refuseInTurn(socket, status, typeof mended === 'string' ? mended : '');
+      this.#refuseInTurn(socket, status, typeof fixed === 'string' ? fixed : '');
       return;
     }
     // The one that is being answered is itself the broken one.

@@ -90,7 +90,7 @@ export class Listener {
   /** Accepted before there was a service. */
   readonly #held = new Set<Socket>();
   readonly #peers = new Peers();
-  /** Whether connections are turned away; said once each time. */
+  /** Whether connections are rejected; said once each time. */
   #isFull = false;
   /** The newest last; older ones serve the connections that they have. */
   readonly #protocols: Protocols[] = [];

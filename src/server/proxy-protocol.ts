@@ -190,5 +190,5 @@ function peer(text: string, version: 4 | 6, port: number): Peer {
 }
 
 function bad(why: string): HubgateError {
-  return new HubgateError('bad-proxy-header', `There is no PROXY protocol header: ${why}`);
+  return new HubgateError('bad-proxy-header', `There is not a PROXY protocol header: ${why}`);
 }

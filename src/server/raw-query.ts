@@ -31,8 +31,8 @@ export function mendedQuery(error: Error): Buffer | string | null {
   if (isAscii(Buffer.from(target, 'latin1'))) return null;
   if (!isTargetText(target)) return NOT_ENCODED;
   if (!isUtf8(Buffer.from(target, 'latin1'))) return NOT_UTF8;
-  const mended = Buffer.from(method + asciiTarget(target) + version, 'latin1');
-  return Buffer.concat([mended, packet.subarray(lineStart + whole.length)]);
+  const fixed = Buffer.from(method + asciiTarget(target) + version, 'latin1');
+  return Buffer.concat([fixed, packet.subarray(lineStart + whole.length)]);
 }
 
 /** What a parser was given when it stopped, which Node documents for `clientError` but does not type. */

@@ -65,7 +65,7 @@ export function judgeHttp2(head: RequestHead): Verdict {
   return verdict(head, isGoodHttp2);
 }
 
-/** What a client that may be mended is told with a refusal; most refusals say nothing. */
+/** What a client that may be fixed is told with a refusal; most refusals say nothing. */
 export function reasonFor({ url = '' }: RequestHead): string {
   if (!isQueryUtf8(url)) return NOT_UTF8;
   return isTargetText(url) && requestTarget(url) === null ? AMBIGUOUS_PATH : '';

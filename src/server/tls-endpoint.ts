@@ -62,7 +62,7 @@ interface PolicyServers {
 
 /** Limits of a TLS handshake, before any configuration is asked. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
-/** How often the certificate for clients without a server name is asked for anew. */
+/** How often the certificate for clients without a server name is asked for again. */
 const FALLBACK_REFRESH_MS = 60 * 60 * 1000;
 
 /**
@@ -122,7 +122,7 @@ export class TlsEndpoint {
     };
   }
 
-  /** Asks for the fallback anew when there may be another. */
+  /** Asks for the fallback again when there may be another. */
   #follow(policies: HandshakePolicies, fallback: Certificate | null): void {
     this.#stopRefreshing();
     const refresh = (): void => void this.#refresh(policies, fallback);
@@ -239,7 +239,7 @@ export class TlsEndpoint {
   }
 }
 
-/** Without a server there is no configuration in force. */
+/** Without a server there is not a configuration in force. */
 function handOver(socket: Socket, server: Server | undefined): void {
   if (server === undefined) socket.destroy();
   else giveConnection(server, socket);

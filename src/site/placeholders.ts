@@ -13,7 +13,7 @@ const MAX_PATH_PARTS = 1_000;
 const MAX_LABELS = 128;
 
 /**
- * Replaces the request placeholders of the Hubfile. What is no known placeholder stays as it is;
+ * Replaces the request placeholders of the Hubfile. What is not a known placeholder stays as it is;
  * `\{` is a brace. What a placeholder brings in is not looked through again.
  */
 export const expandPlaceholders: Expand = (template, exchange, response, encode) => {

@@ -38,7 +38,7 @@ export function queryFrom(template: string, exchange: Exchange, expand: Expand):
       if (isWholeQuery(part)) return expand(part, exchange);
       return part.replace(PLACEHOLDER, (placeholder: string, name: string | undefined) => {
         const value = expand(placeholder, exchange);
-        // What is no placeholder, or is a brace, was written so.
+        // What is not a placeholder, or is a brace, was written so.
         if (name === undefined || value === placeholder) return value;
         return queryEncoded(ENCODED.test(shortName(name)) ? decodePath(value) : value);
       });

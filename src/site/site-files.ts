@@ -91,7 +91,7 @@ export interface FileSearch {
   /** Paths below the root, with placeholders; one that is written with `/` at its end is a directory. Last maybe `=404`. */
   readonly files: readonly string[];
   readonly policy: TryPolicy;
-  /** Ends of names after which the rest of the path is no file's: `.php`. */
+  /** Ends of names after which the rest of the path is not a file's: `.php`. */
   readonly splitPath: readonly string[];
 }
 

@@ -26,7 +26,7 @@ export async function certificatesInStorage(storage: string): Promise<ListedCert
   );
   const stored = await new CertificateStore(storage).list();
   return [
-    // There is no authority before a site needs it.
+    // There is not an authority before a site needs it.
     ...own.filter(({ problem }) => problem !== ABSENT),
     ...stored.map(({ names, authority, notAfter, file }) => ({
       ...{ names, authority, notAfter, file },

@@ -183,7 +183,7 @@ function damaged(file: string, why: string, cause?: unknown): HubgateError {
   return new HubgateError(
     'authority-damaged',
     `The local authority cannot use ${file}: ${why}. Restore it from a backup, or remove the ` +
-      'directory for a new authority, which clients then have to trust anew',
+      'directory for a new authority, which clients then have to trust again',
     { cause },
   );
 }

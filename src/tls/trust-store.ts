@@ -20,7 +20,7 @@ export interface TrustStore {
 
 export interface FoundStores {
   readonly stores: readonly TrustStore[];
-  /** Stores that are there and cannot be used, each with the cure. */
+  /** Stores that are there and cannot be used, each with the fix. */
   readonly missing: readonly string[];
 }
 

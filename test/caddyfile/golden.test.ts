@@ -25,7 +25,7 @@ import { programPath } from '../support/program.ts';
 /*
  * <case>.caddyfile is adapted in the environment below. Beside it stands what must come out:
  * <case>.hubfile, which loads, and <case>.err, what is told besides, if there is anything to tell.
- * UPDATE_GOLDEN=1 writes these files anew; look at every one of them before you keep it.
+ * UPDATE_GOLDEN=1 writes these files again; look at every one of them before you keep it.
  */
 const here = dirname(fileURLToPath(import.meta.url));
 const update = process.env['UPDATE_GOLDEN'] === '1';
@@ -151,7 +151,7 @@ describe('whatever the golden Hubfiles have wrong', () => {
 
   it('is left out, so that the rest loads, or refused as a whole', () => {
     assert.ok(wrong.length > 50, `${wrong.length} files`);
-    let mended = 0;
+    let fixed = 0;
     for (const name of wrong) {
       const text = hubfileTextOr(join(folder, name));
       if (text === null) continue;
@@ -165,12 +165,12 @@ describe('whatever the golden Hubfiles have wrong', () => {
           [],
           `${name}\n${adapted.text}`,
         );
-        mended += 1;
+        fixed += 1;
       } catch (thrown) {
         if (!(thrown instanceof ConfigError)) throw thrown;
       }
     }
-    assert.ok(mended > wrong.length / 2, `${mended} of ${wrong.length}`);
+    assert.ok(fixed > wrong.length / 2, `${fixed} of ${wrong.length}`);
   });
 });
 

@@ -231,7 +231,7 @@ describe('a log in Redis that loses its end', () => {
     assert.equal(await transport.find('d'), 6);
   });
 
-  it('begins anew when all is lost', async (test) => {
+  it('begins again when all is lost', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);

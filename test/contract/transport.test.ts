@@ -423,7 +423,7 @@ for (const implementation of implementations) {
         }),
       );
       await transport.append(update('before'));
-      const mend = await log.breakStore();
+      const fix = await log.breakStore();
       try {
         const failing = ['a', 'b'].map((id) => transport.append({ ...update(id), data: LARGE }));
         for (const append of failing) await assert.rejects(append, { code: 'transport-failed' });
@@ -433,7 +433,7 @@ for (const implementation of implementations) {
         assert.deepEqual(ids(seen), ['before']);
         assert.equal(transport.lastEventId, 'before');
       } finally {
-        mend();
+        fix();
       }
       await transport.append(update('after'));
       await transport.check();

@@ -59,7 +59,7 @@ describe('the DNS challenge (RFC 8555 §8.4)', () => {
       });
       const { fields } = await log.says('No certificate');
       assert.match(String(fields['error']), why);
-      assert.match(String(fields['cure']), /dns/);
+      assert.match(String(fields['fix']), /dns/);
       assert.equal(JSON.stringify(log.lines).includes(key), false);
     }
   });

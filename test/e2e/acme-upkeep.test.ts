@@ -121,7 +121,7 @@ describe('a site that waits for its certificate', () => {
     assert.equal(await get('localhost'), 200);
     assert.equal(await get('a.example.com'), null);
     assert.equal(await get('a.example.com'), null);
-    const complaints = 'A client was turned away: its site still waits for its certificate';
+    const complaints = 'TLS handshake rejected: the certificate of this site is not issued yet';
     assert.equal(log.of(complaints).length, 1);
     await reload(`${SITE}${local}www.localhost {\n\trespond more\n}\n`);
     assert.equal(await get('www.localhost'), 200);

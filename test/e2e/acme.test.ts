@@ -110,7 +110,7 @@ describe('ACME', () => {
     socket.destroy();
   });
 
-  it('an account is made once, and anew when the authority has forgotten it', async (test) => {
+  it('an account is made once, and again when the authority has forgotten it', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const storage = new SharedStorage(test);

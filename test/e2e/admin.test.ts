@@ -186,7 +186,7 @@ describe('the admin API (hubfile.md §6)', () => {
     assert.equal((await send(`${admin}/config/last-error`)).status, 404);
   });
 
-  it('refuses what is no configuration: 415, 413, 405, 404', async (test) => {
+  it('refuses what is not a configuration: 415, 413, 405, 404', async (test) => {
     const { admin, hubfile } = await start(test);
     assert.equal((await post(`${admin}/load`, hubfile('respond x'), 'text/plain')).status, 415);
     const large = '#'.repeat(4 * 1024 * 1024 + 1);
@@ -348,7 +348,7 @@ describe('hubgate reload and stop', () => {
     assert.deepEqual([code, stdout, asked], [0, '', ['POST /load']]);
   });
 
-  it('say that there is no gateway; a wrong address is a usage error', async (test) => {
+  it('say that there is not a gateway; a wrong address is a usage error', async (test) => {
     const { file } = await start(test);
     const none = `127.0.0.1:${await freePort()}`;
     for (const args of [['reload', '--config', file], ['stop']]) {

@@ -39,7 +39,7 @@ only.localhost:${port} {
     if (ours !== 0) await assert.rejects(shake(ours, refused), /alert|reset/i);
   });
 
-  it('client_auth { trusted_ca_cert_file }: who is not of this authority is turned away', async (test) => {
+  it('client_auth { trusted_ca_cert_file }: who is not of this authority is rejected', async (test) => {
     const directory = await temporaryDirectory(test);
     const ours = createClientAuthority(directory, 'ours');
     const theirs = createClientAuthority(directory, 'theirs');

@@ -53,7 +53,7 @@ describe('client certificates', () => {
     }
   }
 
-  it('require: takes any certificate where there is no trust pool', async (test) => {
+  it('require: takes any certificate where there is not a trust pool', async (test) => {
     const { port, to } = await start(
       test,
       (at) =>

@@ -222,7 +222,7 @@ describe('hubgate token inspect', () => {
     );
   });
 
-  it('names each check that fails, what was expected and found, and the cure', async () => {
+  it('names each check that fails, what was expected and found, and the fix', async () => {
     for (const [made, args, words] of [
       [await good('--ttl', '-1h'), [], /FAIL {2}exp/],
       [await good(), ['--topic', 'b'], /FAIL {2}grant[^]*add an authorization detail/],
@@ -341,7 +341,7 @@ describe('hubgate version, validate', () => {
     );
   });
 
-  it('run says that there is no configuration, and where it looked', async () => {
+  it('run says that there is not a configuration, and where it looked', async () => {
     const { code, stderr } = await runCommand(['run', '--config', join(directory, 'absent')]);
     assert.equal(code, 1);
     assert.match(stderr, /absent[^]*--config/);

@@ -148,7 +148,7 @@ describe('client in Chromium', () => {
     assert.deepEqual(await context.cookies(site.hub), []);
   });
 
-  it('reloads a page that has lost updates, or gives it its state anew', async (test) => {
+  it('reloads a page that has lost updates, or gives it its state again', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const loads = new Map<string, number>();

@@ -125,7 +125,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
     if (user === null) return;
     const { code, stderr } = await user.run(`yes '' | hubgate init`);
     assert.equal(code, 64);
-    assert.match(stderr, /Without a terminal nothing can be asked: give --site, .* or --yes/);
+    assert.match(stderr, /Not a terminal: pass --site, .* or --yes/);
   });
 });
 

@@ -121,7 +121,7 @@ describe('bind: Unix sockets', () => {
     assert.equal(await ask(path, 'a.example'), '200 a.example http .');
   });
 
-  it('takes nothing from a living process, nor a file that is no socket', async (test) => {
+  it('takes nothing from a living process, nor a file that is not a socket', async (test) => {
     const directory = await temporary(test);
     const [living, file] = [join(directory, 'a.sock'), join(directory, 'file')];
     const server = createServer((socket) => {
@@ -227,11 +227,12 @@ describe('bind: sockets that the gateway is handed', () => {
     assert.equal(await get(other, 'a.example'), '200 one');
   });
 
-  it('a descriptor that is no listening socket is an error that says so', async (test) => {
+  it('a descriptor that is not a listening socket is an error that says so', async (test) => {
     await assert.rejects(
       startLibraryGateway(test, `http://a.example {\n\tbind fd/999\n\t${WHO}\n}\n`),
       (error: Error & { code?: string }) =>
-        error.code === 'listen-failed' && /fd\/999: it is no listening socket/.test(error.message),
+        error.code === 'listen-failed' &&
+        /fd\/999: it is not a listening socket/.test(error.message),
     );
   });
 });

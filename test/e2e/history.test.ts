@@ -120,7 +120,7 @@ describe('hubgate history', () => {
     assert.equal(unknown.code, 64);
     assert.match(unknown.stderr, /it has no bucket "other"/);
     const none = await history(['import', '--from-bolt', '--append', hubfile], hubfile);
-    assert.match(none.stderr, /it is no bolt file/);
+    assert.match(none.stderr, /it is not a bolt file/);
   });
 
   it('tells how much there is and from when', async (test) => {
@@ -185,7 +185,7 @@ describe('hubgate history', () => {
     await writeFile(file, `${JSON.stringify(update('a'))}\n{"id":"b"}\n`);
     const refused = await history(['import', file], hubfile);
     assert.equal(refused.code, 64);
-    assert.match(refused.stderr, /Line 2 is no update: "topics" is no list of texts/);
+    assert.match(refused.stderr, /Line 2 is not an update: "topics" is not a list of texts/);
   });
 });
 

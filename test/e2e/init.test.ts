@@ -104,10 +104,7 @@ describe('hubgate init', () => {
     const args = ['init', '--site', 'example.com', '--output', hubfile];
     const { code, stderr } = await runCommand(args);
     assert.equal(code, 64);
-    assert.match(
-      stderr,
-      /Without a terminal nothing can be asked: give --upstream, --anonymous or --keys, or --yes/,
-    );
+    assert.match(stderr, /Not a terminal: pass --upstream, --anonymous or --keys, or --yes/);
     assert.ok(!existsSync(hubfile));
   });
 

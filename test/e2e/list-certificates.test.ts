@@ -88,7 +88,7 @@ describe('hubgate list-certificates', () => {
     assert.deepEqual([first?.not_after, first?.file], [null, absent]);
   });
 
-  it('looks into the default storage where there is no Hubfile', async (test) => {
+  it('looks into the default storage where there is not a Hubfile', async (test) => {
     const data = await temporaryDirectory(test);
     const env = { XDG_DATA_HOME: data };
     const nothing = await runCommand(['list-certificates'], env);

@@ -21,7 +21,7 @@ describe('the log and the gateway', () => {
       assert.equal(process.child.exitCode, null);
     });
 
-    it(`SIGUSR1 begins log files anew and opens no debugger, with workers ${workers}`, async (test) => {
+    it(`SIGUSR1 begins log files again and opens no debugger, with workers ${workers}`, async (test) => {
       const { process, get, log } = await start(test, workers, (directory) =>
         join(directory, 'access.log'),
       );

@@ -87,7 +87,7 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.equal((await runCommand(['validate', '--config', output])).code, 0);
   });
 
-  it('exits with 1 and prints nothing for what is no Caddyfile', async () => {
+  it('exits with 1 and prints nothing for what is not a Caddyfile', async () => {
     const broken = write('Broken', 'a.example {\n');
     const { code, stdout, stderr } = await adapt('--config', broken);
     assert.deepEqual([code, stdout], [1, '']);
@@ -214,7 +214,7 @@ describe('hubgate fmt', () => {
     assert.equal((await runCommand(['fmt', file, '--diff'])).stdout, '');
   });
 
-  it('fails at an unclosed quote, and for what is no Hubfile', async () => {
+  it('fails at an unclosed quote, and for what is not a Hubfile', async () => {
     const latin1 = write('latin1', '');
     const bytes = Buffer.from('a {\nrespond "caf\xe9"\n}\n', 'latin1');
     writeFileSync(latin1, bytes);

@@ -94,7 +94,7 @@ async function goSse(test: TestContext, directory: string): Promise<readonly str
     }
     return [join(directory, 'client')];
   } catch {
-    test.skip('there is no Go here, or it cannot get the module');
+    test.skip('there is not a Go here, or it cannot get the module');
     return null;
   }
 }
@@ -111,7 +111,7 @@ async function okHttp(test: TestContext, directory: string): Promise<readonly st
     await promisify(execFile)('javac', ['-cp', classes, source], options);
     return ['java', '-cp', classes, 'OkHttpClientMain'];
   } catch {
-    test.skip('there is no Java with Maven here, or it cannot get the library');
+    test.skip('there is not a Java with Maven here, or it cannot get the library');
     return null;
   }
 }

@@ -81,7 +81,7 @@ describe('hubgate top', () => {
     assert.ok(said.trimEnd().endsWith('\u001b[?25h\u001b[?1049l'), JSON.stringify(said.slice(-60)));
   });
 
-  it('says that there is no gateway', async () => {
+  it('says that there is not a gateway', async () => {
     const { code, stderr } = await runCommand([
       'top',
       '--address',

@@ -115,7 +115,7 @@ describe('what the log says', () => {
     assert.ok(ended['http.response.body.size'] > 0);
   });
 
-  it('of a page that may not read the hub: its origin, and the cure', async (test) => {
+  it('of a page that may not read the hub: its origin, and the fix', async (test) => {
     const { gateway, site } = await start(
       test,
       '',
@@ -141,7 +141,7 @@ describe('what the log says', () => {
     const text = gateway.output;
     assert.match(text, /hubgate \d+\.\d+\.\d+ serves 1 site/);
     assert.ok(text.includes(JSON.stringify(file)) && text.includes(`["${site}"]`));
-    assert.match(text, /1 process for \d+ processors?: the default/);
+    assert.match(text, /Running 1 worker on \d+ CPUs?/);
     assert.match(text, /Listening on http:\/\/.*:\d+/);
   });
 

@@ -91,7 +91,7 @@ describe("trust, untrust: Debian's store", () => {
   });
 
   it('without permission they print the commands and fail', async (test) => {
-    if (!existsSync('/usr/sbin/update-ca-certificates')) return test.skip('this is no Debian');
+    if (!existsSync('/usr/sbin/update-ca-certificates')) return test.skip('this is not a Debian');
     const storage = await temporaryDirectory(test);
     const { env, config } = await surroundings(test, storage, storage);
     const before = await readdir(STORE);
@@ -160,7 +160,7 @@ describe('trust --print, untrust --print', () => {
     assert.deepEqual(await readdir(storage), []);
     const none = await runCommand(['untrust', '--config', config], env);
     assert.deepEqual([none.code, none.stderr], [0, `${storage} has no authority\n`]);
-    if (!existsSync(STORE)) return test.skip('this is no Debian');
+    if (!existsSync(STORE)) return test.skip('this is not a Debian');
 
     const gateway = await startGateway(
       test,

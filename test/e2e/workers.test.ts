@@ -22,7 +22,7 @@ interface Place {
   readonly site: string;
   readonly hub: string;
   readonly admin: string;
-  /** Writes the Hubfile anew and waits until the gateway has said this. */
+  /** Writes the Hubfile again and waits until the gateway has said this. */
   edit(more: string, says: string): Promise<void>;
   publish(id: string): Promise<void>;
   open(jti: string): Promise<Stream>;

@@ -47,7 +47,7 @@ describe('limits: clients that are slow', () => {
     assert.match(await toEnd(socket), /^HTTP\/1\.1 200 [^]*ok$/);
   });
 
-  it('a body that stops is answered 408 after read_body, and the origin is let go', async (test) => {
+  it('a body that stops is answered 408 after read_body, and the origin is closed', async (test) => {
     const clock = new TestClock(Date.now());
     const origin = await startRawOrigin(test, () => false);
     const { http } = await startSites(test, '', clock, `reverse_proxy 127.0.0.1:${origin.port}`);
@@ -133,7 +133,7 @@ describe('limits: clients that are slow', () => {
 });
 
 describe('limits: HTTP/2 connections whose client is gone', () => {
-  it('a client that does not answer a PING while a stream is open is let go', async (test) => {
+  it('a client that does not answer a PING while a stream is open is closed', async (test) => {
     const { client, clock } = await openStream(test);
     clock.advance(30_000);
     clock.advance(30_000);

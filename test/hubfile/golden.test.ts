@@ -21,7 +21,7 @@ import { defaultReverseProxy } from '../../src/proxy/proxy-config.ts';
  * out: <case>.json, the configuration (only what differs from the defaults) and its warnings;
  * <case>.err, the complete diagnostics; or in format/, <case>.fmt, the formatted text.
  * Certificates that cases name are made for each run; no key is kept here.
- * UPDATE_GOLDEN=1 writes these files anew; look at every one of them before you keep it.
+ * UPDATE_GOLDEN=1 writes these files again; look at every one of them before you keep it.
  */
 const here = dirname(fileURLToPath(import.meta.url));
 const update = process.env['UPDATE_GOLDEN'] === '1';

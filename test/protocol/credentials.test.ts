@@ -196,7 +196,7 @@ describe('presenting a token (seed §5.2)', () => {
     assert.ok(line);
     assert.match(String(line.fields['expected']), new RegExp(hub.url));
     assert.match(String(line.fields['found']), /other\.example/);
-    assert.ok(line.fields['cure']);
+    assert.ok(line.fields['fix']);
     assert.equal(JSON.stringify(hub.log).includes(token), false);
   });
 });
@@ -237,7 +237,7 @@ describe('the audience of each request (seed §2.1)', () => {
     assert.equal((await publish(hub, [['Authorization', `Bearer ${derived}`]])).status, 401);
   });
 
-  it('C-271 F-424: without a Host there is no identity, and the request is bad', async (test) => {
+  it('C-271 F-424: without a Host there is not an identity, and the request is bad', async (test) => {
     const hub = await startHub(test);
     const text = await raw(test, hub, 'GET /.well-known/hub?match=a HTTP/1.0\r\n\r\n');
     assert.match(text, /^HTTP\/1\.[01] 400 Bad Request\r\n/);

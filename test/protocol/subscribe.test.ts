@@ -941,7 +941,7 @@ describe('subscribe: CORS (B.7)', async () => {
     assert.deepEqual(corsFields(beside), []);
   });
 
-  it('B-217: OPTIONS without Access-Control-Request-Method is no preflight', async () => {
+  it('B-217: OPTIONS without Access-Control-Request-Method is not a preflight', async () => {
     const answer = await cors.get('/.well-known/hub', { method: 'OPTIONS', ...from(PAGE) });
     assert.equal(answer.status, 405);
     assert.equal(answer.headers['access-control-allow-origin'], PAGE);

@@ -397,7 +397,7 @@ describe('subscription API (E.2)', async () => {
     assert.equal((await get(API, [['Cookie', cookie]])).status, 200);
   });
 
-  it('E-383 L18: without a key for subscribers there is no API', async (test) => {
+  it('E-383 L18: without a key for subscribers there is not an API', async (test) => {
     const issuers = [{ id: ISSUER, publisher: { key: PUBLISHER_KEY } }];
     const open = await start(test, { issuers });
     assert.equal((await open.get(API)).status, 404);

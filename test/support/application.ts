@@ -131,7 +131,7 @@ export interface Visitors {
   follow(context: BrowserContext, path: string): Promise<Page>;
 }
 
-/** Two visitors in Chromium of an application behind a gateway; null where there is no Chromium. */
+/** Two visitors in Chromium of an application behind a gateway; null where there is not a Chromium. */
 export async function visitApplication(
   test: TestContext,
   gateway: ApplicationGateway,
@@ -158,7 +158,7 @@ export async function visitApplication(
   };
 }
 
-/** Waits, from now on, until the page's script has shown what the server has sent anew, or has withheld it. */
+/** Waits, from now on, until the page's script has shown what the server has sent again, or has withheld it. */
 export async function nextMorph(page: Page): Promise<{ shown(): Promise<void> }> {
   // In the page itself: the events are its own.
   await page.evaluate(`(() => {

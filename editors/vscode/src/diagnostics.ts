@@ -45,7 +45,7 @@ export function checkOnSave(): vscode.Disposable {
     execFile(command, ['validate', '--json', '--config', file], options, (_failed, output) => {
       if (latest.get(document.uri.toString()) !== run) return;
       const problems = problemsOf(output);
-      // What is not JSON is no answer: the last one stays.
+      // What is not JSON is not an answer: the last one stays.
       if (problems === null) return;
       clear(document);
       const byFile = byFileOf(problems, file);

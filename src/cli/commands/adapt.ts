@@ -98,7 +98,7 @@ function print(value: unknown, to: Notation, pretty: boolean): string {
 /**
  * Reads a Caddyfile, `-` for standard input, as a Hubfile.
  *
- * @throws {ConfigError} where it is no Caddyfile, or a variable is missing
+ * @throws {ConfigError} where it is not a Caddyfile, or a variable is missing
  */
 export function adaptedCaddyfile(config: string, environment: Environment): AdaptedCaddyfile {
   const file = config === '-' ? '(standard input)' : config;

@@ -33,7 +33,7 @@ export function fmtCommand(output: Output): Command {
       if (languageOf(file) !== 'hubfile') {
         throw new HubgateError(
           'invalid-argument',
-          `${file} is no Hubfile; fmt formats nothing else`,
+          `${file} is not a Hubfile; fmt formats nothing else`,
         );
       }
       format(file, flags, output);

@@ -19,7 +19,7 @@ export function hashPasswordCommand(output: Output): Command {
     )
     .action(async ({ algorithm }: HashOptions) => {
       const password = (await readSecret('Password: ')) ?? '';
-      if (password === '') throw new HubgateError('empty-password', 'there is no password');
+      if (password === '') throw new HubgateError('empty-password', 'there is not a password');
       if (algorithm === 'bcrypt' && Buffer.byteLength(password) > BCRYPT_BYTES) {
         const message = `bcrypt looks at ${BCRYPT_BYTES} bytes, and this password is longer: use --algorithm argon2id`;
         throw new HubgateError('password-too-long', message);

@@ -33,7 +33,7 @@ const IMPORTED_CHARACTERS = 4 * 1024 * 1024;
 
 /** `hubgate history`: what a hub keeps, for its operator. */
 export function historyCommand(output: Output): Command {
-  const history = new Command('history').description('look at, back up and mend what a hub keeps');
+  const history = new Command('history').description('look at, back up and fix what a hub keeps');
   for (const command of [
     statsCommand(output),
     exportCommand(output),

@@ -76,7 +76,7 @@ async function answersTo(flags: InitFlags): Promise<Answers> {
     ...(anonymous === undefined ? ['--anonymous or --keys'] : []),
   ];
   if (missing.length > 0 && !process.stdin.isTTY) {
-    const message = `Without a terminal nothing can be asked: give ${missing.join(', ')}, or --yes`;
+    const message = `Not a terminal: pass ${missing.join(', ')}, or --yes`;
     throw new HubgateError('invalid-argument', message);
   }
   if (site !== undefined && upstream !== undefined && anonymous !== undefined) {

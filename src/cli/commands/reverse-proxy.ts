@@ -75,7 +75,7 @@ function demoKeys(): Record<string, string> {
 function hubfileOf({ from, to, hub, dev }: ReverseProxyFlags): string {
   for (const word of [from, ...to]) {
     if (!/^[^\s{}"`#<\\]+$/.test(word)) {
-      throw new HubgateError('invalid-argument', `${JSON.stringify(word)} is no address`);
+      throw new HubgateError('invalid-argument', `${JSON.stringify(word)} is not an address`);
     }
   }
   const hasPort = /:\d+$/.test(from);

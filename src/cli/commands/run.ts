@@ -30,13 +30,16 @@ async function run(flags: RunFlags): Promise<void> {
   await runGateway({ read, source, environment, watch, pidfile });
 }
 
-/** Reads the configuration and its variables each time anew; standard input can be read only once. */
+/** Reads the configuration and its variables each time again; standard input can be read only once. */
 function readerOf(flags: RunFlags): ReadConfig {
   const { envfile } = flags;
   const envPath = envfile === undefined ? null : resolve(envfile);
   const text = flags.config === '-' ? readFileSync(0) : null;
   if (text === null && !existsSync(flags.config)) {
-    throw new HubgateError('no-config', `There is no ${flags.config}; name one with --config`);
+    throw new HubgateError(
+      'no-config',
+      `Configuration file "${flags.config}" not found (--config names another)`,
+    );
   }
   return (seen) => {
     const environment = environmentOf(flags, (content) => {

@@ -122,7 +122,7 @@ function devKey(): string {
 function lifetimeOf(text: string): number {
   const past = text.startsWith('-');
   const ms = parseDuration(past ? text.slice(1) : text);
-  if (ms === null) throw usage(`--ttl ${text} is no duration such as 15m, 1h30m or 7d`);
+  if (ms === null) throw usage(`--ttl ${text} is not a duration such as 15m, 1h30m or 7d`);
   return past ? -ms : ms;
 }
 
@@ -149,7 +149,7 @@ function failed(message: string): HubgateError {
   return new HubgateError('cannot-mint', message);
 }
 
-/** `hubgate token inspect`: which check of the hub a token fails and how to mend it, and what it grants. */
+/** `hubgate token inspect`: which check of the hub a token fails and how to fix it, and what it grants. */
 export function inspectCommand(output: Output): Command {
   return withConfigSource(new Command('inspect'))
     .description('explain what a hub of a configuration would make of a token')
@@ -186,7 +186,7 @@ export function inspectCommand(output: Output): Command {
     });
 }
 
-function describe({ check, passed, expected, found, cure }: Check): string {
+function describe({ check, passed, expected, found, fix }: Check): string {
   if (passed) return `ok    ${check}: ${found}`;
-  return `FAIL  ${check}: expected ${expected}; found ${found}\n      ${cure}`;
+  return `FAIL  ${check}: expected ${expected}; found ${found}\n      ${fix}`;
 }

@@ -26,7 +26,7 @@ export class Reading {
     return total(this.#now, name, labels);
   }
 
-  /** How much they have grown each second. What began anew has grown from 0. */
+  /** How much they have grown each second. What began again has grown from 0. */
   rate(name: string, labels: Sample['labels'] = {}): number {
     const [now, before] = [this.sum(name, labels), total(this.#before, name, labels)];
     return (now < before ? now : now - before) / this.#seconds;

@@ -140,7 +140,7 @@ function started(): NonNullable<typeof running> {
 async function hubAt(number: number) {
   const { hubs } = await started().gateway.status();
   const hub = hubs[number];
-  if (hub === undefined) throw new HubgateError('not-found', `There is no hub ${number}`);
+  if (hub === undefined) throw new HubgateError('not-found', `There is not a hub ${number}`);
   return hub;
 }
 

@@ -246,7 +246,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async #replace(): Promise<void> {
-    // A reload may have started all anew.
+    // A reload may have started all again.
     if (this.#stopping !== null || this.#workers.size >= this.#count) return;
     const worker = this.#fork();
     try {

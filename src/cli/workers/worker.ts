@@ -68,7 +68,7 @@ export class Worker {
     if (!this.#gone && this.#unsent === null) this.#send({ kind: 'signal', signal });
   }
 
-  /** Has it begin its log files anew; one that is only starting opens them later. */
+  /** Has it begin its log files again; one that is only starting opens them later. */
   reopenLogs(): void {
     if (!this.#gone && this.#unsent === null) this.#process.process.kill('SIGUSR1');
   }

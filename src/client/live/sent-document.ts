@@ -142,7 +142,7 @@ export function trustServer(): void {
 
 /**
  * Parses an answer of the server as the browser has parsed the page, that is, with scripting on: the
- * content of `noscript` is no element there, and must not become one by a morph.
+ * content of `noscript` is not an element there, and must not become one by a morph.
  */
 export function parsePage(text: string): Document {
   const plain = text.replace(TAGS, (tag) => (/^<noscript/i.test(tag) ? '<!---->' : tag));

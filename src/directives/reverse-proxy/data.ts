@@ -251,7 +251,7 @@ function checkFastcgi(proxy: ReverseProxyConfig, report: Report): void {
     found('FastCGI is not spoken over TLS', 'use a socket, or a port of this host');
   }
   if (upstreams.some((upstream) => /^(unix\+)?h2c:/.test(upstream))) {
-    found('FastCGI is no HTTP/2', 'write host:port, or unix//path');
+    found('FastCGI is not HTTP/2', 'write host:port, or unix//path');
   }
 }
 

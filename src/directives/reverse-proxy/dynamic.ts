@@ -95,7 +95,7 @@ function dnsName(option: Cursor): string {
   const word = option.argument('a name in the DNS');
   if (word.text.includes('{')) {
     const hint = 'it is the same for all requests: use {$VAR}, or several handle blocks';
-    option.fail(word.span, 'bad-value', `${option.quote(word)} is no name in the DNS`, hint);
+    option.fail(word.span, 'bad-value', `${option.quote(word)} is not a name in the DNS`, hint);
   }
   return isDnsName(word.text) ? word.text : badValue(option, word, 'a name in the DNS');
 }

@@ -58,7 +58,7 @@ function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): re
   if (path !== undefined) {
     const origin = word.text.slice(0, -path.length);
     if (path.includes('*')) {
-      const message = `${cursor.quote(word)} is no upstream, and as a matcher its path must begin with /`;
+      const message = `${cursor.quote(word)} is not a valid upstream address, and as a matcher its path must begin with /`;
       cursor.fail(word.span, 'bad-upstream', message, `write ${cursor.name} /${word.text} …`);
     }
     const hint =
@@ -116,7 +116,7 @@ function portsOf(
 }
 
 function bad(cursor: Cursor, word: Word): never {
-  const message = `${cursor.quote(word)} is no upstream`;
+  const message = `${cursor.quote(word)} is not a valid upstream address`;
   const { source, start, end } = word.span;
   // One that is empty leaves nothing of itself in the word.
   const hint = source.raw.slice(start, end + 2).includes('{$')

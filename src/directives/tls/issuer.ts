@@ -55,7 +55,7 @@ function acme(cursor: Cursor): AcmeIssuerConfig {
     cursor.fail(
       cursor.span,
       'missing-option',
-      'every challenge is switched off, and there is no dns',
+      'every challenge is switched off, and there is not a dns',
     );
   }
   const dns = settings.dns && { ...settings.dns, ...dnsSettings };

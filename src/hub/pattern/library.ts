@@ -19,7 +19,7 @@ const SPECIAL_SCHEMES = ['http', 'https', 'ws', 'wss', 'ftp', 'file'];
 const SCHEME = /^[a-z][a-z0-9+.-]*$/i;
 /** Groups and braces in one pattern; the library's time grows faster than their number. */
 const MAX_GROUPS = 100;
-/** Two hosts that a text is put on: what both refuse to give up their own for is no host. */
+/** Two hosts that a text is put on: what both refuse to give up their own for is not a host. */
 const PROBES = ['https://one.invalid', 'https://two.invalid'] as const;
 
 /**

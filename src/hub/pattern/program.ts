@@ -266,7 +266,7 @@ function holds(op: number, text: string, at: number): boolean {
   return boundary === (op === ASSERT_WORD);
 }
 
-/** `\w` of ECMAScript; where there is no character there is no word. */
+/** `\w` of ECMAScript; where there is not a character there is not a word. */
 function isWord(text: string, at: number): boolean {
   const code = text.charCodeAt(at);
   return (

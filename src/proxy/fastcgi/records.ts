@@ -70,7 +70,7 @@ function length(bytes: number): Buffer {
 export class RecordReader {
   #rest: Buffer = Buffer.alloc(0);
 
-  /** @throws HubgateError `upstream-broken` for what is no record of our request */
+  /** @throws HubgateError `upstream-broken` for what is not a record of our request */
   *read(chunk: Buffer): Generator<FastcgiRecord> {
     let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
     while (bytes.length >= HEADER_BYTES) {
@@ -129,7 +129,7 @@ function headOf(text: string): { readonly status: number; readonly headers: Head
     const name = line.slice(0, colon);
     const value = line.slice(colon + 1).trim();
     if (colon === -1 || !isHeaderName(name) || !/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
-      throw broken('a head with a line that is no field');
+      throw broken('a head with a line that is not a field');
     }
     if (name.toLowerCase() !== 'status') headers.append(name, value);
     else if (/^[2-5]\d\d(?: |$)/.test(value)) status = Number(value.slice(0, 3));

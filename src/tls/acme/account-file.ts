@@ -40,7 +40,7 @@ export class AccountFile {
     await createPrivate(this.#file, text({ key: await generateKey(), url: null }));
     const made = await this.#read();
     if (made === null) {
-      throw new HubgateError('account-unusable', `${this.#file} is no ACME account; remove it`);
+      throw new HubgateError('account-unusable', `${this.#file} is not an ACME account; remove it`);
     }
     return made;
   }

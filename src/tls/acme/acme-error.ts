@@ -1,6 +1,6 @@
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 
-/** Why there is no certificate, and what may be done about it. */
+/** Why there is not a certificate, and what may be done about it. */
 interface AcmeFailure {
   /** Type of the problem without its prefix (RFC 8555 §6.7): `rateLimited`; null when there is none. */
   readonly problem?: string | null;
@@ -56,7 +56,7 @@ const CURES: Readonly<Record<string, string>> = {
 };
 
 /** What to do about the commonest causes; null where nothing general can be said. */
-export function cureOf({ code, problem, cause }: AcmeError): string | null {
+export function fixFor({ code, problem, cause }: AcmeError): string | null {
   if (problem !== null) return Object.hasOwn(CURES, problem) ? (CURES[problem] ?? null) : null;
   if (code === 'acme-dns-failed')
     return 'look at dns, or acme_dns, and at what the provider allows';

@@ -8,7 +8,7 @@ export interface Attempts {
   /** Not before this is it tried again; milliseconds since the epoch. */
   readonly nextAttempt: number;
   readonly error: string;
-  /** Digest of the settings that it was tried with; with others it is tried anew. */
+  /** Digest of the settings that it was tried with; with others it is tried again. */
   readonly settings: string;
 }
 
@@ -16,7 +16,7 @@ const MIN_BACKOFF_MS = 60_000;
 const HOUR_MS = 60 * 60 * 1000;
 /** From this failure on, hours: an authority forgives five failed validations of a name per hour. */
 const PATIENT_FROM = 3;
-/** Longest wait where no authority was asked: whoever mends his DNS should not wait for hours. */
+/** Longest wait where no authority was asked: whoever fixes his DNS should not wait for hours. */
 export const UNASKED_BACKOFF_MS = 5 * 60_000;
 export const MAX_BACKOFF_MS = 6 * 60 * 60 * 1000;
 /** Longest wait that an authority may ask for. */

@@ -69,7 +69,7 @@ async function loadAcmeClient(): Promise<Pick<typeof Acme, 'Client' | 'crypto'>>
   return library;
 }
 
-/** How often a request is sent anew because its nonce was used up. */
+/** How often a request is sent again because its nonce was used up. */
 const MAX_NONCE_RETRIES = 10;
 const FIRST_POLL_MS = 250;
 const MAX_POLL_MS = 5000;
@@ -95,7 +95,7 @@ export async function orderCertificate(
     return await order.run();
   } catch (error) {
     if (!(error instanceof AcmeError) || error.problem !== 'accountDoesNotExist') throw error;
-    // The authority has forgotten all accounts, as private ones do that begin anew.
+    // The authority has forgotten all accounts, as private ones do that begin again.
     await order.forgetAccount();
     return await order.run();
   } finally {
@@ -140,7 +140,7 @@ class CertificateOrder {
     return { chain: await client.getCertificate(done), key };
   }
 
-  /** The next run makes the account anew, with the same key. */
+  /** The next run makes the account again, with the same key. */
   async forgetAccount(): Promise<void> {
     const { key } = await this.#file.open();
     await this.#file.write({ key, url: null });

@@ -7,7 +7,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { certificateNames } from '../certificate-store.ts';
 import { type KeyPair, readKeyPair } from '../certificate.ts';
-import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
+import { AcmeError, asAcmeError, fixFor } from './acme-error.ts';
 import type { LocalAuthority } from '../local-authority.ts';
 import type { Challenges, ChallengeType } from './challenges.ts';
 import { type AcmeAccount, type ChallengeProof, orderCertificate } from './client.ts';
@@ -69,7 +69,7 @@ export async function obtainCertificate(
         name: request.name,
         authority,
         error: last.message,
-        cure: cureOf(last),
+        fix: fixFor(last),
       });
     }
   }

@@ -6,7 +6,7 @@ import { Secret } from '../../kernel/secret.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import { fileName } from '../storage.ts';
 import { renewalTime } from '../certificate.ts';
-import { asAcmeError, cureOf } from './acme-error.ts';
+import { asAcmeError, fixFor } from './acme-error.ts';
 import {
   type Attempts,
   backoff,
@@ -105,10 +105,13 @@ export class ManagedCertificate {
     const now = this.#clock.monotonic();
     if (this.#complainedAt === null || now - this.#complainedAt >= COMPLAINT_MS) {
       this.#complainedAt = now;
-      this.#tools.log.warn('A client was turned away: its site still waits for its certificate', {
-        name: this.name,
-        ...this.#retry(),
-      });
+      this.#tools.log.warn(
+        'TLS handshake rejected: the certificate of this site is not issued yet',
+        {
+          name: this.name,
+          ...this.#retry(),
+        },
+      );
     }
     throw new HubgateError('certificate-pending', `${this.name} waits for its certificate`);
   }
@@ -278,7 +281,7 @@ export class ManagedCertificate {
       name: this.name,
       authorities: this.#request.issuers.map(authorityOf),
       ...this.#retry(),
-      cure: cureOf(failure),
+      fix: fixFor(failure),
     };
     if (this.#issued === null) log.error('No certificate', fields);
     else {

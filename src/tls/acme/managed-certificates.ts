@@ -94,7 +94,7 @@ async function issuersOf(
   const challenges = dns === null ? authority.challenges : (['dns-01'] as const);
   const account = (directory: string): AcmeAccount => {
     if (parseUrl(directory)?.protocol !== 'https:') {
-      const message = `The ACME directory ${directory.slice(0, 80)} is no https URL; correct acme_ca`;
+      const message = `The ACME directory ${directory.slice(0, 80)} is not an https URL; correct acme_ca`;
       throw new HubgateError('bad-acme-directory', message);
     }
     const alwaysBind = directories.length === 1;

@@ -1,5 +1,5 @@
 import type { Permissions } from '../on-demand/permissions.ts';
-import { AcmeError, asAcmeError, cureOf } from './acme-error.ts';
+import { AcmeError, asAcmeError, fixFor } from './acme-error.ts';
 import type { CertificateRequest, IssuanceTools } from './issuance.ts';
 import { checkName, NAME_ELSEWHERE, type NameCheck } from './name-check.ts';
 
@@ -32,7 +32,7 @@ export async function checkedRequest(
     tools.log.warn('No authority is asked, and the own one gives the certificate', {
       name: request.name,
       error: elsewhere.message,
-      cure: cureOf(elsewhere),
+      fix: fixFor(elsewhere),
     });
     return { ...request, issuers: local, staging: null };
   }

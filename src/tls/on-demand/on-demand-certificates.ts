@@ -72,7 +72,7 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
     const adopted = await managed.handover.adopt(name);
     if (adopted === null) log.warn('The order of a certificate on demand is broken off', { name });
     else if (adopted !== one.value) {
-      log.info('A certificate on demand is ordered anew, as the configuration says now', { name });
+      log.info('A certificate on demand is ordered again, as the configuration says now', { name });
     }
   };
 

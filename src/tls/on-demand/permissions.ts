@@ -44,7 +44,7 @@ export class Permissions {
    * Asks by `GET <ask>?domain=<name>`: 2xx allows it, any other status does not.
    *
    * @param name in lower case, as a client has sent it
-   * @throws HubgateError `on-demand-ask-failed` when there is no answer
+   * @throws HubgateError `on-demand-ask-failed` when there is not an answer
    */
   allows(name: string, { ask }: OnDemandOptions): Promise<boolean> {
     if (!isHostName(name)) return Promise.resolve(false);
@@ -117,7 +117,7 @@ export class Permissions {
   }
 }
 
-/** With a last label that is no number, as an address has it. */
+/** With a last label that is not a number, as an address has it. */
 function isHostName(name: string): boolean {
   return HOST_NAME.test(name) && !/^\d+$/.test(name.slice(name.lastIndexOf('.') + 1));
 }

@@ -20,7 +20,7 @@ const NOT_YET_FLUSHED = 0x1000;
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 
 /** What is said of a meta page that LMDB has not signed. */
-export const NOT_LMDB = 'it is no meta page of LMDB';
+export const NOT_LMDB = 'it is not a meta page of LMDB';
 
 /** A state of the file, as one of the meta pages has it. */
 export interface Snapshot {
@@ -84,7 +84,7 @@ function metaPage(view: DataView, page: number, at: number): Snapshot {
   const meta = at + PAGE_HEADER_BYTES;
   if (view.getUint32(meta, true) !== MAGIC) throw new PageFault(page, NOT_LMDB);
   if ((view.getUint16(at + 18, true) & pageFlag.meta) === 0) {
-    throw new PageFault(page, 'it is no meta page');
+    throw new PageFault(page, 'it is not a meta page');
   }
   if ((view.getUint32(meta + 4, true) & 0xffff) !== DATA_VERSION) {
     throw new PageFault(page, 'it is of another version of LMDB');

@@ -90,7 +90,7 @@ describe('authorization_details that refuse the token (C.6)', () => {
     ['C-277 an entry that is a string', ['x'], first],
     ['C-277 an entry that is an array', [[]], first],
     ['C-277 an entry that is null', [null], first],
-    ['C-278 a type that is no string', [entry({ type: 7 })], `${first}.type`],
+    ['C-278 a type that is not a string', [entry({ type: 7 })], `${first}.type`],
     ['C-279 no actions', [entry({ actions: undefined })], `${first}.actions`],
     ['C-279 null actions', [entry({ actions: null })], `${first}.actions`],
     ['C-279 empty actions', [entry({ actions: [] })], `${first}.actions`],

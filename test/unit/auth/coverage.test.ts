@@ -40,7 +40,7 @@ describe('how far grants cover a topic', () => {
     });
   }
 
-  it('says that there is no grant, and counts reasons beyond five', () => {
+  it('says that there is not a grant, and counts reasons beyond five', () => {
     assert.equal(topic('news').because, 'the token has no grant of that kind');
     const many = Array.from({ length: 8 }, (_, index) => compile(`topic ${index}`));
     const { because } = topic('news', ...many);

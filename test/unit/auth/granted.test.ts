@@ -54,7 +54,7 @@ describe('token inspect: what a token grants', () => {
     ]);
   });
 
-  it('says so where it grants nothing, and nothing of what is no token', () => {
+  it('says so where it grants nothing, and nothing of what is not a token', () => {
     assert.match(describeGranted(token({}), NAMES).join(), /grants nothing/);
     assert.deepEqual(describeGranted('nonsense', NAMES), []);
   });

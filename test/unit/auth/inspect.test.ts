@@ -45,7 +45,7 @@ describe('token inspect (hubfile.md §5)', () => {
       ],
     );
   });
-  it('names all that is wrong at once, with expectation and cure, and never the token', async () => {
+  it('names all that is wrong at once, with expectation and fix, and never the token', async () => {
     const payload = claims({
       aud: 'https://other.example',
       exp: NOW - 5,
@@ -60,7 +60,7 @@ describe('token inspect (hubfile.md §5)', () => {
     const audience = checks.find(({ check }) => check === 'aud');
     assert.equal(audience?.expected, `"${AUDIENCE}"`);
     assert.equal(audience.found, '"https://other.example"');
-    assert.ok(checks.every(({ passed, cure }) => passed || cure !== ''));
+    assert.ok(checks.every(({ passed, fix }) => passed || fix !== ''));
     assert.ok(
       ![token, PUBLISHER_SECRET, SUBSCRIBER_SECRET].some((text) =>
         JSON.stringify(checks).includes(text),
@@ -90,7 +90,7 @@ describe('token inspect (hubfile.md §5)', () => {
       );
     }
   });
-  it('stops at what is no token', async () => {
+  it('stops at what is not a token', async () => {
     assert.deepEqual(await failed('nonsense'), ['shape']);
   });
   it('leaves out what depends on an unknown issuer', async () => {

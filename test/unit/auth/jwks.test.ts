@@ -103,7 +103,7 @@ describe('JWK Sets that verify (C.7)', () => {
     await accepted(hub, await token(b));
     await accepted(hub, await token(a));
   });
-  it('C-304 refuses a kid that is no string', async () => {
+  it('C-304 refuses a kid that is not a string', async () => {
     const hub = await world([jwk(a.publicKey)]);
     const text = await token(a);
     const header = Buffer.from('{"alg":"ES256","typ":"at+jwt","kid":7}').toString('base64url');
@@ -158,7 +158,7 @@ describe('JWK Sets that verify (C.7)', () => {
 });
 
 describe('JWK Sets that change or fail (C.7)', () => {
-  it('C-305 fetches anew for a kid that was looked for in vain, at most once per cooldown', async () => {
+  it('C-305 fetches again for a kid that was looked for in vain, at most once per cooldown', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     await accepted(hub, await token(a, { kid: 'a' }));
     hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);

@@ -109,7 +109,7 @@ describe('the claim of 0.x tokens (J)', () => {
       'hub.publish[0]',
     ],
     ['a list that is none', { publish: {} }, 'hub.publish'],
-    ['a claim that is no object', [], 'hub'],
+    ['a claim that is not an object', [], 'hub'],
   ] as const satisfies readonly (readonly [string, JsonValue, string])[]) {
     it(`${name} refuses the token`, () => rejects(claim, check));
   }

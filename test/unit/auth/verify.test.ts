@@ -87,7 +87,7 @@ describe('size and shape (C.2)', () => {
     ['two parts', 'abc.def'],
     ['four parts', 'a.b.c.d'],
     ['padding', `${encode(HEADER)}=.${encode('{}')}.AAAA`],
-    ['a header that is no JSON', `${encode('{')}.${encode('{}')}.AAAA`],
+    ['a header that is not JSON', `${encode('{')}.${encode('{}')}.AAAA`],
     ['a header that is an array', `${encode('[]')}.${encode('{}')}.AAAA`],
     ['other characters', 'é.b.c'],
   ] as const) {
@@ -356,7 +356,7 @@ describe('0.x tokens without the build option (J)', () => {
       ...{ action: 'publish', audience: AUDIENCE, topic: null },
     });
     assert.deepEqual(
-      checks.filter(({ passed }) => !passed).map(({ check, cure }) => [check, cure]),
+      checks.filter(({ passed }) => !passed).map(({ check, fix }) => [check, fix]),
       [['hub', 'start hubgate by node --conditions=deprecated_claim']],
     );
   });

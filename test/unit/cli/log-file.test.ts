@@ -77,7 +77,7 @@ describe('a log file', () => {
     assert.equal(readdirSync(directory).length, 2);
   });
 
-  it('that somebody has moved away is begun anew, at once when told so', async (test) => {
+  it('that somebody has moved away is begun again, at once when told so', async (test) => {
     const { path, clock, open } = await setUp(test);
     const file = open(null);
     file.write('one\n');

@@ -115,7 +115,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     }
   });
 
-  it('tells a file that is deleted and made anew', async (test) => {
+  it('tells a file that is deleted and made again', async (test) => {
     const { write, change, path } = await watch(test, { Hubfile: 'one' });
     const changed = change();
     unlinkSync(path('Hubfile'));

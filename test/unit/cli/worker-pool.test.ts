@@ -62,7 +62,7 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
-  it('are started anew by a reload when none is left, and it is refused when they cannot build it', async (test) => {
+  it('are started again by a reload when none is left, and it is refused when they cannot build it', async (test) => {
     const clock = new TestClock();
     const { pool, journal, numbers, log } = await start(test, clock);
     for (const number of numbers) cluster.workers?.[number]?.process.kill('SIGKILL');

@@ -85,7 +85,7 @@ describe('a key from a file', () => {
     assert.deepEqual(source.key.bytes(), KEY);
   });
 
-  it('that is no UTF-8 is refused where a text is wanted, and beside a text', () => {
+  it('that is not UTF-8 is refused where a text is wanted, and beside a text', () => {
     const refuses = (text: string): void =>
       assert.throws(
         () => load(text),

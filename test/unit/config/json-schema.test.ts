@@ -75,7 +75,7 @@ describe('the JSON Schema of configurations', () => {
     ['a word for a number', { options: { httpPort: 'eighty' } }, /httpPort must be integer/],
     ['a port beyond the last', { options: { httpPort: 65_536 } }, /httpPort must be <= 65535/],
     ['another word', { options: { autoHttps: 'maybe' } }, /autoHttps must be equal to one of/],
-    ['what is no duration', { options: { gracePeriodMs: '10 s' } }, /gracePeriodMs must match/],
+    ['what is not a duration', { options: { gracePeriodMs: '10 s' } }, /gracePeriodMs must match/],
     [
       'a site without an address',
       { sites: [{}] },

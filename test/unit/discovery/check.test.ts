@@ -132,7 +132,7 @@ describe('load: would the hub accept what token mint makes?', () => {
     });
   }
 
-  it('refuses a key that cannot sign, and a payload that is no JSON', () => {
+  it('refuses a key that cannot sign, and a payload that is not JSON', () => {
     assert.equal(
       only(mintSite({ mint: `issuer ${ISSUER}\nkey "${pem(rsa.publicKey, 'spki')}"\nalg RS256` }))
         .code,
@@ -200,8 +200,8 @@ describe('load: does the cookie get to the hub? (seed §5.3)', () => {
     assert.equal(only(named).hint, 'add cookie { domain example.com }');
     const minting = named.replace('hub hub.example.com', `hub hub.example.com\n${mint}`);
     assert.equal(only(minting).severity, 'error');
-    const mended = minting.replace(mint, `${mint}\ncookie {\ndomain example.com\n}`);
-    assert.deepEqual(problemsOf(mended), []);
+    const fixed = minting.replace(mint, `${mint}\ncookie {\ndomain example.com\n}`);
+    assert.deepEqual(problemsOf(fixed), []);
   });
 
   it('refuses a domain that is a public suffix, or that does not cover both', () => {

@@ -92,7 +92,7 @@ describe('client: subscribe', () => {
     assert.deepEqual(recorder.statuses.slice(0, 3), ['open', 'connecting', 'open']);
   });
 
-  it('fetches the state anew when the history does not reach back to its cursor', async (test) => {
+  it('fetches the state again when the history does not reach back to its cursor', async (test) => {
     let answers = 0;
     const site = await startSite(test, (_, response) => {
       answers += 1;

@@ -68,7 +68,7 @@ describe('tokens behind forward_auth', () => {
     assert.deepEqual(await stream.untilId('his'), ['his']);
   });
 
-  it('go to nobody with a denial, which is no page of the app', async (test) => {
+  it('go to nobody with a denial, which is not a page of the app', async (test) => {
     const site = await guardedSite(test);
     for (const denial of [302, 303, 307, 401, 403, 500]) {
       const answer = await site.get(`/?denial=${denial}`, { headers: [ALICE] });
@@ -147,7 +147,7 @@ describe('what names a user in a token, when the Hubfile is loaded', () => {
     ['a variable of map', '{vars.user}', 'map {header.X-User} {user} {\ndefault x\n}', [CHOSEN]],
     ['a group of a regular expression', '{re.1}', '', [CHOSEN]],
     [
-      'the user where there is no basic_auth',
+      'the user where there is not a basic_auth',
       '{http.auth.user.id}',
       '',
       ['unestablished-identity'],

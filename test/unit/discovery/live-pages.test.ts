@@ -111,7 +111,7 @@ describe('live pages', () => {
 
   for (const [title, body, fields] of [
     ['fragments', '<li>one</li>', {}],
-    ['what is no HTML', PAGE, { 'Content-Type': 'text/plain' }],
+    ['what is not HTML', PAGE, { 'Content-Type': 'text/plain' }],
     ['what must not be transformed', PAGE, { 'Cache-Control': 'no-transform' }],
     ['downloads', PAGE, { 'Content-Disposition': 'attachment' }],
     ['UTF-16', PAGE, { 'Content-Type': 'text/html; charset="UTF-16LE"' }],

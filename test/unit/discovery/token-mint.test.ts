@@ -366,7 +366,7 @@ describe('discovery: placeholders cannot widen a grant', () => {
     );
   });
 
-  it('refuses a payload that is no JSON, or nested beyond measure', () => {
+  it('refuses a payload that is not JSON, or nested beyond measure', () => {
     for (const payload of ['{', '{"a": {x}}', `${'['.repeat(40)}${']'.repeat(40)}`]) {
       assert.throws(() => compileGrants({ ...defaultTokenMint, payload }), {
         code: 'invalid-payload',

@@ -83,7 +83,7 @@ describe('the editor extension', () => {
     for (const name of Object.keys(directives)) {
       assert.ok(
         scopes(`\t${name} x`, name).includes('keyword.control.directive.hubfile'),
-        `${name} is no directive to the grammar`,
+        `${name} is not a directive to the grammar`,
       );
     }
     for (const [line, word, scope] of [

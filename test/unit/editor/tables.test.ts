@@ -80,7 +80,7 @@ describe('what the editor knows of the language', () => {
     );
   });
 
-  it('is no option that the program would refuse', () => {
+  it('is not an option that the program would refuse', () => {
     const unknown = [...editor].flatMap(([name, options]) => {
       const known = program.get(name);
       if (known === undefined || READ_APART.has(name)) return [];

@@ -94,7 +94,7 @@ describe('the address of the client', () => {
     assert.equal(of('10.0.0.1', '198.51.100.1:4711'), '198.51.100.1');
     assert.equal(of('10.0.0.1', '[2001:db8::1]:443'), '2001:db8::1');
   });
-  it('stops at what is no address', () => {
+  it('stops at what is not an address', () => {
     assert.equal(of('10.0.0.1', '1.1.1.1, unknown'), '10.0.0.1');
     assert.equal(of('10.0.0.1', '1.1.1.1, 0x7f.1, 10.0.0.9'), '10.0.0.9');
   });

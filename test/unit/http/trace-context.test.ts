@@ -32,7 +32,7 @@ describe('traceparent (W3C Trace Context)', () => {
     assert.equal(trace(`cc-${TRACE}-${PARENT}-01-more`).traceId, TRACE);
   });
 
-  it('begins anew, without tracestate, where it is absent, invalid or there twice', () => {
+  it('begins again, without tracestate, where it is absent, invalid or there twice', () => {
     for (const values of [
       [],
       [''],

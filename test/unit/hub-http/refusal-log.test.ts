@@ -8,7 +8,7 @@ const missing = {
   check: 'presence',
   expected: 'a token',
   found: 'none',
-  cure: 'send one',
+  fix: 'send one',
 } as const;
 
 describe('the log of refusals', () => {

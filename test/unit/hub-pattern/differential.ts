@@ -8,7 +8,7 @@ import type { Question, Verdicts } from './native-oracle.ts';
 /**
  * Why this hub may refuse what the standard compiles: a host or port with characters that no URL
  * has there, `..` leading out of the text behind a
- * group. The other way round there is no exception.
+ * group. The other way round there is not an exception.
  */
 export const NARROWER = /invalid (?:hostname|port) pattern|refuses its host|leads out of the text/;
 

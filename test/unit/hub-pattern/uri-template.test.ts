@@ -35,7 +35,7 @@ describe('URI Templates of 0.x (RFC 6570)', () => {
     });
   }
 
-  it('is no template without a variable, or where RFC 6570 has none', () => {
+  it('is not a template without a variable, or where RFC 6570 has none', () => {
     for (const text of [
       ...['', 'plain', '{', '}', '{}', '{a', 'a}{b}', '{a b}', '{=x}', '{a,}', '{a..b}', '{.}'],
       ...['{a:0}', '{a:10000}', '{a:}', '{a(b)}', 'a b{c}', '{a}"', '<{a}>', '{%4}', '%zz{a}'],

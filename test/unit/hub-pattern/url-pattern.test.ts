@@ -188,7 +188,7 @@ describe('what an index can use', () => {
 describe('hosts and paths that the library reads otherwise', () => {
   const BASE = 'https://example.com/.well-known/hub';
   const verdict = (pattern: string, topic: string, base = BASE): boolean => {
-    const url = parseTopic(topic, base).url ?? assert.fail(`${topic} is no URL`);
+    const url = parseTopic(topic, base).url ?? assert.fail(`${topic} is not a URL`);
     return new UrlPattern(pattern, base).test(url);
   };
 

@@ -63,7 +63,7 @@ describe('what a hub holds of updates', () => {
     assert.equal(early.filter((ref) => ref.deref() !== undefined).length, 0);
   });
 
-  it('is no stream that has been seen to, and no event of it, though some always wait', async () => {
+  it('is not a stream that has been seen to, and no event of it, though some always wait', async () => {
     const flusher = new Flusher(
       () => 0,
       () => {},

@@ -73,7 +73,7 @@ describe('the reserved namespace (A.4)', () => {
     assert.ok(!isReserved('https:hub/subscriptions/exact/x/y', base));
     assert.ok(isReserved('http:hub/subscriptions/exact/x/y', base));
   });
-  it('A-56 allows what is no URL at all', () => {
+  it('A-56 allows what is not a URL at all', () => {
     assert.ok(!isReserved('http://[::1'));
     assert.equal(parseTopic('http://[::1', UNPINNED).url, null);
   });
@@ -111,7 +111,7 @@ describe('forbidden characters (A.3)', () => {
       assert.ok(hasForbiddenCharacters(`a${String.fromCodePoint(code)}b`));
     });
   }
-  it('A-34 forbids half a surrogate pair, which is no UTF-8', () => {
+  it('A-34 forbids half a surrogate pair, which is not UTF-8', () => {
     assert.ok(hasForbiddenCharacters('a\ud800b'));
   });
   for (const text of ['', 'chat room', 'é', '😀', 'שלום', 'مرحبا', '\ufffd', '\u00a0']) {

@@ -106,7 +106,7 @@ describe('adapting a Caddyfile', () => {
       ]);
     });
 
-    it('is no guard alone where it is part of what is lost', () => {
+    it('is not a guard alone where it is part of what is lost', () => {
       const text =
         'a.example {\n\thandle {\n\t\t@no expression `true`\n\t\thandle @no {\n\t\t\trespond 403\n\t\t}\n\t\trespond in\n\t}\n}\n';
       assert.deepEqual(lines(adapted(text)).slice(3), [
@@ -176,7 +176,7 @@ describe('adapting a Caddyfile', () => {
     assert.equal(expression('`{err.status_code} != 404`'), '}');
   });
 
-  it('refuses what is no Caddyfile, with its place', () => {
+  it('refuses what is not a Caddyfile, with its place', () => {
     assert.throws(
       () => adapted('a.example {\n\trespond "x\n}\n'),
       (error: unknown) => error instanceof ConfigError && error.problems[0]?.place?.line === 2,

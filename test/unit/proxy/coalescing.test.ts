@@ -130,7 +130,7 @@ describe('request coalescing', () => {
     assert.equal((await part).kind, 'alone');
   });
 
-  it('begins anew behind one that nobody has waited for, and that was broken off', async () => {
+  it('begins again behind one that nobody has waited for, and that was broken off', async () => {
     const coalescer = new RequestCoalescer(
       new SharedResponseMemory(),
       new TurnedScheduler(),

@@ -64,7 +64,7 @@ describe('the body of a request on its way to the upstream', () => {
       client.write('hello');
       await until(() => upstream.received().includes('hello'), 'the upstream has the first bytes');
       client.leave();
-      await until(() => closed, 'the upstream is let go');
+      await until(() => closed, 'the upstream is closed');
       await until(() => clock.waiting === 0, 'the client is waited for no more');
       assert.deepEqual(gateway.faults, []);
       assert.deepEqual(gateway.statuses, [499]);

@@ -157,7 +157,7 @@ describe('trying other upstreams', () => {
     assert.equal((await ask1(gateway.http1)).status, 503);
   });
 
-  it('begins anew for lb_retries where every upstream has been tried', async () => {
+  it('begins again for lb_retries where every upstream has been tried', async () => {
     let tries = 0;
     await using upstream = await rawOrigin((socket) => {
       tries += 1;

@@ -137,7 +137,7 @@ describe('a client that takes nothing of a proxied answer', () => {
     ['HTTP/1.1', http1App],
     ['HTTP/2', http2App],
   ] as const) {
-    it(`is let go after two minutes, with what an app over ${name} was giving it`, async () => {
+    it(`is closed after two minutes, with what an app over ${name} was giving it`, async () => {
       await using app = await start();
       const clock = new TestClock();
       await using gateway = await proxyTo([app.url], {}, { clock });

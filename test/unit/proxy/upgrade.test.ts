@@ -156,7 +156,7 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       await until(() => upstream.received().includes('\r\n\r\n'), 'the upstream is asked');
       assert.equal(upstream.open(), 1);
       client.terminate();
-      await until(() => upstream.open() === 0, 'the upstream is let go');
+      await until(() => upstream.open() === 0, 'the upstream is closed');
     });
 
     it('passes the refusal of the upstream on', async () => {
@@ -244,7 +244,7 @@ describe('an upgrade', () => {
       await until(() => upstream.received().includes('\r\n\r\n'), 'the upstream is asked');
       client.write(Buffer.alloc(bytes));
       if (ends) client.end();
-      await until(() => upstream.open() === 0, 'the upstream is let go');
+      await until(() => upstream.open() === 0, 'the upstream is closed');
       await closed;
     });
   }

@@ -22,10 +22,10 @@ describe('where certificates come from, checked before anything is opened', () =
     );
   });
 
-  it('a directory that is no https URL is refused where a site needs it', () => {
+  it('a directory that is not an https URL is refused where a site needs it', () => {
     const options = '{\n\tacme_ca https://ca.example/dir http://ca.example/dir\n}\n';
     assert.deepEqual(errorsOf(`${options}example.com {\n\trespond ok\n}\n`), [
-      'Hubfile:2:2: error: http://ca.example/dir is no URL of an ACME directory',
+      'Hubfile:2:2: error: http://ca.example/dir is not a URL of an ACME directory',
       '    acme_ca https://ca.example/dir http://ca.example/dir',
       '    ^^^^^^^',
       '  a directory begins with https:// (RFC 8555 §6.1)',

@@ -52,7 +52,7 @@ describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
     assert.equal(source.destroyed, false, 'the answer can still be sent');
   });
 
-  it('every byte begins the time anew', async () => {
+  it('every byte begins the time again', async () => {
     const { source, body, clock } = start();
     body.resume();
     for (let i = 0; i < 5; i += 1) {
@@ -164,7 +164,7 @@ describe('a body that is lent', () => {
     assert.equal(body.errored, null);
   });
 
-  it('ends when its reader takes nothing for the time that is allowed, which a byte begins anew', async () => {
+  it('ends when its reader takes nothing for the time that is allowed, which a byte begins again', async () => {
     const { source, body, clock } = lendFor(LIMIT_MS);
     for (let i = 0; i < 6; i += 1) source.write(Buffer.alloc(BUFFER_BYTES));
     body.on('error', () => {});

@@ -54,7 +54,7 @@ describe('bytes beyond ASCII in a request target', () => {
     });
   }
 
-  it('of a query are mended in their record, and the records that came with it stay', async (test) => {
+  it('of a query are fixed in their record, and the records that came with it stay', async (test) => {
     const { http1 } = await start(test);
     const body = 'x'.repeat(60_000);
     const answers = await http1('https', [
@@ -82,7 +82,7 @@ describe('bytes beyond ASCII in a request target', () => {
     }
   });
 
-  it('of a request line that comes in pieces are refused with the cure', async (test) => {
+  it('of a request line that comes in pieces are refused with the fix', async (test) => {
     const { http1 } = await start(test);
     const [answer] = await http1('http', [
       ['GET /a?x=', PAUSE, raw('ü HTTP/1.1\r\nHost: localhost\r\n\r\n')],

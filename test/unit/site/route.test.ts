@@ -297,7 +297,7 @@ describe('what handlers throw', () => {
     assert.equal((await ask1(silent.http1)).status, 503);
   });
 
-  it('is 500 without detail when it is no HttpError', async () => {
+  it('is 500 without detail when it is not an HttpError', async () => {
     await using site = await serveSite([on({ kind: 'hub', name: null })], {
       hub: () => {
         throw new TypeError('secret');

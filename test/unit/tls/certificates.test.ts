@@ -79,7 +79,7 @@ describe('local authority', () => {
 });
 
 describe('certificates of sites', () => {
-  it('issues once for a name, and anew in the last third of a leaf’s life', async (test) => {
+  it('issues once for a name, and again in the last third of a leaf’s life', async (test) => {
     const { clock, openSource } = setUp(test);
     const source = await openSource(['localhost']);
     const first = await source.fallback();

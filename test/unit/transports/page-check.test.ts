@@ -191,7 +191,7 @@ describe('the pages of a history in LMDB', () => {
         (f) => f.u16(f.record('log') + 4, 0x10),
         /kind of the database "log/,
       ],
-      ['the depth of a tree', (f) => f.u16(f.record('log') + 6, 1), /is no leaf/],
+      ['the depth of a tree', (f) => f.u16(f.record('log') + 6, 1), /is not a leaf/],
       [
         'the depth of a tree, far',
         (f) => f.u16(f.record('log') + 6, 999),

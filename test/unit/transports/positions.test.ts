@@ -25,7 +25,7 @@ describe('positions of a log that loses its end', () => {
     }
   });
 
-  it('begin anew where all is lost', () => {
+  it('begin again where all is lost', () => {
     const positions = new Positions();
     positions.rewind(0, 7);
     assert.equal(positions.seen(1), 8);

@@ -21,8 +21,8 @@ export function acmeDnsProvider(config: AcmeDnsConfig): DnsProvider {
         throw failed(`cannot be reached: ${why}`, cause);
       });
       if (status === 200) return;
-      const cure = status === 401 ? ': username, password and subdomain do not fit together' : '';
-      throw failed(`answers ${status}${cure}`);
+      const fix = status === 401 ? ': username, password and subdomain do not fit together' : '';
+      throw failed(`answers ${status}${fix}`);
     },
     async cleanup() {},
   };

@@ -57,7 +57,7 @@ export function encodeRecord({ name, type, class: group, ttl, data }: DnsRecord)
 /**
  * In lower case and without compression, as signatures want it (RFC 8945 §4.3.3).
  *
- * @throws RangeError for what is no name
+ * @throws RangeError for what is not a name
  */
 export function encodeName(name: string): Buffer {
   const labels = name.toLowerCase().replace(/\.$/, '').split('.');
@@ -90,7 +90,7 @@ function uint32(value: number): Buffer {
   return bytes;
 }
 
-/** @throws RangeError for what is no response, or one that goes beyond its end */
+/** @throws RangeError for what is not a response, or one that goes beyond its end */
 export function decodeResponse(message: Buffer): DnsResponse {
   const flags = message.readUInt16BE(2);
   if ((flags & RESPONSE_BIT) === 0) throw new RangeError('no response');

@@ -76,7 +76,7 @@ async function exchange(
 ): Promise<DnsResponse> {
   const server = parseNameServer(config.server);
   if (server === null || !isDnsName(config.keyName)) {
-    throw failed(config, 'is no name server with a key: look at server and key_name');
+    throw failed(config, 'is not a name server with a key: look at server and key_name');
   }
   const key: TsigKey = {
     name: config.keyName,

@@ -25,7 +25,7 @@ describe('answers to challenges', () => {
     assert.equal(await other.keyAuthorization(TOKEN), null);
   });
 
-  it('what is no token is not looked for (RFC 8555 §8.3)', async (test) => {
+  it('what is not a token is not looked for (RFC 8555 §8.3)', async (test) => {
     const { storage, challenges } = await setUp(test);
     await challenges.publish(http());
     writeFileSync(

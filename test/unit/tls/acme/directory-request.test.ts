@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { Agent, createServer, type Server } from 'node:https';
 import { after, before, describe, it } from 'node:test';
 import { systemClock } from '../../../../src/kernel/clock.ts';
-import { AcmeError, asAcmeError, cureOf } from '../../../../src/tls/acme/acme-error.ts';
+import { AcmeError, asAcmeError, fixFor } from '../../../../src/tls/acme/acme-error.ts';
 import { requestDirectory } from '../../../../src/tls/acme/directory-request.ts';
 import { LocalAuthority } from '../../../../src/tls/local-authority.ts';
 import { temporaryDirectory } from '../../../support/temporary-directory.ts';
@@ -72,7 +72,7 @@ describe('requests to a directory', () => {
     assert.equal(failure.message, 'too many certificates');
     assert.equal(failure.problem, 'rateLimited');
     assert.equal(failure.retryAfterMs, 7_200_000);
-    assert.match(String(cureOf(failure)), /acme_ca/);
+    assert.match(String(fixFor(failure)), /acme_ca/);
     const plain = await failureOf(ask({ status: 503, body: '<html>' }));
     assert.equal(plain.message, 'The authority answered 503');
     assert.equal(plain.retryAfterMs, null);
@@ -90,7 +90,7 @@ describe('requests to a directory', () => {
     assert.equal(failure.message, 'An answer is too long');
   });
 
-  it('a directory that is not believed is not asked, and the cure is its root', async () => {
+  it('a directory that is not believed is not asked, and the fix is its root', async () => {
     let asked = 0;
     server.removeAllListeners('request');
     server.on('request', () => (asked += 1));
@@ -98,7 +98,7 @@ describe('requests to a directory', () => {
     const connection = { agent: new Agent(), clock: systemClock, signal };
     const failure = await failureOf(requestDirectory(`${origin}/x`, 'get', {}, connection));
     assert.equal(failure.code, 'acme-unreachable');
-    assert.match(String(cureOf(failure)), /acme_ca_root/);
+    assert.match(String(fixFor(failure)), /acme_ca_root/);
     assert.equal(asked, 0);
   });
 
@@ -130,9 +130,9 @@ describe('failures', () => {
     assert.equal(new AcmeError('acme-refused', 'x'.repeat(5000)).message.length, 300);
   });
 
-  it('problems without a known cure have none', () => {
-    assert.equal(cureOf(new AcmeError('acme-refused', '', { problem: 'toString' })), null);
-    assert.equal(cureOf(asAcmeError(new Error('other'))), null);
+  it('problems without a known fix have none', () => {
+    assert.equal(fixFor(new AcmeError('acme-refused', '', { problem: 'toString' })), null);
+    assert.equal(fixFor(asAcmeError(new Error('other'))), null);
   });
 });
 

@@ -27,7 +27,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 describe('certificates that are got from authorities', () => {
-  it('a failure is told with its cure, and tried again after a minute, from the third on after hours', async (test) => {
+  it('a failure is told with its fix, and tried again after a minute, from the third on after hours', async (test) => {
     const { log, clock, acquire } = await setUp(test);
     (await acquire()).begin();
     const delays: number[] = [];
@@ -35,7 +35,7 @@ describe('certificates that are got from authorities', () => {
       const { level, fields } = await log.says('No certificate', count);
       assert.equal(level, 'error');
       assert.match(String(fields['error']), /ECONNREFUSED/);
-      assert.match(String(fields['cure']), /acme_ca/);
+      assert.match(String(fields['fix']), /acme_ca/);
       const delay = Date.parse(String(fields['nextAttempt'])) - clock.now();
       delays.push(delay);
       clock.advance(delay - 1);
@@ -163,7 +163,7 @@ describe('certificates that are got from authorities', () => {
     }
   });
 
-  it('clients of a name that waits are turned away, and the log says so once a minute', async (test) => {
+  it('clients of a name that waits are rejected, and the log says so once a minute', async (test) => {
     const { clock, log, acquire } = await setUp(test);
     const managed = await acquire();
     for (let i = 0; i < 50; i += 1) {
@@ -198,7 +198,7 @@ describe('certificates that are got from authorities', () => {
     assert.equal(log.of('No certificate').length, 0);
   });
 
-  it('a directory that is no https URL, and a root that cannot be read, are refused', async (test) => {
+  it('a directory that is not an https URL, and a root that cannot be read, are refused', async (test) => {
     const { acquire } = await setUp(test);
     for (const directory of ['http://ca.example/dir', 'ca.example', 'file:///etc/passwd']) {
       await assert.rejects(acquire({ directories: [directory] }), { code: 'bad-acme-directory' });
@@ -254,7 +254,7 @@ describe('a name is looked at before an authority is asked for it', () => {
     for (let count = 1; count <= 6; count += 1) {
       const { fields } = await log.says('No certificate', count);
       assert.match(String(fields['error']), /has no address/);
-      assert.match(String(fields['cure']), /A or AAAA record/);
+      assert.match(String(fields['fix']), /A or AAAA record/);
       const delay = Date.parse(String(fields['nextAttempt'])) - clock.now();
       assert.ok(delay <= 5 * MINUTE_MS, String(delay));
       clock.advance(delay);
@@ -274,7 +274,7 @@ describe('a name is looked at before an authority is asked for it', () => {
     (await acquire()).begin();
     const { fields } = await log.says('No certificate');
     assert.match(String(fields['error']), /at 127\.0\.0\.1, where another server answers/);
-    assert.match(String(fields['cure']), /point its DNS records to this machine/);
+    assert.match(String(fields['fix']), /point its DNS records to this machine/);
   });
 
   it('where we answer, and where nothing can be known, the authority is asked', async (test) => {

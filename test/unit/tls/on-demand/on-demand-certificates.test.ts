@@ -103,15 +103,15 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
     });
   }
 
-  it('is ordered anew where the app is asked elsewhere and allows it', async (test) => {
+  it('is ordered again where the app is asked elsewhere and allows it', async (test) => {
     const { open, authority, log } = await setUpReloads(test);
     const before = await open('https:// may');
     const refused = assert.rejects(before.source.certificateFor(NAME));
     await authority.asked();
     const after = await open('https:// also');
     const closed = before.close();
-    const anew = 'A certificate on demand is ordered anew, as the configuration says now';
-    while (log.of(anew).length === 0) await nextTurn();
+    const again = 'A certificate on demand is ordered again, as the configuration says now';
+    while (log.of(again).length === 0) await nextTurn();
     authority.fail();
     await Promise.all([closed, refused]);
     await after.close();

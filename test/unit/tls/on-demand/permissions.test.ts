@@ -44,7 +44,7 @@ describe('who may have a certificate on demand', () => {
     assert.equal(app.most, 16);
   });
 
-  it('what is no public host name is refused without asking', async (test) => {
+  it('what is not a public host name is refused without asking', async (test) => {
     const { permissions, app, options } = await setUp(test);
     const long = `${'a'.repeat(64)}.example.com`;
     for (const name of [
