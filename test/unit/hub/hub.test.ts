@@ -475,7 +475,7 @@ describe('hub: a tail that the log has overtaken', () => {
 
   it('leaves alone a replay that has nothing to lose', async (test) => {
     const { transport, away, back } = lagging(5);
-    const { hub, connect } = setUp(test, { transport });
+    const { hub } = setUp(test, { transport });
     await hub.publish(update('u1'));
     const subscription = await hub.subscribe(
       wish({ matchers: matchers('*'), lastEventId: 'earliest' }),
