@@ -135,7 +135,7 @@ export class OpenStreams {
   overtaken(missed: Missed): void {
     const until = this.#options.tail();
     this.#options.log.warn(
-      'The log dropped entries that this process had not read yet: its streams end and come back',
+      'The log dropped entries before this process had read them: the streams that missed them end',
       { missed },
     );
     this.delivery.inTurn((budget) => this.#endThoseBefore(until, missed, budget));
