@@ -1,5 +1,5 @@
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
-import { FanOut } from './fan-out.ts';
+import { FanOut, type InTurn } from './fan-out.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
@@ -56,6 +56,12 @@ export class Delivery implements Task {
   /** Gives entries out, after those that were added before. */
   dispatch(entries: readonly LogEntry[]): void {
     this.#fanOut.add(entries);
+    this.#scheduler.add(this);
+  }
+
+  /** Does some work when all that was dispatched before has been given out, and nothing of what comes. */
+  inTurn(work: InTurn): void {
+    this.#fanOut.addInTurn(work);
     this.#scheduler.add(this);
   }
 

@@ -16,6 +16,9 @@ const UPDATE_OVERHEAD = 256;
 /** Updates that are kept though they have been given out, before they are cut off. */
 const MAX_GIVEN_OUT = 1_000;
 
+/** Work that is done when all updates before it have been given out; yields when nothing is left of the budget. */
+export type InTurn = (budget: Budget) => Iterator<void>;
+
 /** An update on its way to those who want it. */
 interface Dispatch {
   readonly entry: LogEntry;
@@ -36,11 +39,11 @@ export class FanOut {
   readonly #deliver: (subscriber: Subscriber, event: Buffer) => void;
   /** Updates that have been given out. */
   delivered = 0;
-  #backlog: LogEntry[] = [];
+  #backlog: (LogEntry | InTurn)[] = [];
   #backlogSize = 0;
   /** How many of the backlog have been begun. */
   #begun = 0;
-  #current: Dispatch | null = null;
+  #current: Dispatch | Iterator<void> | null = null;
   /** The topics of updates that have been read as such before. */
   readonly #read = new WeakMap<Update, readonly Topic[]>();
 
@@ -77,6 +80,11 @@ export class FanOut {
     }
   }
 
+  /** Does some work between what was added before and what is added from now on. */
+  addInTurn(work: InTurn): void {
+    this.#backlog.push(work);
+  }
+
   /** Works as far as the budget goes; true when there is more to do. */
   run(budget: Budget): boolean {
     // The selection holds the budget that it was given, so that one is filled.
@@ -86,7 +94,7 @@ export class FanOut {
     while (busy && !own.isSpent) {
       this.#current ??= this.#begin();
       if (this.#current === null) busy = false;
-      else if (this.#advance(this.#current)) {
+      else if (this.#hasEnded(this.#current)) {
         this.#current = null;
         this.delivered += 1;
       }
@@ -95,7 +103,7 @@ export class FanOut {
     return busy && this.waiting > 0;
   }
 
-  #begin(): Dispatch | null {
+  #begin(): Dispatch | Iterator<void> | null {
     const entry = this.#backlog[this.#begun];
     if (entry === undefined) {
       this.#backlog = [];
@@ -108,6 +116,7 @@ export class FanOut {
       this.#backlog = this.#backlog.slice(this.#begun);
       this.#begun = 0;
     }
+    if (typeof entry === 'function') return entry(this.#budget);
     this.#backlogSize -= updateSize(entry.update) + UPDATE_OVERHEAD;
     this.#budget.spend(DISPATCH_STEPS);
     const prepared = this.#prepare(entry.update);
@@ -119,6 +128,10 @@ export class FanOut {
       visited: null,
       asked: null,
     };
+  }
+
+  #hasEnded(current: Dispatch | Iterator<void>): boolean {
+    return 'next' in current ? current.next().done === true : this.#advance(current);
   }
 
   #prepare(update: Update): PreparedUpdate {

@@ -77,6 +77,7 @@ export class Hub {
     const presencePublisher = new PresencePublisher(transport, names, scheduler, log);
     const streams = new OpenStreams({
       tail: () => transport.position,
+      mayReadPresence: (options) => mayReadPresence(options, names),
       base: names.base,
       counts: this.counts,
       measures: this.measures,
@@ -87,7 +88,10 @@ export class Hub {
     this.#reader = reader;
     this.#presencePublisher = presencePublisher;
     this.#streams = streams;
-    transport.tail((entries) => streams.delivery.dispatch(entries));
+    transport.tail(
+      (entries) => streams.delivery.dispatch(entries),
+      (missed) => streams.overtaken(missed),
+    );
   }
 
   /** The hub-wide cursor: id of the last update dispatched here, or `earliest` before the first. */
@@ -147,7 +151,7 @@ export class Hub {
     const streams = this.#streams;
     // Nothing to wait for where there is not a cursor.
     const found = knowsNothing(lastEventId) ? null : await locate(this.#reader, lastEventId);
-    const isComplete = found === null || !(await this.#hasMissedEvents(options, found));
+    const knownGap = found === null ? 0 : await this.#eventsGone(options);
     if (streams.isLeaving) throw new HubgateError('transport-closed', 'The hub is closed');
     if (!this.#admission.admits(options, revocationEpoch)) {
       throw new HubgateError('not-admitted', 'What let the subscriber in has gone');
@@ -155,6 +159,7 @@ export class Hub {
     const start = found ?? this.#transport.position;
     const isBehind = start < this.#transport.position;
     const subscriber = streams.add(options, start, isBehind);
+    subscriber.knownGap = knownGap;
     try {
       if (options.settings.announced) await this.#presencePublisher.entered(subscriber);
     } catch (error) {
@@ -163,17 +168,16 @@ export class Hub {
     }
     return {
       subscriber,
-      cursor: cursorAnswer(lastEventId, isComplete ? found : null),
+      cursor: cursorAnswer(lastEventId, start === 0 || start >= knownGap ? found : null),
       open: (sink) => streams.open(subscriber, sink, isBehind),
       abandon: () => subscriber.closed(),
     };
   }
 
-  /** Whether presence events that a subscriber may read were evicted behind its cursor. */
-  async #hasMissedEvents(options: SubscribeOptions, position: number): Promise<boolean> {
-    if (position === 0 || !mayReadPresence(options, this.#names)) return false;
-    const { events } = await this.#transport.evicted();
-    return position < events;
+  /** Position of the newest presence event that is gone, for a subscriber that might have read it. */
+  async #eventsGone(options: SubscribeOptions): Promise<number> {
+    if (!mayReadPresence(options, this.#names)) return 0;
+    return (await this.#transport.evicted()).events;
   }
 
   /** How many live streams have asked for exactly this topic. */

@@ -1,5 +1,5 @@
 import { PreparedUpdate } from './event-stream.ts';
-import type { LogEntry, Transport } from './transport.ts';
+import type { Evicted, LogEntry, Transport } from './transport.ts';
 import { updateSize } from './update.ts';
 
 /** Entries of a page, at most. */
@@ -19,8 +19,8 @@ export class LogPage {
   readonly entries: readonly LogEntry[];
   /** Characters of data and topics. */
   readonly size: number;
-  /** Position of the newest update that was evicted, where entries at the beginning of the page were gone; else 0. */
-  readonly evicted: number;
+  /** Positions of the newest that were evicted of those that the page would hold or that stand before it. */
+  readonly evicted: Evicted;
   readonly #base: string;
   readonly #prepared: (PreparedUpdate | undefined)[] = [];
 
@@ -35,14 +35,6 @@ export class LogPage {
     this.entries = entries;
     this.size = entries.reduce((sum, { update }) => sum + updateSize(update), 0);
     this.#base = base;
-  }
-
-  /**
-   * Whether updates after a position that was seen have been evicted. Before the first entry nothing was seen.
-   * Presence events that are gone do not count, nor does what a store has lost when it failed over.
-   */
-  isOvertaking(position: number): boolean {
-    return position > 0 && position < this.evicted;
   }
 
   /** Index of the first entry after a position. */
@@ -138,13 +130,23 @@ export class LogReader {
     const entries = await this.#transport.read(after, until - after, PAGE_SIZE);
     // Large updates end a page early.
     const end = entries.at(-1)?.position ?? until;
-    const isWhole = entries[0]?.position === after + 1;
-    const evicted = isWhole ? 0 : (await this.#transport.evicted()).updates;
+    const evicted = await this.#evicted(after, end, entries);
     const page = new LogPage({ after, until: end, evicted }, entries, this.#base);
     if (page.size > PAGE_SIZE) this.#entries = Math.max(1, Math.floor(this.#entries / 4));
     else if (page.size < PAGE_SIZE / 4) this.#entries = Math.min(PAGE_ENTRIES, this.#entries * 2);
     this.#keep(page);
     return page;
+  }
+
+  async #evicted(after: number, end: number, entries: readonly LogEntry[]): Promise<Evicted> {
+    if (end - after === entries.length) return { updates: 0, events: 0 };
+    const { updates, events } = await this.#transport.evicted();
+    // More may have gone since the page was read. Updates go from the front, events from wherever they stand.
+    const present = new Set(entries.map(({ position }) => position));
+    let missing = end;
+    while (present.has(missing)) missing -= 1;
+    const front = (entries[0]?.position ?? end + 1) - 1;
+    return { updates: Math.min(updates, front), events: Math.min(events, missing) };
   }
 
   #keep(page: LogPage): void {

@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
-import { type Scheduler, unlimitedBudget } from '../kernel/scheduler.ts';
+import { type Budget, type Scheduler, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { PresencePublisher } from './presence-publisher.ts';
 import { Delivery } from './delivery.ts';
@@ -18,6 +18,11 @@ import {
   type SubscriberOptions,
 } from './subscriber.ts';
 import { SubscriptionIndex } from './subscription-index.ts';
+import type { Missed } from './transport.ts';
+
+/** What asking a stream whether it has missed something costs, and what ending it costs, in steps. */
+const ASK_STEPS = 20;
+const END_STEPS = 500;
 
 /** As the log says it. */
 const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
@@ -28,6 +33,8 @@ const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
 interface OpenStreamsOptions {
   /** Position of the last entry that live streams have been shown or will be. */
   readonly tail: () => number;
+  /** Whether a stream may be given presence events. */
+  readonly mayReadPresence: (options: SubscriberOptions) => boolean;
   readonly reader: LogReader;
   /** The base of topics. */
   readonly base: string;
@@ -69,7 +76,7 @@ export class OpenStreams {
   add(options: SubscriberOptions, start: number, isBehind: boolean): Subscriber {
     const { counts } = this.#options;
     const subscriber = new Subscriber(options, start, this.#now(), this.#keeper);
-    if (!isBehind) this.#index.add(subscriber);
+    if (!isBehind) this.#goLive(subscriber);
     this.registry.add(subscriber);
     counts.connected += 1;
     counts.subscribers += 1;
@@ -121,6 +128,36 @@ export class OpenStreams {
     if (this.registry.size === 0) for (const go of this.#waiting.splice(0)) go();
   }
 
+  /**
+   * Entries were evicted before they could be dispatched. The streams that were live get what was dispatched
+   * before, and end: a hole would stay unseen. Those that read the log find out by themselves.
+   */
+  overtaken(missed: Missed): void {
+    const until = this.#options.tail();
+    this.#options.log.warn(
+      'The log dropped entries before this process had read them: the streams that missed them end',
+      { missed },
+    );
+    this.delivery.inTurn((budget) => this.#endThoseBefore(until, missed, budget));
+  }
+
+  *#endThoseBefore(until: number, missed: Missed, budget: Budget): Iterator<void> {
+    for (const subscriber of this.registry.all()) {
+      if (budget.isSpent) yield;
+      budget.spend(ASK_STEPS);
+      // Who has come since stands behind what is missing.
+      if (!subscriber.isLive || subscriber.position >= until) continue;
+      if (missed === 'events' && !this.#options.mayReadPresence(subscriber.options)) continue;
+      budget.spend(END_STEPS);
+      this.end(subscriber, 'overtaken');
+    }
+  }
+
+  #goLive(subscriber: Subscriber): void {
+    subscriber.isLive = true;
+    this.#index.add(subscriber);
+  }
+
   /** Resolves when the last stream has ended. */
   async emptied(): Promise<void> {
     if (this.registry.size === 0) return;
@@ -129,7 +166,8 @@ export class OpenStreams {
 
   #sayGoodbye(subscriber: Subscriber, reason: EndReason): void {
     const { sendBuffer } = subscriber;
-    if (this.isLeaving && reason !== 'slow') this.#push(subscriber, retryHint());
+    if ((this.isLeaving && reason !== 'slow') || reason === 'overtaken')
+      this.#push(subscriber, retryHint());
     sendBuffer.end();
     this.#writeNow(subscriber);
     this.#arm(subscriber);
@@ -179,9 +217,10 @@ export class OpenStreams {
   readonly #catchingUp: ReplayKeeper = {
     tail: () => this.#options.tail(),
     deliver: (subscriber, event) => this.#give(subscriber, event),
+    mayReadPresence: (subscriber) => this.#options.mayReadPresence(subscriber.options),
     caughtUp: (subscriber, delivered) => {
       this.#options.measures.replays.observe(delivered);
-      this.#index.add(subscriber);
+      this.#goLive(subscriber);
     },
     failed: (subscriber) => this.end(subscriber, 'failed'),
     overtaken: (subscriber) => {

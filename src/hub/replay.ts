@@ -41,7 +41,9 @@ export interface ReplayKeeper {
   /** The subscriber has seen all up to {@link tail}: it goes on with the live ones. */
   caughtUp(subscriber: Subscriber, delivered: number): void;
   failed(subscriber: Subscriber): void;
-  /** Updates that the subscriber has not seen were evicted before they could be read. */
+  /** Whether it may be given presence events. */
+  mayReadPresence(subscriber: Subscriber): boolean;
+  /** What the subscriber has not seen was evicted before it could be read. */
   overtaken(subscriber: Subscriber): void;
 }
 
@@ -181,8 +183,16 @@ export class Replay implements Task {
   #enter(state: CatchingUp, page: LogPage): void {
     const { subscriber } = state;
     state.page = page;
-    if (page.isOvertaking(subscriber.position)) this.#keeper.overtaken(subscriber);
+    if (this.#isOvertaken(subscriber, page)) this.#keeper.overtaken(subscriber);
     else state.index = page.indexAfter(subscriber.position);
+  }
+
+  /** Before the first entry nothing was seen. What a store has lost when it failed over does not count. */
+  #isOvertaken(subscriber: Subscriber, { evicted }: LogPage): boolean {
+    const { position, knownGap } = subscriber;
+    if (position > 0 && position < evicted.updates) return true;
+    if (evicted.events <= Math.max(position, knownGap)) return false;
+    return this.#keeper.mayReadPresence(subscriber);
   }
 
   /** Whether the subscriber wants the entry and may have it; null when nothing is left of the budget. */

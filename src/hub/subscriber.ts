@@ -10,7 +10,7 @@ import { SendBuffer, type SinkListener } from './send-buffer.ts';
 
 /**
  * Why a stream ended; `client` when the other side left, `overtaken` when updates that it had not been given
- * yet were evicted. Its client comes back with a cursor that the log no longer knows, and is told `earliest`.
+ * yet were evicted, or presence events that it might have read. Its client comes back with a cursor that the log no longer knows, and is told `earliest`.
  */
 export type EndReason =
   | 'client'
@@ -69,6 +69,10 @@ export class Subscriber implements SinkListener, WheelTimer {
   /** The last log position that it has been shown. */
   position: number;
   ended: EndReason | null = null;
+  /** Whether it is given what the tail hands out; otherwise it reads the log. */
+  isLive = false;
+  /** Position up to which it has been told that presence events are gone. */
+  knownGap = 0;
   /** Monotonic time at which it ends by itself. */
   endsAtMs: number;
   /** Why it does. */

@@ -29,8 +29,15 @@ export interface Transport {
   /**
    * Hands every entry from now on to `listener`, in order, several at once where they came at once.
    * The listener must not throw. One tail per transport object.
+   *
+   * @param overtaken is told where entries were evicted before they could be handed out, in the turn in which
+   * {@link position} passes them, and before what stands behind them is handed out. What a store has lost when
+   * it failed over does not count.
    */
-  tail(listener: (entries: readonly LogEntry[]) => void): void;
+  tail(
+    listener: (entries: readonly LogEntry[]) => void,
+    overtaken?: (missed: Missed) => void,
+  ): void;
   /** Position of the last entry that the tail has handed out; 0 before the first. */
   readonly position: number;
   /** Id of the entry at {@link position}, also when that entry has been evicted since; null before the first. */
@@ -83,6 +90,24 @@ export const SHARED_PRESENCE_EVENTS_KEPT = 10_000;
 export interface Evicted {
   readonly updates: number;
   readonly events: number;
+}
+
+/** What a tail was overtaken by: updates, perhaps with presence events, or presence events alone. */
+export type Missed = 'updates' | 'events';
+
+/**
+ * What was evicted between the last position that was handed out and what comes next, where positions are missing.
+ *
+ * @param next position of the first entry that is there
+ */
+export function missedBetween(
+  handedOut: number,
+  next: number,
+  { updates, events }: Evicted,
+): Missed | null {
+  // Updates go from the front. More may have gone since the entries were read.
+  if (Math.min(updates, next - 1) > handedOut) return 'updates';
+  return events > handedOut ? 'events' : null;
 }
 
 export interface LogEntry {

@@ -1,5 +1,5 @@
 import type { PresenceBoard, PresenceChange } from '../hub/presence-board.ts';
-import type { Evicted, LogEntry, Transport } from '../hub/transport.ts';
+import type { Evicted, LogEntry, Missed, Transport } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -52,6 +52,7 @@ class DamagedLog implements Transport {
   #looking: Promise<void> = Promise.resolve();
   #stopLooking: () => void = () => {};
   #deliver: (entries: readonly LogEntry[]) => void = () => {};
+  #overtaken: (missed: Missed) => void = () => {};
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
 
   constructor({ open, cause, clock, log }: DamagedLogOptions) {
@@ -88,8 +89,12 @@ class DamagedLog implements Transport {
     return this.#now().evicted();
   }
 
-  tail(listener: (entries: readonly LogEntry[]) => void): void {
+  tail(
+    listener: (entries: readonly LogEntry[]) => void,
+    overtaken: (missed: Missed) => void = () => {},
+  ): void {
     this.#deliver = listener;
+    this.#overtaken = overtaken;
   }
 
   async append(...given: Parameters<Transport['append']>): Promise<void> {
@@ -137,7 +142,10 @@ class DamagedLog implements Transport {
     try {
       const opened = await this.#open();
       opened.presence.watch(async (change) => this.#changed(change));
-      opened.tail((entries) => this.#deliver(entries));
+      opened.tail(
+        (entries) => this.#deliver(entries),
+        (missed) => this.#overtaken(missed),
+      );
       this.#opened = opened;
       this.#log.info('The history is used again');
     } catch (error) {

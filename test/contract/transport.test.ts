@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { setTimeout as after } from 'node:timers/promises';
 import { describe, it, type TestContext } from 'node:test';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
-import { type LogEntry, PAGE_BYTES, type Transport } from '../../src/hub/transport.ts';
+import { type LogEntry, type Missed, PAGE_BYTES, type Transport } from '../../src/hub/transport.ts';
 import { MAX_ID_BYTES, type Update } from '../../src/hub/update.ts';
 import { codeOf } from '../../src/kernel/error.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -407,6 +407,65 @@ for (const implementation of implementations) {
     });
   });
 
+  describe(`transport ${name}: a process that is away for longer than the log keeps`, () => {
+    it('is told that updates were evicted, before it is handed out what stands behind them', async (test) => {
+      const log = await implementation.log(test, { size: 10 });
+      if (log?.appendElsewhere === undefined) return test.skip('no other process can append');
+      const { handed, comes, log: transport } = await attended(log, test);
+      await transport.append(update('before'));
+      log.appendElsewhere(['updates:u:40', 'events:e:2', 'updates:last:1']);
+      await comes('last0');
+      checkGaps(handed);
+      const missed = handed.filter((one) => typeof one === 'string');
+      assert.ok(missed.length > 0);
+      assert.ok(missed.every((one) => one === 'updates'));
+      await transport.append(update('after'));
+      assert.equal(handed.filter((one) => typeof one === 'string').length, missed.length);
+    });
+
+    it('is told of presence events apart, and is handed out every update', async (test) => {
+      const log = await implementation.log(test, { size: 100_000 });
+      if (log?.appendElsewhere === undefined) return test.skip('no other process can append');
+      const { handed, comes, log: transport } = await attended(log, test);
+      await transport.append(update('before'));
+      log.appendElsewhere([
+        ...['updates:a:3', `events:e:${keptEvents / 2}`, 'updates:b:3'],
+        ...[`events:f:${keptEvents}`, 'updates:c:3'],
+      ]);
+      await comes('c2');
+      checkGaps(handed);
+      const missed = handed.filter((one) => typeof one === 'string');
+      assert.ok(missed.length > 0);
+      assert.ok(missed.every((one) => one === 'events'));
+      const entries = handed.filter((one) => typeof one !== 'string');
+      assert.deepEqual(ids(entries.filter((entry) => entry.update.presence !== true)), [
+        'before',
+        'a0',
+        'a1',
+        'a2',
+        'b0',
+        'b1',
+        'b2',
+        'c0',
+        'c1',
+        'c2',
+      ]);
+    });
+
+    it('is told of nothing where all that it had not read is kept', async (test) => {
+      const log = await implementation.log(test, { size: 100 });
+      if (log?.appendElsewhere === undefined) return test.skip('no other process can append');
+      const { handed, comes, log: transport } = await attended(log, test);
+      for (let index = 0; index < 60; index += 1) await transport.append(update(`u${index}`));
+      log.appendElsewhere(['updates:v:80', 'events:e:10', 'updates:last:1']);
+      await comes('last0');
+      assert.deepEqual(
+        handed.map((one) => (typeof one === 'string' ? one : one.position)),
+        Array.from({ length: 151 }, (_, index) => index + 1),
+      );
+    });
+  });
+
   describe(`transport ${name}: failure`, () => {
     it('gives nobody an update whose storing has failed, and goes on when it can', async (test) => {
       const log = await implementation.log(test, { size: 100_000 });
@@ -602,6 +661,45 @@ async function open(log: TestLog, test: TestContext): Promise<Transport> {
   transport.tail(() => {});
   test.after(() => transport.close());
   return transport;
+}
+
+/** An opening, and all that its tail says in order: entries, and what was evicted before it could be one of them. */
+async function attended(log: TestLog, test: TestContext) {
+  const transport = await open(log, test);
+  const alive = setInterval(() => {}, 1000);
+  test.after(() => clearInterval(alive));
+  const handed: (LogEntry | Missed)[] = [];
+  let told = (): void => {};
+  transport.tail(
+    (entries) => {
+      handed.push(...entries);
+      told();
+    },
+    (missed) => handed.push(missed),
+  );
+  const comes = async (id: string): Promise<void> => {
+    const isThere = (one: LogEntry | Missed): boolean =>
+      typeof one !== 'string' && one.update.id === id;
+    while (!handed.some(isThere)) await new Promise<void>((resolve) => (told = resolve));
+  };
+  return { handed, comes, log: transport };
+}
+
+/** Wherever positions are missing the tail has said so, at the latest in front of what it handed out with them. */
+function checkGaps(handed: readonly (LogEntry | Missed)[]): void {
+  let [expected, isTold] = [1, false];
+  for (const one of handed) {
+    if (typeof one === 'string') {
+      isTold = true;
+      continue;
+    }
+    assert.ok(
+      one.position === expected || isTold,
+      `nothing tells of what is missing at ${expected}`,
+    );
+    if (one.position !== expected) isTold = false;
+    expected = one.position + 1;
+  }
 }
 
 function collect(transport: Transport): LogEntry[] {

@@ -29,6 +29,8 @@ interface LogLimits {
 /** One log of a transport: where it is durable, every opening is the same log. */
 export interface TestLog {
   open(): Promise<Transport>;
+  /** Another process, for which this one waits without a turn of its event loop, adds groups of entries. */
+  readonly appendElsewhere?: (groups: readonly string[]) => void;
   /** Makes storing fail until the returned function is called; absent where it cannot fail. */
   readonly breakStore?: () => Promise<() => void>;
 }
@@ -71,6 +73,7 @@ export const implementations: readonly Implementation[] = [
             durability: 'commit',
             log: silentLogger,
           }),
+        appendElsewhere: (groups) => otherProcess(['lmdb', path, String(size)], groups),
         // As on a full disk: what needs more room than the file has is refused by the system.
         async breakStore() {
           const prlimit = programPath(test, 'prlimit', 'util-linux') ?? 'prlimit';
@@ -101,6 +104,8 @@ export const implementations: readonly Implementation[] = [
             ...{ trustPoolFile: null, stream, maxLength: size, maxAgeMs: 0, replicas: 0 },
             ...{ random: Math.random, clock: systemClock, log: silentLogger },
           }),
+        appendElsewhere: (groups) =>
+          otherProcess(['redis', `${server.url} ${stream}`, String(size)], groups),
         async breakStore() {
           server.command('CONFIG', 'SET', 'maxmemory', '1');
           return () => server.command('CONFIG', 'SET', 'maxmemory', '0');
@@ -109,6 +114,12 @@ export const implementations: readonly Implementation[] = [
     },
   },
 ];
+
+function otherProcess(log: readonly string[], groups: readonly string[]): void {
+  const program = join(import.meta.dirname, 'other-process.ts');
+  const source = ['--conditions=hubgate-source', '--import', 'tsx'];
+  execFileSync(process.execPath, [...source, program, ...log, ...groups]);
+}
 
 let redis: Promise<RedisServer | null> | undefined;
 /** Run at the end of the file: `after` inside a test would be that test's. */

@@ -3,7 +3,14 @@
 
 import { watch } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Evicted, type LogEntry, PAGE_BYTES, type Transport } from '../../hub/transport.ts';
+import {
+  type Evicted,
+  type LogEntry,
+  type Missed,
+  missedBetween,
+  PAGE_BYTES,
+  type Transport,
+} from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
@@ -57,6 +64,7 @@ class LmdbTransport implements Transport {
   #lastEventId: string | null;
   #lastUpdateId: string | null;
   #deliver: (entries: readonly LogEntry[]) => void = () => {};
+  #overtaken: (missed: Missed) => void = () => {};
   #closing: Promise<void> | undefined;
   #isClosed = false;
   /** A group of this process is being stored: it hands out what there is when it is done. */
@@ -90,11 +98,15 @@ class LmdbTransport implements Transport {
 
   async evicted(): Promise<Evicted> {
     this.#refuseClosed();
-    return this.#store.tail.get()?.evicted ?? { updates: 0, events: 0 };
+    return this.#evicted();
   }
 
-  tail(listener: (entries: readonly LogEntry[]) => void): void {
+  tail(
+    listener: (entries: readonly LogEntry[]) => void,
+    overtaken: (missed: Missed) => void = () => {},
+  ): void {
     this.#deliver = listener;
+    this.#overtaken = overtaken;
     this.#stopWatching();
     this.#watch();
   }
@@ -220,12 +232,21 @@ class LmdbTransport implements Transport {
     this.#store.root.resetReadTxn();
   }
 
+  #evicted(): Evicted {
+    return this.#store.tail.get()?.evicted ?? { updates: 0, events: 0 };
+  }
+
   /** Hands out some of what is stored up to `end`; passes over what cannot be read. */
   #step(end: number): void {
     try {
-      const entries = this.#entries(this.#position, end, ENTRIES_AT_ONCE, PAGE_BYTES);
+      const before = this.#position;
+      const entries = this.#entries(before, end, ENTRIES_AT_ONCE, PAGE_BYTES);
       const last = entries.at(-1);
-      this.#give(entries, last?.position ?? end, last?.update.id ?? this.#lastEventId);
+      const until = last?.position ?? end;
+      const next = entries[0]?.position ?? end + 1;
+      const isWhole = until - before === entries.length;
+      const missed = isWhole ? null : missedBetween(before, next, this.#evicted());
+      this.#give(entries, until, last?.update.id ?? this.#lastEventId, missed);
     } catch (error) {
       this.#options.log.error('An update of another process was left out', {
         position: this.#position + 1,
@@ -235,11 +256,17 @@ class LmdbTransport implements Transport {
     }
   }
 
-  #give(entries: readonly LogEntry[], position: number, eventId: string | null): void {
+  #give(
+    entries: readonly LogEntry[],
+    position: number,
+    eventId: string | null,
+    missed: Missed | null = null,
+  ): void {
     this.#position = position;
     this.#lastEventId = eventId;
     const update = entries.findLast((entry) => entry.update.presence !== true);
     if (update !== undefined) this.#lastUpdateId = update.update.id;
+    if (missed !== null) this.#overtaken(missed);
     if (entries.length > 0) this.#deliver(entries);
   }
 

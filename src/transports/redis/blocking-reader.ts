@@ -1,11 +1,11 @@
-import type { LogEntry } from '../../hub/transport.ts';
+import { type LogEntry, type Missed, missedBetween } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { HandedOut } from './handed-out.ts';
 import type { HubKeys } from './keys.ts';
 import type { ReadBacks } from './read-backs.ts';
 import type { RedisSignals } from './redis-signals.ts';
-import { decodeEntry, listOf, placeOf } from './stored-entry.ts';
+import { decodeEntry, listOf, placeOf, type StoredEntry } from './stored-entry.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
 
@@ -39,6 +39,8 @@ export class BlockingReader {
   readonly #options: BlockingReaderOptions;
   /** Is given what comes, in the order of the log. */
   deliver: (entries: readonly LogEntry[]) => void = () => {};
+  /** Is told what was evicted before it could be handed out. */
+  overtaken: (missed: Missed) => void = () => {};
 
   constructor(options: BlockingReaderOptions) {
     this.#options = options;
@@ -112,8 +114,21 @@ export class BlockingReader {
       }
     }
     if (replicas > 0) await this.#untilReplicated(session);
-    this.deliver(handedOut.advance(entries));
+    const missed = await this.#missed(session, entries);
+    const seen = handedOut.advance(entries);
+    if (missed !== null) this.overtaken(missed);
+    this.deliver(seen);
     readBacks.settle(handedOut);
+  }
+
+  /** What was evicted in front of these entries or between them, since others are further than this process. */
+  async #missed(session: Session, entries: readonly StoredEntry[]): Promise<Missed | null> {
+    const { storedLog, handedOut } = this.#options;
+    const [first, last] = [entries.at(0), entries.at(-1)];
+    if (first === undefined || last === undefined) return null;
+    const { stored } = handedOut;
+    if (last.position - stored === entries.length) return null;
+    return missedBetween(stored, first.position, await storedLog.evicted(session));
   }
 
   /** An entry that is handed out must not be lost with the primary. */

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import type { Evicted, LogEntry, Transport, TransportCounts } from '../../hub/transport.ts';
+import type { Evicted, LogEntry, Missed, Transport, TransportCounts } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
@@ -129,8 +129,12 @@ class RedisTransport implements Transport {
     return { updates: positions.seen(stored.updates), events: positions.seen(stored.events) };
   }
 
-  tail(listener: (entries: readonly LogEntry[]) => void): void {
+  tail(
+    listener: (entries: readonly LogEntry[]) => void,
+    overtaken: (missed: Missed) => void = () => {},
+  ): void {
     this.#reader.deliver = listener;
+    this.#reader.overtaken = overtaken;
   }
 
   async append(update: Update): Promise<void> {

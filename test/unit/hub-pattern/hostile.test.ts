@@ -56,6 +56,12 @@ describe('hostile URL Patterns (G-452, G-453)', () => {
     const pattern = `/${'(a*)a'.repeat(45)}b`;
     assert.equal(finishes(pattern, `/${a(4000)}b`), false);
   });
+  it('takes the steps that a test needs, not those that it might need: a large pattern matches a long topic', () => {
+    const pattern = new UrlPattern('/(\\d{1,300})/:rest', BASE);
+    const budget = new Budget(10_000);
+    assert.ok(pattern.test(componentsFor(`/42/${'x'.repeat(1000)}`), budget));
+    assert.ok(budget.left > 0, `${10_000 - budget.left} steps`);
+  });
   it('looks for the literals of wildcards once, whatever their number', () => {
     const pattern = new UrlPattern(`/${'*a'.repeat(95)}b*`, BASE);
     for (const topic of [`/${a(4000)}b`, `/${a(4000)}`, `/${a(94)}b`]) {

@@ -97,7 +97,11 @@ describe('what a hub holds of updates', () => {
     fanOut.add([entry(1, topics)]);
     assert.ok(fanOut.backlogSize >= 1_000_000);
     assert.ok(
-      new LogPage({ after: 0, until: 1, evicted: 0 }, [entry(1, topics)], base).size >= 1_000_000,
+      new LogPage(
+        { after: 0, until: 1, evicted: { updates: 0, events: 0 } },
+        [entry(1, topics)],
+        base,
+      ).size >= 1_000_000,
     );
     const commits = new GroupCommit(() => new Promise(() => {}), new TestClock());
     let refused = 0;

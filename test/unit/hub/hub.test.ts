@@ -9,7 +9,13 @@ import type { SubscriptionRecord } from '../../../src/hub/presence.ts';
 import type { PresenceChange } from '../../../src/hub/presence-board.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
-import { PRESENCE_EVENTS_KEPT, type Transport } from '../../../src/hub/transport.ts';
+import {
+  type LogEntry,
+  type Missed,
+  missedBetween,
+  PRESENCE_EVENTS_KEPT,
+  type Transport,
+} from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
@@ -440,6 +446,130 @@ describe('hub: time', () => {
   });
 });
 
+describe('hub: a tail that the log has overtaken', () => {
+  it('ends the streams that were live behind what came before the gap; who comes then goes on', async (test) => {
+    const { transport, away, back } = lagging(5);
+    const { hub, connect } = setUp(test, { transport });
+    const live = await connect({});
+    const narrow = await connect({ matchers: matchers('never') });
+    await hub.publish(update('u1'));
+    await settle(() => live.ids().length === 1);
+    const fresh = await connect({ lastEventId: 'u1' });
+    await hub.publish(update('u2'));
+    away();
+    for (let id = 3; id <= 12; id += 1) await hub.publish(update(`u${id}`));
+    await back();
+    // In the same turn: it stands behind the gap.
+    const late = await connect({});
+    await hub.publish(update('u13'));
+    await settle(() => late.ids().length === 1);
+    assert.deepEqual([live.ids(), live.sink.ended], [['u1', 'u2'], true]);
+    assert.match(live.text(), /^retry: \d+\n$/m, 'they do not come back all at once');
+    assert.deepEqual([fresh.ids(), fresh.sink.ended], [['u2'], true]);
+    assert.equal(narrow.sink.ended, true, 'a stream without an event has missed as much');
+    assert.deepEqual([late.ids(), late.sink.ended], [['u13'], false]);
+    assert.equal(hub.measures.ended.overtaken, 3);
+    const again = await connect({ lastEventId: 'u2' });
+    assert.equal(again.cursor, 'earliest');
+  });
+
+  it('leaves alone a replay that has nothing to lose', async (test) => {
+    const { transport, away, back } = lagging(5);
+    const { hub } = setUp(test, { transport });
+    await hub.publish(update('u1'));
+    const subscription = await hub.subscribe(
+      wish({ matchers: matchers('*'), lastEventId: 'earliest' }),
+    );
+    away();
+    for (let id = 2; id <= 12; id += 1) await hub.publish(update(`u${id}`));
+    await back();
+    const sink = new RecordingSink();
+    subscription.open(sink);
+    await settle(() => sink.ids().length === 5);
+    assert.deepEqual([sink.ids()[0], sink.ids().at(-1), sink.ended], ['u8', 'u12', false]);
+  });
+
+  it('ends those alone that may read presence events where nothing but these were dropped', async (test) => {
+    const { transport, away, back } = lagging(10);
+    const { hub, connect } = setUp(test, { transport });
+    const [reader, granted, anonymous] = [
+      await connect({ grants: readGrant('*') }),
+      await connect({ grants: readGrant('*'), matchers: matchers('topic') }),
+      await connect({}),
+    ];
+    await hub.publish(update('u1'));
+    await settle(() => reader.ids().length === 1);
+    away();
+    for (let id = 0; id < PRESENCE_EVENTS_KEPT + 1; id += 1) await hub.publish(presenceEvent(id));
+    await hub.publish(update('u2'));
+    await back();
+    await settle(() => anonymous.ids().length === 2);
+    assert.deepEqual([reader.ids(), reader.sink.ended], [['u1'], true]);
+    assert.deepEqual([granted.ids(), granted.sink.ended], [['u1', 'u2'], false]);
+    assert.deepEqual([anonymous.ids(), anonymous.sink.ended], [['u1', 'u2'], false]);
+    const again = await connect({ grants: readGrant('*'), lastEventId: 'u1' });
+    assert.equal(again.cursor, 'earliest');
+    await settle(() => again.ids().includes('u2'));
+    assert.equal(again.sink.ended, false, 'it has been told');
+  });
+
+  it('ends a replay that presence events were dropped from, if it might have read them', async (test) => {
+    const { hub, connect } = setUp(test, { size: 1000 });
+    for (let id = 1; id <= 100; id += 1) {
+      await hub.publish(update(`u${id}`, { data: 'x'.repeat(4096) }));
+    }
+    const slow = [
+      await connect({ grants: readGrant('*'), lastEventId: 'u1' }, { blocked: true }),
+      await connect({ lastEventId: 'u1' }, { blocked: true }),
+    ];
+    for (let i = 0; i < 10; i += 1) await turn();
+    for (let id = 0; id < PRESENCE_EVENTS_KEPT + 1; id += 1) await hub.publish(presenceEvent(id));
+    await hub.publish(update('last'));
+    for (const one of slow) one.drain();
+    const [reader, anonymous] = slow;
+    await settle(() => reader?.sink.ended === true && anonymous?.ids().includes('last') === true);
+    assert.equal(reader?.subscription.subscriber.ended, 'overtaken');
+    assert.equal(anonymous?.sink.ended, false);
+  });
+});
+
+/** A log in memory whose tail can be away, as that of a process that is halted. */
+function lagging(size: number): {
+  readonly transport: Transport;
+  away(): void;
+  back(): Promise<void>;
+} {
+  const memory = createMemoryTransport({ size });
+  let [position, isAway] = [0, false];
+  let deliver = (_entries: readonly LogEntry[]): void => {};
+  let overtaken = (_missed: Missed): void => {};
+  const hand = (entries: readonly LogEntry[]): void => {
+    if (!isAway) deliver(entries);
+  };
+  const transport: Transport = Object.create(memory, {
+    position: { get: () => (isAway ? position : memory.position) },
+    tail: {
+      value: (...[listener, missing = () => {}]: Parameters<Transport['tail']>) => {
+        [deliver, overtaken] = [listener, missing];
+        memory.tail(hand);
+      },
+    },
+  });
+  return {
+    transport,
+    away() {
+      [position, isAway] = [memory.position, true];
+    },
+    async back() {
+      const kept = await memory.read(position, Infinity);
+      const missed = missedBetween(position, kept[0]?.position ?? 0, await memory.evicted());
+      isAway = false;
+      if (missed !== null) overtaken(missed);
+      deliver(kept);
+    },
+  };
+}
+
 describe('hub: presence', () => {
   it('E-349 E-359 E-360: announces each matcher at connect and at disconnect', async (test) => {
     const { connect } = setUp(test);
@@ -574,6 +704,11 @@ function readGrant(match: string): Grants {
 
 function update(id: string, fields: Partial<Update> = {}): Update {
   return { id, topics: ['topic'], data: 'x', private: false, type: null, retry: null, ...fields };
+}
+
+function presenceEvent(id: number): Update {
+  const topics = [`${base}/subscriptions/exact/match/urn:${id}`];
+  return update(`e${id}`, { topics, private: true, presence: true });
 }
 
 function event(id: string): string {
