@@ -18,6 +18,7 @@ import {
 import { Semaphore } from './semaphore.ts';
 import type { RequestingClient } from './requesting-client.ts';
 import { upstreamReads } from './upstream-reads.ts';
+import { upstreamWrites } from './upstream-writes.ts';
 
 /** Bytes of an unwanted response body that are read to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
@@ -27,10 +28,13 @@ export class ConnectionPool implements Connections {
   readonly #pool: Pool;
   readonly #serverName: string;
   readonly #places: Semaphore;
+  /** TLS copies what it writes. */
+  readonly #isPlain: boolean;
 
   /** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
   constructor(address: UpstreamAddress, settings: TransportSettings, trustPool: string | null) {
     this.#serverName = settings.tlsServerName ?? address.hostname;
+    this.#isPlain = address.protocol === 'http:';
     this.#places = new Semaphore(settings.maxConnectionsPerHost, MAX_WAITING_REQUESTS);
     this.#pool = new Pool(`${address.protocol}//${address.authority}`, {
       connect: dialer(address, settings, trustPool),
@@ -60,6 +64,7 @@ export class ConnectionPool implements Connections {
   }
 
   #dispatch(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    if (this.#isPlain && request.body !== null) upstreamWrites.own(request.body);
     return new Promise((resolve, reject) => {
       const handler = new ForwardHandler(request, sink, resolve, reject);
       const options = {
@@ -101,6 +106,15 @@ function dialer(
     ...(address.protocol === 'http:' ? upstreamReads.socketOptions : {}),
     allowH2: false,
   });
+  if (address.protocol === 'http:') {
+    return (options, done) => {
+      dial(options, (...result) => {
+        const [, socket] = result;
+        if (socket !== null) upstreamWrites.watch(socket);
+        done(...result);
+      });
+    };
+  }
   const name = settings.tlsServerName;
   return (options, done) => {
     const { servername: _, ...rest } = options;
