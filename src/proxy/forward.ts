@@ -1,3 +1,4 @@
+import { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
 import { type Dispatcher, Pool, buildConnector } from 'undici';
 import { HeaderList } from '../http/header-list.ts';
@@ -110,7 +111,7 @@ function dialer(
     return (options, done) => {
       dial(options, (...result) => {
         const [, socket] = result;
-        if (socket !== null) upstreamWrites.watch(socket);
+        if (socket instanceof Socket) upstreamWrites.watch(socket);
         done(...result);
       });
     };

@@ -102,13 +102,13 @@ class UpstreamReads {
    *
    * @param taken called when the body has taken it, or has failed
    */
-  pass(chunk: Buffer, body: Writable, taken: () => void): void {
+  pass(chunk: Buffer, body: Writable, taken: (error?: Error | null) => void): void {
     if (this.#filled.get(chunk.buffer) !== chunk.length || !givesBack(body)) {
       body.write(chunk, taken);
       return;
     }
     body.write(chunk, (error) => {
-      taken();
+      taken(error);
       // After a failure it is not known whether the system still reads from it.
       if (!(error instanceof Error)) this.#keep(Buffer.from(chunk.buffer));
     });
