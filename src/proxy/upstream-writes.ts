@@ -21,11 +21,11 @@ type Done = (error?: Error | null) => void;
 class UpstreamWrites {
   /** Pieces that nobody reads once they are written. */
   readonly #owned = new WeakSet<ArrayBufferLike>();
-  #released = 0;
+  #releasedBytes = 0;
 
-  /** Pieces whose memory was given back. */
-  get released(): number {
-    return this.#released;
+  /** Bytes of pieces whose memory was given back. */
+  get releasedBytes(): number {
+    return this.#releasedBytes;
   }
 
   /** Whoever reads a body keeps none of its pieces: to be called before its reader listens. */
@@ -70,7 +70,7 @@ class UpstreamWrites {
     const { buffer } = piece;
     if (!(buffer instanceof ArrayBuffer)) return;
     this.#owned.delete(buffer);
-    this.#released += 1;
+    this.#releasedBytes += piece.length;
     closedPort.postMessage(null, [buffer]);
   }
 }
