@@ -110,7 +110,11 @@ describe('what is written to an upstream', () => {
       socket.write(piece);
       socket.uncork();
     }
-    assert.deepEqual(sizes, [16, 64, 64].map((kib) => kib * 1024), 'before the turn is over');
+    assert.deepEqual(
+      sizes,
+      [16, 64, 64].map((kib) => kib * 1024),
+      'before the turn is over',
+    );
     const received: Buffer[] = [];
     let length = 0;
     while (length < sent.length) {
