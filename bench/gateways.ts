@@ -188,6 +188,77 @@ function missing(context: BenchContext, name: string): null {
 
 const certificates = new WeakMap<BenchContext, { cert: string; key: string; both: string }>();
 
+/** What `transfer` speaks to: each program on a port for each of these. */
+export interface TransferPorts {
+  readonly plain: number;
+  readonly tls: number;
+  readonly grpc: number;
+  readonly fastcgi: number;
+}
+
+/** hubgate and Caddy with the same file, before the apps of `transfer`; `files` has what is served. */
+export async function startForTransfer(
+  context: BenchContext,
+  apps: TransferPorts,
+  files: string,
+): Promise<(BenchGateway & { readonly ports: TransferPorts })[]> {
+  const { cert, key } = certificate(context);
+  const caddy = installed('mercure-ref') ?? installed('caddy');
+  if (caddy === null) missing(context, 'caddy');
+  const programs: [string, string, string[], string][] = [
+    ['hubgate', process.execPath, [cli, 'run', '--no-watch', '--config'], 'disable_redirects'],
+  ];
+  if (caddy !== null) {
+    programs.push(['Caddy', caddy, ['run', '--adapter', 'caddyfile', '--config'], 'off']);
+  }
+  const started = programs.map(async ([name, command, args, autoHttps]) => {
+    const directory = context.directory();
+    const [plain, tls, grpc, fastcgi] = [
+      await freePort(),
+      await freePort(),
+      await freePort(),
+      await freePort(),
+    ];
+    const site = `
+	handle /large.bin {
+		root * ${files}
+		file_server
+	}
+	handle {
+		reverse_proxy 127.0.0.1:${apps.plain}
+	}
+}`;
+    const file = join(directory, 'Hubfile');
+    writeFileSync(
+      file,
+      `{
+	${name === 'hubgate' ? `storage ${directory}` : ''}
+	admin off
+	auto_https ${autoHttps}
+}
+http://localhost:${plain} {${site}
+https://localhost:${tls} {
+	tls ${cert} ${key}${site}
+https://localhost:${grpc} {
+	tls ${cert} ${key}
+	reverse_proxy h2c://127.0.0.1:${apps.grpc}
+}
+http://localhost:${fastcgi} {
+	reverse_proxy 127.0.0.1:${apps.fastcgi} {
+		transport fastcgi {
+			root ${files}
+		}
+	}
+}
+`,
+    );
+    const env = { XDG_DATA_HOME: directory, XDG_CONFIG_HOME: directory, GOMAXPROCS: '1' };
+    const program = await startServer(command, [...args, file], plain, { env });
+    return { name, port: plain, caFile: cert, ports: { plain, tls, grpc, fastcgi }, ...program };
+  });
+  return Promise.all(started);
+}
+
 /** One self-signed ECDSA certificate for localhost, the same for all programs of a run. */
 function certificate(context: BenchContext): { cert: string; key: string; both: string } {
   const present = certificates.get(context);

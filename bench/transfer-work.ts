@@ -3,74 +3,224 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { WebSocket } from 'ws';
+import { freePort } from '../test/support/free-port.ts';
 import { type BenchContext, percentile } from './context.ts';
-import type { BenchGateway } from './gateways.ts';
-import { eachGateway } from './gateway-work.ts';
+import { type BenchGateway, startForTransfer, type TransferPorts } from './gateways.ts';
 import { makeRequests } from './load/generators.ts';
-import { cpuOf } from './processes.ts';
+import { cpuOf, installed, startServer } from './processes.ts';
 
-const UPLOAD_MB = 100;
+const KIB = 1024;
+const LARGE_MB = 100;
 const DELAYED_MB = 10;
+const WEBSOCKET_MB = 20;
+const CALLS = 4000;
 /** Of a round trip through the relay. */
 const ROUND_TRIP_MS = 50;
+/** A compiler that works while the program runs is done with a kind of traffic by then. */
+const WARM_UPS = 3;
+const ROUNDS = 5;
 
-/** `transfer`: uploads of 100 MB, what another client notices of them, and 10 MB over a long way. */
+const WAYS = [
+  ['HTTP/1.1', 'plain', '--http1.1'],
+  ['TLS', 'tls', '--http1.1'],
+  ['HTTP/2', 'tls', '--http2'],
+] as const;
+
+type Gateway = BenchGateway & { readonly ports: TransferPorts };
+
+interface Kind {
+  readonly name: string;
+  /** What the processor time is divided by. */
+  readonly unit: string;
+  readonly amount: number;
+  readonly run: (gateway: Gateway) => Promise<void>;
+}
+
+/**
+ * `transfer`: bytes and calls in all directions, the programs in turns; what another client notices of
+ * them; and uploads over a long way.
+ */
 export async function transfer(context: BenchContext): Promise<void> {
   const directory = context.directory();
-  const file = (megabytes: number): string => {
-    const path = join(directory, `${megabytes}.bin`);
-    writeFileSync(path, Buffer.alloc(megabytes * 1024 * 1024, 'x'));
-    return path;
+  const large = join(directory, 'large.bin');
+  writeFileSync(large, Buffer.alloc(LARGE_MB * KIB * KIB, 'x'));
+  const small = join(directory, 'small.bin');
+  writeFileSync(small, Buffer.alloc(DELAYED_MB * KIB * KIB, 'x'));
+  const apps = {
+    plain: await freePort(),
+    tls: 0,
+    grpc: await freePort(),
+    fastcgi: await freePort(),
   };
-  const [large, small] = [file(UPLOAD_MB), file(DELAYED_MB)];
-  const measure = async (gateway: BenchGateway, how: string, option: string): Promise<void> => {
-    await upload(gateway, gateway.port, option, large);
-    const before = cpuOf(gateway.pid);
-    const rounds = context.amount(5);
-    for (let i = 0; i < rounds; i += 1) await upload(gateway, gateway.port, option, large);
-    const spent = (cpuOf(gateway.pid) - before) / 1000;
-    context.note(`upload, ${how}`, gateway.name, 'ms of CPU per MB', spent / (rounds * UPLOAD_MB));
+  const program = fileURLToPath(new URL('./load/transfer-origin.ts', import.meta.url));
+  const ports = [apps.plain, apps.grpc, apps.fastcgi].map(String);
+  const args = ['--import', 'tsx', program, ...ports];
+  const app = await startServer(process.execPath, args, apps.plain);
+  const gateways = await startForTransfer(context, apps, directory);
+  try {
+    const call = join(directory, 'call.bin');
+    writeFileSync(call, Buffer.from('\0\0\0\0\x05hello', 'latin1'));
+    for (const kind of [...byteKinds(large), ...callKinds(context, call)]) {
+      await inTurns(context, kind, gateways);
+    }
+    for (const gateway of gateways) await besideAnother(context, gateway, large);
+    for (const gateway of gateways) await overLongWay(context, gateway, small);
+  } finally {
+    for (const gateway of gateways) await gateway.stop();
+    await app.stop();
+  }
+}
+
+function byteKinds(large: string): Kind[] {
+  const whole = { unit: 'ms of CPU per MB', amount: LARGE_MB };
+  const messages = (size: number): Kind => ({
+    ...{ unit: 'ms of CPU per MB', amount: WEBSOCKET_MB },
+    name: `WebSocket, echoed messages of ${size / KIB} KiB`,
+    run: ({ ports }) => echo(ports.plain, size),
+  });
+  return [
+    ...WAYS.map(([way, port, option]): Kind => {
+      const run = (gateway: Gateway): Promise<void> => upload(gateway, port, large, [option]);
+      return { ...whole, name: `upload, ${way}`, run };
+    }),
+    {
+      ...whole,
+      name: 'upload, HTTP/1.1, without a length',
+      run: (gateway) =>
+        upload(gateway, 'plain', large, ['--http1.1', '-H', 'Transfer-Encoding: chunked']),
+    },
+    {
+      ...whole,
+      name: 'upload, FastCGI',
+      run: (gateway) => upload(gateway, 'fastcgi', large, ['--http1.1']),
+    },
+    ...WAYS.map(([way, port, option]): Kind => {
+      const run = (gateway: Gateway): Promise<void> => curl(gateway, port, '/large.bin', [option]);
+      return { ...whole, name: `file, ${way}`, run };
+    }),
+    messages(64 * KIB),
+    messages(8 * KIB),
+  ];
+}
+
+/** Unary calls by h2load, ten at a time over one connection. */
+function callKinds(context: BenchContext, message: string): Kind[] {
+  const h2load = installed('h2load');
+  if (h2load === null) {
+    context.skip('gRPC', 'h2load (nghttp2-client) is not installed');
+    return [];
+  }
+  const fields = ['-H', 'content-type: application/grpc', '-H', 'te: trailers'];
+  const run = async ({ name, ports }: Gateway): Promise<void> => {
+    const load = ['-c', '1', '-m', '10', '-n', String(CALLS), '-d', message, ...fields];
+    const url = `https://localhost:${ports.grpc}/bench.Bench/Call`;
+    const { stdout } = await promisify(execFile)(h2load, [...load, url]);
+    if (!stdout.includes(`${CALLS} succeeded`)) throw new Error(`${name}: ${stdout.slice(-1000)}`);
+  };
+  return [{ name: 'unary gRPC call', unit: 'ms of CPU', amount: CALLS, run }];
+}
+
+/** The median of what each program takes, one after the other in each round, and the spread. */
+async function inTurns(context: BenchContext, kind: Kind, gateways: Gateway[]): Promise<void> {
+  const spent = gateways.map((): number[] => []);
+  const rounds = context.amount(ROUNDS);
+  for (let round = -WARM_UPS; round < rounds; round += 1) {
+    for (const [i, gateway] of gateways.entries()) {
+      const before = cpuOf(gateway.pid);
+      await kind.run(gateway);
+      if (round >= 0) spent[i]?.push((cpuOf(gateway.pid) - before) / 1000 / kind.amount);
+    }
+  }
+  for (const [i, { name }] of gateways.entries()) {
+    const all = (spent[i] ?? []).toSorted((one, other) => one - other);
+    context.note(kind.name, name, kind.unit, percentile(all, 0.5));
+    console.error(`    ${name}: ${all.map((one) => one.toFixed(3)).join(', ')}`);
+  }
+}
+
+async function besideAnother(
+  context: BenchContext,
+  gateway: Gateway,
+  large: string,
+): Promise<void> {
+  const { plain } = gateway.ports;
+  for (const [way, port, option] of WAYS) {
     const [other] = await Promise.all([
       makeRequests({
-        port: gateway.port,
+        port: plain,
         connections: 1,
-        request: `GET / HTTP/1.1\r\nHost: localhost:${gateway.port}\r\n\r\n`,
+        request: `GET / HTTP/1.1\r\nHost: localhost:${plain}\r\n\r\n`,
         durationMs: context.amount(2000),
-        caFile: gateway.caFile,
+        caFile: null,
       }),
-      upload(gateway, gateway.port, option, large),
+      upload(gateway, port, large, [option]),
     ]);
     const p99 = percentile(other.delaysUs, 0.99) / 1000;
-    context.note(`upload, ${how}: p99 of another client`, gateway.name, 'ms', p99);
-    const relay = await delayingRelay(gateway.port);
+    context.note(`upload, ${way}: p99 of another client`, gateway.name, 'ms', p99);
+  }
+}
+
+async function overLongWay(context: BenchContext, gateway: Gateway, small: string): Promise<void> {
+  for (const [way, port, option] of WAYS) {
+    const relay = await delayingRelay(gateway.ports[port]);
     const start = performance.now();
-    await upload(gateway, relay.port, option, small);
+    await upload(gateway, port, small, [option], relay.port);
     const seconds = (performance.now() - start) / 1000;
-    context.note(`upload of 10 MB over 50 ms, ${how}`, gateway.name, 's', seconds);
+    context.note(`upload of ${DELAYED_MB} MB over 50 ms, ${way}`, gateway.name, 's', seconds);
     relay.close();
-  };
-  await eachGateway(context, { tls: false, cores: 1 }, (gateway) =>
-    measure(gateway, 'HTTP/1.1', '--http1.1'),
-  );
-  await eachGateway(context, { tls: true, cores: 1 }, async (gateway) => {
-    await measure(gateway, 'TLS', '--http1.1');
-    await measure(gateway, 'HTTP/2', '--http2');
-  });
+  }
+}
+
+function upload(
+  gateway: Gateway,
+  port: keyof TransferPorts,
+  file: string,
+  options: readonly string[],
+  through = gateway.ports[port],
+): Promise<void> {
+  return curl(gateway, port, '/upload', [...options, '-H', 'Expect:', '-T', file], through);
 }
 
 /** By whatever port the gateway is reached, it is asked by its own name. */
-async function upload(
-  { port, caFile }: BenchGateway,
-  through: number,
-  option: string,
-  file: string,
+async function curl(
+  { caFile, ports }: Gateway,
+  name: keyof TransferPorts,
+  path: string,
+  options: readonly string[],
+  through = ports[name],
 ): Promise<void> {
-  const url = `${caFile === null ? 'http' : 'https'}://localhost:${port}/upload`;
-  const way = ['--connect-to', `localhost:${port}:127.0.0.1:${through}`, option];
+  const port = ports[name];
+  const url = `${name === 'tls' ? 'https' : 'http'}://localhost:${port}${path}`;
+  const way = ['--connect-to', `localhost:${port}:127.0.0.1:${through}`];
   const trust = caFile === null ? [] : ['--cacert', caFile];
-  const options = ['-sSf', '-o', '/dev/null', '-H', 'Expect:', ...trust, ...way];
-  await promisify(execFile)('curl', [...options, '-T', file, url]);
+  await promisify(execFile)('curl', ['-sSf', '-o', '/dev/null', ...trust, ...way, ...options, url]);
+}
+
+/** Has messages echoed, some of which are always on their way. */
+async function echo(port: number, size: number): Promise<void> {
+  const socket = new WebSocket(`ws://localhost:${port}/`, { perMessageDeflate: false });
+  await once(socket, 'open');
+  const message = Buffer.alloc(size, 'w');
+  const most = (1024 * KIB) / size;
+  const count = (WEBSOCKET_MB * KIB * KIB) / size;
+  let [sent, received] = [0, 0];
+  const done = new Promise<void>((resolve) => {
+    const fill = (): void => {
+      for (; sent < count && sent - received < most; sent += 1) socket.send(message);
+    };
+    socket.on('message', () => {
+      received += 1;
+      if (received === count) resolve();
+      else fill();
+    });
+    fill();
+  });
+  await done;
+  socket.close();
+  await once(socket, 'close');
 }
 
 /** Passes bytes on as they came, each half a round trip later. */

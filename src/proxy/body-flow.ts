@@ -5,6 +5,7 @@
 
 import type { Writable } from 'node:stream';
 import { NARROW_READ_BYTES, upstreamReads } from './upstream-reads.ts';
+import { upstreamWrites } from './upstream-writes.ts';
 
 /** Bytes between which a source is held, and goes on. */
 interface Marks {
@@ -73,10 +74,15 @@ export class BodyFlow {
     return this.#isHeld;
   }
 
-  write(chunk: Buffer): void {
+  /** @param whole what the chunk is the last part of, and whose memory nobody reads once it is taken */
+  write(chunk: Buffer, whole: Buffer | null = null): void {
     this.#waiting += chunk.length;
     if (!this.#isClosed) upstreamReads.wait(chunk.length);
-    upstreamReads.pass(chunk, this.#body, () => this.#took(chunk.length));
+    upstreamReads.pass(chunk, this.#body, (error) => {
+      this.#took(chunk.length);
+      // After a failure it is not known whether the system still reads from it.
+      if (whole !== null && !(error instanceof Error)) upstreamWrites.release(whole);
+    });
     if (this.#isHeld || this.#waiting <= marks().high) return;
     // All has been taken, and will be told so in a moment.
     if (this.#body.writableLength === 0) return;

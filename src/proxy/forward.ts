@@ -1,3 +1,4 @@
+import { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
 import { HeaderList } from '../http/header-list.ts';
@@ -18,6 +19,7 @@ import {
 } from './forwarding.ts';
 import { Semaphore } from '../kernel/semaphore.ts';
 import { upstreamReads } from './upstream-reads.ts';
+import { upstreamWrites } from './upstream-writes.ts';
 
 /** Bytes of an unwanted response body that are read to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
@@ -28,12 +30,15 @@ export class ConnectionPool implements Connections {
   readonly #serverName: string;
   /** null: no limit. Requests queue here and not in the HTTP client, so that a client that leaves also leaves the queue. */
   readonly #turns: Semaphore | null;
+  /** TLS copies what it writes. */
+  readonly #isPlain: boolean;
 
   /** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
   constructor(address: UpstreamAddress, settings: TransportSettings, trustPool: string | null) {
     this.#serverName = settings.tlsServerName ?? address.hostname;
     const limit = settings.maxConnectionsPerHost;
     this.#turns = limit === 0 ? null : new Semaphore(limit);
+    this.#isPlain = address.protocol === 'http:';
     this.#pool = new Pool(`${address.protocol}//${address.authority}`, {
       connect: dialer(address, settings, trustPool),
       connections: limit === 0 ? null : limit,
@@ -79,6 +84,7 @@ export class ConnectionPool implements Connections {
   }
 
   #dispatch(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    if (this.#isPlain && request.body !== null) upstreamWrites.own(request.body);
     return new Promise((resolve, reject) => {
       const handler = new ForwardHandler(request, sink, resolve, reject);
       const options = {
@@ -120,6 +126,15 @@ function dialer(
     ...(address.protocol === 'http:' ? upstreamReads.socketOptions : {}),
     allowH2: false,
   });
+  if (address.protocol === 'http:') {
+    return (options, done) => {
+      dial(options, (...result) => {
+        const [, socket] = result;
+        if (socket instanceof Socket) upstreamWrites.watch(socket);
+        done(...result);
+      });
+    };
+  }
   const name = settings.tlsServerName;
   return (options, done) => {
     const { servername: _, ...rest } = options;

@@ -106,13 +106,13 @@ export class RequestLifecycle {
 
   /**
    * Writes the request's body to an upstream, with back-pressure. While that takes no more, it may as well
-   * answer: `held` begins the wait for it. `framed` makes of a chunk what goes out.
+   * answer: `held` begins the wait for it. `write` says how a chunk goes out. Its memory is given back then.
    */
   send(
     body: Readable,
     outgoing: Writable,
     held: () => void,
-    framed: (chunk: Buffer) => Buffer = (chunk) => chunk,
+    write: (chunk: Buffer, flow: BodyFlow) => void = (chunk, to) => to.write(chunk, chunk),
   ): void {
     body.on('error', (error) => this.fail(error));
     const flow = this.#begun(
@@ -127,7 +127,7 @@ export class RequestLifecycle {
     body.on('data', (chunk: Buffer) => {
       if (this.#settled) return;
       if (outgoing.writable) {
-        flow.write(framed(chunk));
+        write(chunk, flow);
         return;
       }
       body.pause();

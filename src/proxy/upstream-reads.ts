@@ -18,12 +18,21 @@ export const MAX_WIDE_BODIES = 64;
 export const MAX_WIDE_WAITING_BYTES = 8 * 1024 * 1024;
 /** Bytes that a connection to an upstream keeps for whoever has paused it, beside one read. */
 const CONNECTION_BUFFER_BYTES = 16 * 1024;
+/** Bytes that wait to be written to a connection to an upstream before the client of the body is held. */
+const WRITE_BUFFER_BYTES = 128 * 1024;
 
 /** Buffers of each of the two sizes that wait to be filled again; together at most 6 MiB. */
 const MAX_SPARE_BYTES = 3 * 1024 * 1024;
 
 /** From here on a read is worth a buffer that can be used again, however little of it is filled. */
 const LEAST_REUSED_BYTES = NARROW_READ_BYTES / 4;
+
+interface UpstreamSocketOptions {
+  readonly onread: OnReadOpts;
+  readonly highWaterMark: undefined;
+  readonly readableHighWaterMark: number;
+  readonly writableHighWaterMark: number;
+}
 
 /**
  * What is read from upstreams. All connections read into one place, from which each read is copied
@@ -75,13 +84,16 @@ class UpstreamReads {
   }
 
   /** How a socket is told to read here: options of `net.connect`. */
-  readonly socketOptions: { readonly onread: OnReadOpts; readonly highWaterMark: number } = {
+  readonly socketOptions: UpstreamSocketOptions = {
     onread: {
       // Asked for when a connection begins, and after each read.
       buffer: () => this.#nextLanding(),
       callback: readBy((bytes) => this.#copy(bytes)),
     },
-    highWaterMark: CONNECTION_BUFFER_BYTES,
+    // Else it would be the same for both.
+    highWaterMark: undefined,
+    readableHighWaterMark: CONNECTION_BUFFER_BYTES,
+    writableHighWaterMark: WRITE_BUFFER_BYTES,
   };
 
   /**
@@ -90,13 +102,13 @@ class UpstreamReads {
    *
    * @param taken called when the body has taken it, or has failed
    */
-  pass(chunk: Buffer, body: Writable, taken: () => void): void {
+  pass(chunk: Buffer, body: Writable, taken: (error?: Error | null) => void): void {
     if (this.#filled.get(chunk.buffer) !== chunk.length || !givesBack(body)) {
       body.write(chunk, taken);
       return;
     }
     body.write(chunk, (error) => {
-      taken();
+      taken(error);
       // After a failure it is not known whether the system still reads from it.
       if (!(error instanceof Error)) this.#keep(Buffer.from(chunk.buffer));
     });

@@ -94,7 +94,9 @@ export class ClientBody extends Readable implements LeasedBody {
       this.#handOn(chunk);
       return;
     }
-    if (this.#gathered.length === 0 && chunk.length >= GATHERED_BYTES) {
+    if (chunk.length >= GATHERED_BYTES) {
+      // Not worth a copy.
+      this.#handOnGathered();
       this.#handOn(chunk);
       return;
     }

@@ -18,6 +18,8 @@ import {
   type FastcgiRecord,
   HeadReader,
   RECORD,
+  recordContents,
+  recordHeader,
   RecordReader,
   streamRecords,
 } from './records.ts';
@@ -147,7 +149,16 @@ class FastcgiExchange {
       return;
     }
     const held = (): void => this.#awaitHead();
-    this.#lifecycle.send(body, socket, held, (chunk) => streamRecords(RECORD.stdin, chunk));
+    this.#lifecycle.send(body, socket, held, (chunk, flow) => {
+      // One write, without a copy.
+      socket.cork();
+      for (const part of recordContents(chunk)) {
+        socket.write(recordHeader(RECORD.stdin, part.length));
+        const isLast = part.byteOffset + part.length === chunk.byteOffset + chunk.length;
+        flow.write(part, isLast ? chunk : null);
+      }
+      socket.uncork();
+    });
     body.once('end', () => {
       if (this.#lifecycle.settled) return;
       socket.write(endOfStream(RECORD.stdin));

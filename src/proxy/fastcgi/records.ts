@@ -31,11 +31,14 @@ export function beginRequest(): Buffer {
 
 /** Bytes of a stream in as many records as they need. */
 export function streamRecords(type: number, content: Buffer): Buffer {
-  const parts: Buffer[] = [];
+  return Buffer.concat([...recordContents(content)].map((part) => record(type, part)));
+}
+
+/** What of a stream goes into one record each. */
+export function* recordContents(content: Buffer): Generator<Buffer> {
   for (let at = 0; at < content.length; at += MAX_CONTENT) {
-    parts.push(record(type, content.subarray(at, at + MAX_CONTENT)));
+    yield content.subarray(at, at + MAX_CONTENT);
   }
-  return Buffer.concat(parts);
 }
 
 /** The empty record with which a stream ends. */
@@ -44,9 +47,14 @@ export function endOfStream(type: number): Buffer {
 }
 
 function record(type: number, content: Buffer): Buffer {
+  return Buffer.concat([recordHeader(type, content.length), content]);
+}
+
+/** What goes before the content of a record. */
+export function recordHeader(type: number, contentLength: number): Buffer {
   const header = Buffer.from([1, type, 0, REQUEST_ID, 0, 0, 0, 0]);
-  header.writeUInt16BE(content.length, 4);
-  return Buffer.concat([header, content]);
+  header.writeUInt16BE(contentLength, 4);
+  return header;
 }
 
 /** Parameters as pairs of lengths, names and values (§3.4); all are byte strings. */

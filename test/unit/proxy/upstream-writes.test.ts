@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import http from 'node:http';
+import net from 'node:net';
+import { Readable } from 'node:stream';
+import { describe, it } from 'node:test';
+import { upstreamWrites } from '../../../src/proxy/upstream-writes.ts';
+import { portOf } from '../http/exchange-server.ts';
+import { origin, type Origin, proxyTo } from './gateway.ts';
+
+const MB = 1024 * 1024;
+const BODY_BYTES = 16 * MB;
+const UPLOADS = 4;
+
+/** No two pieces of it are alike. */
+function content(seed: number): Buffer {
+  const bytes = Buffer.allocUnsafe(BODY_BYTES);
+  for (let i = 0; i < BODY_BYTES; i += 4) {
+    bytes.writeUInt32LE((Math.imul(i + seed, 2654435761) ^ seed) >>> 0, i);
+  }
+  return bytes;
+}
+
+const contents = Array.from({ length: UPLOADS }, (_, seed) => content(seed + 1));
+const digests = contents.map((bytes) => createHash('sha256').update(bytes).digest('hex'));
+
+/** Answers with the digest of what it was sent. */
+function digestOrigin(): Promise<Origin> {
+  return origin((request, response) => {
+    const hash = createHash('sha256');
+    request.on('data', (chunk: Buffer) => hash.update(chunk));
+    request.once('end', () => response.end(hash.digest('hex')));
+  });
+}
+
+async function upload(port: number, bytes: Buffer, pieceBytes: number | null): Promise<string> {
+  const headers = pieceBytes === null ? { 'content-length': bytes.length } : {};
+  const request = http.request({ port, host: '127.0.0.1', method: 'PUT', agent: false, headers });
+  if (pieceBytes === null) request.end(bytes);
+  else Readable.from(piecesOf(bytes, pieceBytes)).pipe(request);
+  const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+  return response.setEncoding('latin1').reduce((all, one: string) => all + one, '');
+}
+
+function* piecesOf(bytes: Buffer, size: number): Generator<Buffer> {
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+}
+
+describe('the memory of an upload', () => {
+  for (const pieceBytes of [null, 64 * 1024, 1000]) {
+    const how = pieceBytes === null ? 'with a length' : `in chunks of ${pieceBytes} bytes`;
+    it(`is given back piece by piece, and nothing is mixed up, ${how}`, async () => {
+      await using upstream = await digestOrigin();
+      await using gateway = await proxyTo([upstream.url]);
+      const before = upstreamWrites.releasedBytes;
+      const received = await Promise.all(
+        contents.map((bytes) => upload(gateway.http1, bytes, pieceBytes)),
+      );
+      assert.deepEqual(received, digests);
+      const released = upstreamWrites.releasedBytes - before;
+      const part = released / (UPLOADS * BODY_BYTES);
+      assert.ok(part > 0.8, `${part} of what was passed on`);
+    });
+  }
+
+  it('is given back for the next attempt as well, where the first upstream cannot be reached', async () => {
+    await using upstream = await digestOrigin();
+    const closed = await digestOrigin();
+    await closed[Symbol.asyncDispose]();
+    await using gateway = await proxyTo([closed.url, upstream.url], {
+      loadBalancing: {
+        policy: { kind: 'first' },
+        tryDurationMs: 5000,
+        tryIntervalMs: 1,
+        retries: null,
+      },
+      passiveHealth: { failDurationMs: 10_000 },
+    });
+    const [bytes = Buffer.alloc(0)] = contents;
+    assert.equal(await upload(gateway.http1, bytes, null), digests[0]);
+  });
+});
+
+describe('what is written to an upstream', () => {
+  it('in one turn is gathered, after the first piece, which goes out at once', async () => {
+    const server = net.createServer();
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const accepted = once(server, 'connection');
+    const socket = net.connect(portOf(server), '127.0.0.1');
+    await once(socket, 'connect');
+    const [peer] = (await accepted) as [net.Socket];
+    const sizes: number[] = [];
+    const { _write: write, _writev: writev } = net.Socket.prototype;
+    upstreamWrites.watch(socket);
+    const [watched, watchedTogether] = [socket._write, socket._writev];
+    assert.ok(watched !== write && watchedTogether !== undefined && watchedTogether !== writev);
+    socket._write = (chunk: Buffer, encoding, done) => {
+      sizes.push(chunk.length);
+      watched.call(socket, chunk, encoding, done);
+    };
+    socket._writev = (chunks, done) => {
+      sizes.push(chunks.reduce((sum, { chunk }) => sum + (chunk as Buffer).length, 0));
+      watchedTogether.call(socket, chunks, done);
+    };
+    const sent = Buffer.from(Array.from({ length: 10 * 16 * 1024 }, (_, i) => i % 251));
+    for (const piece of piecesOf(sent, 16 * 1024)) {
+      socket.cork();
+      socket.write(piece);
+      socket.uncork();
+    }
+    assert.deepEqual(
+      sizes,
+      [16, 64, 64].map((kib) => kib * 1024),
+      'before the turn is over',
+    );
+    const received: Buffer[] = [];
+    let length = 0;
+    while (length < sent.length) {
+      const [chunk] = (await once(peer, 'data')) as [Buffer];
+      received.push(chunk);
+      length += chunk.length;
+    }
+    assert.ok(Buffer.concat(received).equals(sent));
+    assert.deepEqual(sizes.slice(3), [16 * 1024], 'the rest at its end');
+    socket.destroy();
+    server.close();
+  });
+});
