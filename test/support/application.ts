@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import type { BrowserContext, Page } from 'playwright-core';
 import { HUB, type Site, startSite } from '../unit/discovery/site.ts';
 import { chromiumPath, launchChromium } from './chromium.ts';
 import { root } from './process.ts';
+import { removeWith } from './temporary-directory.ts';
 
 /*
  * Applications that nobody here wrote, behind a gateway: `serveApplication` starts one,
@@ -22,7 +23,7 @@ const START_MS = 60_000;
 /** A directory that goes with the test. */
 export function applicationDirectory(test: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), 'hubgate-app-'));
-  test.after(() => rmSync(path, { recursive: true, force: true }));
+  removeWith(test, path);
   return path;
 }
 
