@@ -74,7 +74,7 @@ describe('Node-RED', () => {
       assert.ok(left >= built - 20, `${left} of ${built} elements`);
       const answer = await page.evaluate("fetch('/hello').then((answer) => answer.text())");
       assert.equal(answer, 'Said by a flow.');
-      // One, which has not been lost and opened anew.
+      // One, which has not been lost and opened again.
       assert.deepEqual(sockets, ['/comms']);
 
       // The editor still edits.

@@ -83,7 +83,7 @@ export interface RecipeVisitor {
 }
 
 /**
- * A visitor in Chromium; null where there is none. With `live`, each change of the application asks anew for
+ * A visitor in Chromium; null where there is none. With `live`, each change of the application asks again for
  * the pages of `also` as well, which the recipe does not: the hardest that live pages can do to them.
  */
 export async function visitRecipe(
@@ -122,7 +122,7 @@ export async function openPage(
   return page;
 }
 
-/** Resolves when the script of live pages has asked for the page anew and had the time to show it. */
+/** Resolves when the script of live pages has asked for the page again and had the time to show it. */
 export async function askedAnew(page: Page): Promise<void> {
   const answer = await page.waitForResponse((one) => 'hub-live' in one.request().headers());
   await answer.finished();

@@ -40,7 +40,7 @@ export class RedisSignals implements TransportSignals {
     this.#listener = listener;
   }
 
-  /** What was told before is no concern of a process that had no streams then. */
+  /** What was told before is not a concern of a process that had no streams then. */
   async begin(session: Session): Promise<void> {
     const { signals } = this.#options.keys;
     const newest = await session.command('XREVRANGE', signals, '+', '-', 'COUNT', '1');
