@@ -135,7 +135,7 @@ function get(path: string, { port }: BenchGateway): string {
 }
 
 /** Measures each gateway in turn, in front of one app. */
-export async function eachGateway(
+async function eachGateway(
   context: BenchContext,
   front: Omit<Front, 'appPort'>,
   measure: (gateway: BenchGateway) => Promise<void>,

@@ -2,8 +2,7 @@
 // is the same in every page, so that pages keep their validators.
 
 import { createHash } from 'node:crypto';
-import { about } from '../http/about.ts';
-import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
+import { about, type Exchange, type Handler, type ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { recode, type Recoding } from '../http/representation.ts';
 import type { AnnouncedHub } from './announced-hub.ts';

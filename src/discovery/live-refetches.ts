@@ -1,7 +1,6 @@
-import { pause } from '../kernel/clock.ts';
+import { type Clock, pause } from '../kernel/clock.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import type { TopicOf } from './page-topics.ts';

@@ -1,7 +1,6 @@
-import { about } from '../http/about.ts';
+import { about, type Exchange, type Handler } from '../http/exchange.ts';
 import { answer, answerError } from '../http/answer.ts';
 import { clientNetwork } from '../http/client-network.ts';
-import type { Exchange, Handler } from '../http/exchange.ts';
 import { type RateZone, verdictOf } from '../http/rate-limits.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 import { parseUrl } from '../kernel/parse-url.ts';

@@ -1,5 +1,4 @@
-import { about } from '../http/about.ts';
-import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
+import { about, type Exchange, type Handler, type ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { type Announce, withoutQuery } from './changed-urls.ts';

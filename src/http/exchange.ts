@@ -7,10 +7,11 @@ import type { IncomingMessage } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
-import type { Logger } from '../kernel/log.ts';
+import type { LogFields, Logger } from '../kernel/log.ts';
 import type { TraceContext } from './trace-context.ts';
 import type { HeaderList } from './header-list.ts';
 import type { Identity } from './identity.ts';
+import { withoutSecretParts } from '../kernel/secret.ts';
 
 /**
  * One request and its response, the same over HTTP/1.1 and HTTP/2. Handlers see nothing of the
@@ -234,3 +235,21 @@ export type Expand = (
   response?: HeaderList,
   encode?: (value: string) => string,
 ) => string;
+
+/** Characters of a host or a path that a line of the log repeats. */
+const MAX_SHOWN = 256;
+
+/** Which request a line of the log is about, beside its own fields. The query stays out. */
+export function about(
+  { host, originalTarget, method, upstream }: Exchange,
+  fields: LogFields,
+): LogFields {
+  const [path = ''] = originalTarget.split('?', 1);
+  return {
+    method,
+    host: host.slice(0, MAX_SHOWN),
+    path: withoutSecretParts(path.slice(0, MAX_SHOWN), 'REDACTED'),
+    ...(upstream === null ? {} : { upstream: upstream.hostport }),
+    ...fields,
+  };
+}

@@ -1,3 +1,5 @@
+/** Maps whose values are sets: a key is there as long as its set holds something. */
+
 /** Adds to the set under a key, which is made for the first. */
 export function addTo<K, V>(map: Map<K, Set<V>>, key: K, value: V): void {
   const present = map.get(key);

@@ -2,10 +2,9 @@
 // that the upstream sees. The upstream's response is shared as it came, and each request applies
 // its own response rules.
 
-import { pause } from '../kernel/clock.ts';
+import { type Clock, pause } from '../kernel/clock.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import type { Clock } from '../kernel/clock.ts';
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
 import { ResponseRecorder } from './response-recorder.ts';
 import type {

@@ -3,9 +3,9 @@ import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import {
   type AnswerHead,
+  SharedResponse,
   type SharedResponseHold,
   type SharedResponseMemory,
-  SharedResponse,
 } from './shared-response.ts';
 
 /** What is decided with the answer that is recorded; exactly one of the last three is called, once. */

@@ -1,13 +1,11 @@
-import { pause } from '../kernel/clock.ts';
+import { type Clock, pause } from '../kernel/clock.ts';
 import { readFileSync } from 'node:fs';
 import type { RouteConfig } from '../config/routes.ts';
 import { HttpError } from '../http/errors.ts';
-import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
-import { about } from '../http/about.ts';
+import { about, type Exchange, type Expand, type Handler, type Next } from '../http/exchange.ts';
 import { addressSet, type AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { InstantLease } from '../kernel/lease.ts';
-import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';

@@ -1,9 +1,8 @@
 import type { RouteConfig } from '../config/routes.ts';
 import type { SiteContext } from './handler-context.ts';
-import { about } from '../http/about.ts';
+import { about, type Exchange, type Handler, type Next } from '../http/exchange.ts';
 import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
-import type { Exchange, Handler, Next } from '../http/exchange.ts';
 import { messageOf } from '../kernel/error.ts';
 import { describeError, setErrorStatus } from './error-status.ts';
 import { compileRoutes } from './route.ts';
