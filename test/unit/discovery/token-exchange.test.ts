@@ -252,7 +252,7 @@ describe('discovery: token exchange that fails never fails the page', () => {
     ['an answer without a token', 200, '{}', /its answer has no access_token/],
     ['an opaque token', 200, '{"access_token":"opaque"}', /no JWT, which the hub needs/],
     ['no JSON', 200, '<html>', /no JSON object/],
-    ['a flood', 200, 'x'.repeat(200_000), /more than 131072 bytes/],
+    ['a flood', 200, 'x'.repeat(200_000), /larger than 131072 bytes/],
   ];
   for (const [name, status, body, reason] of refusals) {
     it(`leaves the cookie out on ${name}, and logs it without a secret`, async (test) => {
