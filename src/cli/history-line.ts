@@ -41,7 +41,10 @@ export function parseReferenceUpdate(text: string, number: number, now: number):
   const fields = fieldsOf(text) ?? {};
   const { ID: id, Topics: topics, Data: data, Private: secret, Type: type, Retry: retry } = fields;
   const line = {
-    ...{ id, topics, data, private: secret },
+    id,
+    topics,
+    data,
+    private: secret,
     type: type === '' ? null : type,
     retry: typeof retry === 'number' && retry > 0 ? String(retry) : null,
   };

@@ -145,7 +145,8 @@ export const OPTIONS: OptionTable<HubConfig> = {
   subscriber_list_cache_size: (cursor) => ({ subscriberListCacheSize: count(cursor) }),
   debugger: () => ({ debugger: flag() }),
   playground: (cursor) => ({
-    ...{ playground: flag(), debugger: true },
+    playground: flag(),
+    debugger: true,
     playgroundInsecure: cursor.peek() !== undefined && oneOf(cursor, ['insecure']) === 'insecure',
   }),
   protocol_version_compatibility: (cursor) => ({

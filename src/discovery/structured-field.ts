@@ -1,6 +1,6 @@
 /*
  * Lists of RFC 9651 with one liberty: a member may stand behind a key and "=", as in a Dictionary,
- * of which here several may have the same key. No library keeps those apart.
+ * of which here several may have the same key. `structured-headers` keeps only the last of them.
  */
 
 /** A value with its type; what are other types to the RFC is text here, or a number. */

@@ -81,7 +81,12 @@ export class Hub {
       base: names.base,
       counts: this.counts,
       measures: this.measures,
-      ...{ reader, presencePublisher, clock, wheel, scheduler, log },
+      reader,
+      presencePublisher,
+      clock,
+      wheel,
+      scheduler,
+      log,
     });
     const admission = this.#admission;
     this.#revocation = new Revocation({ streams, admission, clock, scheduler });

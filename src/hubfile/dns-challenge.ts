@@ -91,8 +91,12 @@ function rfc2136(cursor: Cursor): DnsChallengeConfig {
   return complete(
     cursor,
     {
-      ...{ kind: 'rfc2136', server: server ?? '', zone, keyName: keyName ?? '' },
-      ...{ algorithm: algorithm ?? 'hmac-sha256', key: key ?? new Secret('') },
+      kind: 'rfc2136',
+      server: server ?? '',
+      zone,
+      keyName: keyName ?? '',
+      algorithm: algorithm ?? 'hmac-sha256',
+      key: key ?? new Secret(''),
     },
     settings,
   );
@@ -119,8 +123,11 @@ function acmeDns(cursor: Cursor): DnsChallengeConfig {
   return complete(
     cursor,
     {
-      ...{ kind: 'acme-dns', serverUrl: serverUrl ?? '', subdomain: subdomain ?? '' },
-      ...{ username: username ?? new Secret(''), password: password ?? new Secret('') },
+      kind: 'acme-dns',
+      serverUrl: serverUrl ?? '',
+      subdomain: subdomain ?? '',
+      username: username ?? new Secret(''),
+      password: password ?? new Secret(''),
     },
     settings,
   );

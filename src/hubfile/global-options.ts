@@ -297,8 +297,10 @@ function requestLog(
     cursor.fail(cursor.span, 'duplicate-option', `there is a log ${name} already`);
   }
   const start: GlobalOptions['requestLogs'][number] = {
-    ...{ ...defaultOptions.log, name },
-    ...{ include: [], exclude: [] },
+    ...defaultOptions.log,
+    name,
+    include: [],
+    exclude: [],
   };
   const { errors } = cursor.problems;
   const read = cursor.options(start, {

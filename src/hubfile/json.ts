@@ -1,3 +1,6 @@
+// JSON is read by our own code. `jsonc-parser` was tried: it descends without a bound on depth, and
+// its package can be neither imported by name in Node nor bundled.
+
 import type { DataMember, DataNode, SourceRange } from '../config/shape.ts';
 import { TextProblem } from './source.ts';
 

@@ -54,7 +54,11 @@ export function readData(
     : { options: defaultOptions, sites: [] };
   const files = [path];
   return loaded({ options, sites }, problems, origins, {
-    ...{ files, globs: [], fromEnvironment: [], sound: good, readable: good },
+    files,
+    globs: [],
+    fromEnvironment: [],
+    sound: good,
+    readable: good,
   });
 }
 
@@ -65,7 +69,12 @@ function readText(
   problems: Problems,
 ): { readonly text: string; readonly source: Source; readonly readable: boolean } {
   const sourceOf = (text: string): Source => ({
-    ...{ file, path, raw: text, text, pieces: [], fromEnvironment: [] },
+    file,
+    path,
+    raw: text,
+    text,
+    pieces: [],
+    fromEnvironment: [],
     language: 'data',
   });
   try {

@@ -136,7 +136,10 @@ export function makeSource(
     const value = valueOf(found, env);
     const unset = value === '' && !raw.slice(raw.lastIndexOf('\n', at) + 1, at).includes('#');
     pieces.push({
-      ...{ start: text.length, rawStart: at, rawEnd: end, replaced: true },
+      start: text.length,
+      rawStart: at,
+      rawEnd: end,
+      replaced: true,
       ...(unset ? { unset: found.name } : {}),
     });
     text += value;

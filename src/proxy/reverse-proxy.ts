@@ -95,7 +95,10 @@ export class ReverseProxy {
     this.#coalescer = new RequestCoalescer(options.sharedResponseMemory, options.scheduler, clock);
     const trusted = addressSet(config.trustedProxies);
     this.#forwarder = new Forwarder(config, {
-      ...{ clock, expand, target: options.target, tunnels: this.#tunnels },
+      clock,
+      expand,
+      target: options.target,
+      tunnels: this.#tunnels,
       trusted: (address) => trusted(address) || options.trusted(address),
       trustPool: this.#trustPool,
     });

@@ -103,7 +103,13 @@ const KEPT: ReadonlySet<string> = new Set([
   'authorization',
   'cookie',
   'proxy-authorization',
-  ...['connection', 'content-length', 'expect', 'host', 'te', 'transfer-encoding', 'upgrade'],
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'te',
+  'transfer-encoding',
+  'upgrade',
 ]);
 
 /** The request fields, in lower case, by which some route of a site tells the app the user. */

@@ -29,7 +29,10 @@ export async function certificatesInStorage(storage: string): Promise<ListedCert
     // There is not an authority before a site needs it.
     ...own.filter(({ problem }) => problem !== ABSENT),
     ...stored.map(({ names, authority, notAfter, file }) => ({
-      ...{ names, authority, notAfter, file },
+      names,
+      authority,
+      notAfter,
+      file,
       problem: null,
     })),
   ];

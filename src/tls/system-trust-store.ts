@@ -76,7 +76,9 @@ const MACOS: TrustStore = {
   install: ({ file }) => [
     [
       ...(['security', 'add-trusted-cert', '-d', '-r', 'trustRoot'] as const),
-      ...['-k', '/Library/Keychains/System.keychain', file],
+      '-k',
+      '/Library/Keychains/System.keychain',
+      file,
     ],
   ],
   remove: ({ file }) => [['security', 'remove-trusted-cert', '-d', file]],

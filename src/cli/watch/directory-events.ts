@@ -25,7 +25,10 @@ export function systemEvents(listener: DirectoryListener): DirectoryEvents {
   const open = (): FSWatcher =>
     watch([], {
       // The directories, not what links in them lead to: a link that is swapped is an event of its directory.
-      ...{ depth: 0, followSymlinks: false, ignoreInitial: true, persistent: false },
+      depth: 0,
+      followSymlinks: false,
+      ignoreInitial: true,
+      persistent: false,
       // It would hold removals back for a moment; the watch waits for quiet by itself.
       atomic: false,
       ignored: (path) => !listener.isWanted(path),

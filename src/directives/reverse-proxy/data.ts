@@ -98,7 +98,8 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
   shape: reverseProxyShape,
   answering: ({ handleResponse }) => handleResponse.flatMap(({ routes }) => routes),
   patterns: ({ headerUp, headerDown, activeHealth: check }) => [
-    ...[...headerUp, ...headerDown],
+    ...headerUp,
+    ...headerDown,
     ...(check === null || check.body === null ? [] : [check.body]),
   ],
   responseFields: ({ headerDown }) => headerDown,

@@ -148,7 +148,10 @@ function askTls(
 ): Promise<Finding> {
   return new Promise((resolve) => {
     const socket = connect({
-      ...{ host, port, rejectUnauthorized: false, ALPNProtocols: [ACME_PROTOCOL] },
+      host,
+      port,
+      rejectUnauthorized: false,
+      ALPNProtocols: [ACME_PROTOCOL],
       servername: challengeName(name),
     });
     const done = (found: Finding): void => {

@@ -121,7 +121,9 @@ class LmdbHistory implements History {
       for (let from = 0; ; ) {
         const range = log.getRange({ start: from, limit: AT_ONCE, transaction });
         const page = Array.from(range, ({ key, value }) => ({
-          ...{ position: key, bytes: value, oldestEvent },
+          position: key,
+          bytes: value,
+          oldestEvent,
         }));
         const last = page.at(-1);
         if (last === undefined) return;

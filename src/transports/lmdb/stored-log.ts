@@ -5,7 +5,10 @@ import type { LmdbStore, Tail } from './lmdb-store.ts';
 import { encodeStored, storedHead, type StoredHead } from './stored-update.ts';
 
 const EMPTY: Tail = {
-  ...{ position: 0, eventId: '', updates: 0, updateId: '' },
+  position: 0,
+  eventId: '',
+  updates: 0,
+  updateId: '',
   evicted: { updates: 0, events: 0 },
 };
 

@@ -411,7 +411,10 @@ export class TreeCheck {
 
   #level(depth: number): Level {
     this.#levels[depth] ??= {
-      ...{ page: 0, at: 0, nodes: 0, next: 0 },
+      page: 0,
+      at: 0,
+      nodes: 0,
+      next: 0,
       low: { bytes: null, from: 0, length: 0 },
       high: { bytes: null, from: 0, length: 0 },
     };

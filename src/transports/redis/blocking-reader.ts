@@ -69,8 +69,16 @@ export class BlockingReader {
       while (!session.isLost) {
         const reply = await session.block(
           BLOCK_MS,
-          ...['XREAD', 'COUNT', String(ENTRIES_AT_ONCE), 'BLOCK', String(BLOCK_MS), 'STREAMS'],
-          ...[keys.log, keys.signals, placeOf(handedOut.stored), signals.last],
+          'XREAD',
+          'COUNT',
+          String(ENTRIES_AT_ONCE),
+          'BLOCK',
+          String(BLOCK_MS),
+          'STREAMS',
+          keys.log,
+          keys.signals,
+          placeOf(handedOut.stored),
+          signals.last,
         );
         await this.#take(session, reply);
       }

@@ -59,8 +59,10 @@ export class GroupAppend {
       since = Math.min(since, handedOut.stored);
       try {
         const position = await this.#append(session, [
-          ...[name, mayBeStored ? placeOf(since) : ''],
-          ...[...limits, ...updates],
+          name,
+          mayBeStored ? placeOf(since) : '',
+          ...limits,
+          ...updates,
         ]);
         await this.#readBack(position, `${name}:${group.length}`, end);
         return;

@@ -125,7 +125,10 @@ export class RedisPresence implements PresenceBoard {
     const { keys } = this.#options;
     const reply = await this.#session().command(
       ...['ZRANGEBYSCORE', keys.present, after === null ? '-inf' : `(${after}`, '+inf'],
-      ...['WITHSCORES', 'LIMIT', '0', String(limit)],
+      'WITHSCORES',
+      'LIMIT',
+      '0',
+      String(limit),
     );
     // Members and scores by turns.
     const flat = texts(reply);

@@ -53,9 +53,7 @@ export class RedisSignals implements TransportSignals {
     const { signals } = this.#options.keys;
     for (let count = AT_ONCE; count === AT_ONCE; ) {
       const from = `(${this.last}`;
-      const reply = await session.command(
-        ...['XRANGE', signals, from, '+', 'COUNT', String(AT_ONCE)],
-      );
+      const reply = await session.command('XRANGE', signals, from, '+', 'COUNT', String(AT_ONCE));
       const entries = listOf(reply);
       this.take(entries);
       count = entries.length;

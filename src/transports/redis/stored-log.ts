@@ -76,8 +76,12 @@ export class StoredLog {
   ): Promise<readonly StoredEntry[]> {
     if (first > last) return [];
     const reply = await session.command(
-      ...['XREVRANGE', this.#keys.log, placeOf(last), placeOf(first)],
-      ...['COUNT', String(limit)],
+      'XREVRANGE',
+      this.#keys.log,
+      placeOf(last),
+      placeOf(first),
+      'COUNT',
+      String(limit),
     );
     return listOf(reply).toReversed().map(decodeEntry);
   }

@@ -1,3 +1,7 @@
+// DNS messages are our own code. `dns-packet` was tried: it cannot write the class NONE, by which
+// an update removes a record (RFC 2136 §2.5.4), and does not say where the signature of a response
+// begins (RFC 8945 §5.3).
+
 /** Types and classes of records (RFC 1035 §3.2, RFC 2136 §2.4, RFC 8945 §4.2). */
 export const TYPE = { SOA: 6, TXT: 16, TSIG: 250 } as const;
 export const CLASS = { IN: 1, NONE: 254, ANY: 255 } as const;

@@ -24,8 +24,17 @@ const EXCHANGE_MS = 10_000;
 
 /** Response codes (RFC 1035 §4.1.1, RFC 2136 §2.2). */
 const CODES = [
-  ...['NOERROR', 'FORMERR', 'SERVFAIL', 'NXDOMAIN', 'NOTIMP', 'REFUSED'],
-  ...['YXDOMAIN', 'YXRRSET', 'NXRRSET', 'NOTAUTH', 'NOTZONE'],
+  'NOERROR',
+  'FORMERR',
+  'SERVFAIL',
+  'NXDOMAIN',
+  'NOTIMP',
+  'REFUSED',
+  'YXDOMAIN',
+  'YXRRSET',
+  'NXRRSET',
+  'NOTAUTH',
+  'NOTZONE',
 ];
 const [NO_ERROR, NAME_ERROR] = [0, 3];
 

@@ -38,8 +38,14 @@ export function signRequest(message: Buffer, key: TsigKey, nowMs: number): Signe
   const variables = signedVariables(key, time, FUDGE_S, 0, Buffer.alloc(0));
   const mac = digest(key, [message, variables]);
   const data = Buffer.concat([
-    ...[encodeName(key.algorithm), time, uint16(FUDGE_S), uint16(mac.length), mac],
-    ...[message.subarray(0, 2), uint16(0), uint16(0)],
+    encodeName(key.algorithm),
+    time,
+    uint16(FUDGE_S),
+    uint16(mac.length),
+    mac,
+    message.subarray(0, 2),
+    uint16(0),
+    uint16(0),
   ]);
   const record = { name: key.name, type: TYPE.TSIG, class: CLASS.ANY, ttl: 0, data };
   const signed = Buffer.concat([message, encodeRecord(record)]);
@@ -105,8 +111,15 @@ function signedVariables(
   other: Buffer,
 ): Buffer {
   return Buffer.concat([
-    ...[encodeName(key.name), uint16(CLASS.ANY), Buffer.alloc(4), encodeName(key.algorithm)],
-    ...[time, uint16(fudge), uint16(error), uint16(other.length), other],
+    encodeName(key.name),
+    uint16(CLASS.ANY),
+    Buffer.alloc(4),
+    encodeName(key.algorithm),
+    time,
+    uint16(fudge),
+    uint16(error),
+    uint16(other.length),
+    other,
   ]);
 }
 
