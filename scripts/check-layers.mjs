@@ -18,7 +18,7 @@ const MAY_IMPORT = {
   http: ['kernel', 'config'],
   debugger: ['kernel', 'hub', 'auth', 'client'],
   'hub-http': ['kernel', 'http', 'hub', 'auth', 'debugger'],
-  discovery: ['kernel', 'config', 'http', 'auth'],
+  discovery: ['kernel', 'config', 'http', 'auth', 'client'],
   proxy: ['kernel', 'config', 'http'],
   site: ['kernel', 'config', 'http', 'proxy'],
   matchers: ['kernel', 'config', 'hubfile', 'http', 'proxy', 'site'],
@@ -26,7 +26,7 @@ const MAY_IMPORT = {
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
   runtime:
-    'kernel config directives matchers hub transports auth http hub-http discovery proxy site tls server'.split(
+    'client kernel config directives matchers hub transports auth http hub-http discovery proxy site tls server'.split(
       ' ',
     ),
   client: [],

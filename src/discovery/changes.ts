@@ -6,7 +6,7 @@ import { type Announce, type QueryMarks, saysChanged, withoutQuery } from './cha
 import { readAlong } from './answer-body.ts';
 import { Debouncer } from './debouncer.ts';
 import { linkedPage } from './link.ts';
-import { type PageTopic, queryMark, type TopicOf } from './page-topics.ts';
+import { type PageTopic, queryMark, type TopicOf } from '../client/page-topics.ts';
 import { requestUrl } from './request-url.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 

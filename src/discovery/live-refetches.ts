@@ -3,7 +3,7 @@ import type { Exchange, Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
-import type { TopicOf } from './page-topics.ts';
+import type { TopicOf } from '../client/page-topics.ts';
 import { requestUrl } from './request-url.ts';
 
 export interface LiveRefetchesOptions {

@@ -8,7 +8,7 @@ import { grantTemplates } from '../discovery/grant-template.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import { createLiveReports, REPORT_WINDOW_MS, reportPath } from '../discovery/live-reports.ts';
-import { createTopicOf } from '../discovery/page-topics.ts';
+import { createTopicOf } from '../client/page-topics.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
 import { createLiveRefetches } from '../discovery/live-refetches.ts';
 import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
@@ -112,7 +112,7 @@ export function liveRefetches(
   const { windowMs } = discovery.live;
   const { hub } = announcement;
   const personalFields = personalFieldsOf(discovery);
-  const topicOf = createTopicOf(discovery.aliases);
+  const topicOf = createTopicOf(discovery.aliases, normalized);
   return createLiveRefetches({ hub, concerns, windowMs, topicOf, clock, random, personalFields });
 }
 
@@ -136,7 +136,7 @@ function speakingForTheApp(
   const announce = createAnnounce(hub);
   const handlers: Handler[] = [];
   if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
-  const topicOf = createTopicOf(aliases);
+  const topicOf = createTopicOf(aliases, normalized);
   /** Those that stand before one have what they are for. */
   const earlier: ((exchange: Exchange) => boolean)[] = [];
   for (const config of changes) {
@@ -325,4 +325,8 @@ function elsewhere(url: string, host: string): Announcement {
     signOut: () => {},
   };
   return { hub, detailType: profile.detailType, audience: () => url };
+}
+
+function normalized(url: string): string {
+  return requireUrl(url).href;
 }

@@ -3,7 +3,13 @@ import http2 from 'node:http2';
 import net from 'node:net';
 import { type Duplex, PassThrough } from 'node:stream';
 import { describe, it } from 'node:test';
-import type { Exchange, Handler, ResponseHead, ResponseStream, StreamListener } from '../../src/http/exchange.ts';
+import type {
+  Exchange,
+  Handler,
+  ResponseHead,
+  ResponseStream,
+  StreamListener,
+} from '../../src/http/exchange.ts';
 import { HeaderList } from '../../src/http/header-list.ts';
 import { SubExchange } from '../../src/site/sub-exchange.ts';
 import { type ExchangeServer, serveExchanges } from '../unit/http/exchange-server.ts';

@@ -11,7 +11,7 @@ import { hubOfPage } from '../discovery.ts';
 import type { Update } from '../events.ts';
 import { followHub } from './hub-stream.ts';
 import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
-import { createTopicOf, type PageAlias } from './page-topics.ts';
+import { createTopicOf, type PageAlias } from '../page-topics.ts';
 import { isOfOthers, type Topics, topicsOfPage } from './topics.ts';
 
 /** A burst is one refetch: so long after its first update, and never more often. */
@@ -47,7 +47,7 @@ function start(
   let pending: string | null = null;
   let isBack = false;
   let cursor = hubOfPage(relation, document.URL)?.cursor ?? null;
-  const topicOf = createTopicOf(JSON.parse(aliases) as PageAlias[]);
+  const topicOf = createTopicOf(JSON.parse(aliases) as PageAlias[], (url) => new URL(url).href);
   let topics: Topics = { named: [], followed: [] };
   let stream: AbortController | null = null;
   let timer = 0;

@@ -1,6 +1,6 @@
 import { navigation } from '../discovery.ts';
 import type { Update } from '../events.ts';
-import { type PageTopic, queryMark, type TopicOf } from './page-topics.ts';
+import { type PageTopic, queryMark, type TopicOf } from '../page-topics.ts';
 
 export interface Topics {
   /** Those that the page has, or names, as the gateway announces them. */

@@ -3,7 +3,7 @@ import { Agent, request as httpRequest, type RequestListener } from 'node:http';
 import http2 from 'node:http2';
 import { describe, it, type TestContext } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import { createTopicOf } from '../../../src/discovery/page-topics.ts';
+import { createTopicOf } from '../../../src/client/page-topics.ts';
 import { createLiveRefetches } from '../../../src/discovery/live-refetches.ts';
 import type { AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -353,7 +353,7 @@ describe('pages that are fetched because of one update', () => {
       const random = (): number => (count += 1) / 1000;
       const personalFields: string[] = [];
       const concerns = (): boolean => true;
-      const topicOf = createTopicOf([]);
+      const topicOf = createTopicOf([], (url) => url);
       const options = { hub, concerns, windowMs: 1000, topicOf, clock, random, personalFields };
       const { sharing } = createLiveRefetches(options);
       let passed = 0;

@@ -1,17 +1,21 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import * as browser from '../../../src/client/live/page-topics.ts';
-import * as gateway from '../../../src/discovery/page-topics.ts';
+import { createTopicOf, type PageAlias, queryMark } from '../../../src/client/page-topics.ts';
+import { requireUrl } from '../../../src/kernel/parse-url.ts';
 
 const MEDIAWIKI = [{ topic: '/index.php/{page}', forms: ['/index.php?title={page}'] }];
 const WORDPRESS = [
   { topic: '/?p={id}', forms: ['/wp-json/wp/v2/posts/{id}', '/?rest_route=/wp/v2/posts/{id}'] },
   { topic: '/wp-admin/post.php?post={id}', forms: [] },
 ];
-const mark = gateway.queryMark;
+const mark = queryMark;
+const gateway = (aliases: readonly PageAlias[]) =>
+  createTopicOf(aliases, (url) => requireUrl(url).href);
+const browser = (aliases: readonly PageAlias[]) =>
+  createTopicOf(aliases, (url) => new URL(url).href);
 
 /** What is configured, a URL, its topic, and which query is told by eight bits. */
-const CASES: readonly (readonly [readonly gateway.PageAlias[], string, string, string])[] = [
+const CASES: readonly (readonly [readonly PageAlias[], string, string, string])[] = [
   [[], '/a', '/a', ''],
   [[], '/a#part', '/a', ''],
   [[], '/a?', '/a', ''],
@@ -68,15 +72,15 @@ describe('the topic of a page', () => {
     for (const [aliases, path, topic, query] of CASES) {
       const expected = { topic: `https://example.com${topic}`, mark: mark(query) };
       const url = new URL(`https://example.com${path}`);
-      assert.deepEqual(gateway.createTopicOf(aliases)(url), expected, `gateway: ${path}`);
-      assert.deepEqual(browser.createTopicOf(aliases)(url), expected, `browser: ${path}`);
+      assert.deepEqual(gateway(aliases)(url), expected, `gateway: ${path}`);
+      assert.deepEqual(browser(aliases)(url), expected, `browser: ${path}`);
     }
   });
 
   it('is not changed by being asked for again', () => {
     for (const [aliases, path] of CASES) {
       if (aliases.length > 1 && path === '/a') continue;
-      const topicOf = gateway.createTopicOf(aliases);
+      const topicOf = gateway(aliases);
       const { topic } = topicOf(new URL(`https://example.com${path}`));
       assert.equal(topicOf(new URL(topic)).topic, topic);
     }
@@ -93,6 +97,6 @@ describe('the topic of a page', () => {
   it('is found in linear time, however often a form repeats itself', () => {
     const aliases = [{ topic: '/x', forms: [`/${'{a}b'.repeat(20)}{z}c`] }];
     const url = new URL(`https://example.com/${'b'.repeat(50_000)}`);
-    assert.equal(gateway.createTopicOf(aliases)(url).topic, url.href);
+    assert.equal(gateway(aliases)(url).topic, url.href);
   });
 });

@@ -16,7 +16,18 @@ import { Secret } from '../../../src/kernel/secret.ts';
 import { expandIdentity } from '../../../src/site/identity-placeholders.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
-import { claimsOf, COOKIE, cookieHeader, cookies, fields, HUB, ISSUER, type Site, startSite, SUBSCRIBER_KEY } from './site.ts';
+import {
+  claimsOf,
+  COOKIE,
+  cookieHeader,
+  cookies,
+  fields,
+  HUB,
+  ISSUER,
+  type Site,
+  startSite,
+  SUBSCRIBER_KEY,
+} from './site.ts';
 
 const PATTERN = 'https://example.com/users/{http.response.header.X-User-Id}/*';
 const HOUR = 3_600_000;

@@ -5,7 +5,11 @@ import { describe, it } from 'node:test';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { Identity } from '../../../src/http/identity.ts';
-import { type CoalescedRequest, type Part, RequestCoalescer } from '../../../src/proxy/coalescing.ts';
+import {
+  type CoalescedRequest,
+  type Part,
+  RequestCoalescer,
+} from '../../../src/proxy/coalescing.ts';
 import { requestKey } from '../../../src/proxy/shareable.ts';
 import { SharedResponse, SharedResponseMemory } from '../../../src/proxy/shared-response.ts';
 import type { RequestSharing } from '../../../src/proxy/shared-forwarding.ts';

@@ -2,7 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { scriptOf, scriptParameters } from '../../../src/proxy/fastcgi/parameters.ts';
-import { HeadReader, RECORD, RecordReader, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
+import {
+  HeadReader,
+  RECORD,
+  RecordReader,
+  streamRecords,
+} from '../../../src/proxy/fastcgi/records.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 const SCRIPT = { root: '/srv', scriptName: '/a.php', pathInfo: '', env: new Map<string, string>() };

@@ -5,7 +5,13 @@ import net from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Exchange } from '../../../src/http/exchange.ts';
-import { CONNECTION_WINDOW_BYTES, MAX_UNHEEDED_OF_CONNECTION, MAX_WAITING_OF_CONNECTION, NARROW_WINDOW_BYTES, WIDE_WINDOW_BYTES } from '../../../src/server/upload-windows.ts';
+import {
+  CONNECTION_WINDOW_BYTES,
+  MAX_UNHEEDED_OF_CONNECTION,
+  MAX_WAITING_OF_CONNECTION,
+  NARROW_WINDOW_BYTES,
+  WIDE_WINDOW_BYTES,
+} from '../../../src/server/upload-windows.ts';
 import { answer } from '../../../src/http/answer.ts';
 import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
 import { serveExchanges } from '../http/exchange-server.ts';

@@ -1,6 +1,6 @@
 /*
- * Which topic a URL of the site has. This is `discovery/page-topics.ts` for browsers: the gateway
- * asks when it announces a change, this script when it subscribes. One table of cases tests both.
+ * Which topic a URL of the site has. The gateway asks when it announces a change, and the script of
+ * live pages asks when it subscribes. So this imports neither Node nor the browser.
  *
  * 1. A URL that fits an alias has the alias's topic, with what the operator has written of its query.
  * 2. Any other URL has itself without its query as topic, and eight bits of the query beside it.
@@ -31,7 +31,11 @@ interface Form {
 
 export type TopicOf = (url: URL) => PageTopic;
 
-export function createTopicOf(aliases: readonly PageAlias[]): TopicOf {
+/** @param normalized the normal form of a URL (`href`), by whatever parses URLs where this runs */
+export function createTopicOf(
+  aliases: readonly PageAlias[],
+  normalized: (url: string) => string,
+): TopicOf {
   const compiled = aliases.map(({ topic, forms }) => ({
     topic: patternOf(topic),
     forms: [topic, ...forms].map(formOf),
@@ -41,7 +45,7 @@ export function createTopicOf(aliases: readonly PageAlias[]): TopicOf {
       for (const form of forms) {
         const values = fit(form, url);
         if (values !== null)
-          return { topic: new URL(url.origin + fill(topic, values)).href, mark: '' };
+          return { topic: normalized(url.origin + fill(topic, values)), mark: '' };
       }
     }
     return { topic: `${url.origin}${url.pathname}`, mark: queryMark(url.search) };
