@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import http from 'node:http';
+import http2 from 'node:http2';
 import net from 'node:net';
 import { Readable } from 'node:stream';
 import { describe, it } from 'node:test';
@@ -63,6 +64,25 @@ describe('the memory of an upload', () => {
       assert.ok(part > 0.8, `${part} of what was passed on`);
     });
   }
+
+  it('is given back over HTTP/2 to the upstream as well, and nothing is mixed up', async () => {
+    const upstream = http2.createServer().on('stream', (stream) => {
+      const hash = createHash('sha256');
+      stream.on('data', (chunk: Buffer) => hash.update(chunk));
+      stream.once('end', () => {
+        stream.respond({ ':status': 200 });
+        stream.end(hash.digest('hex'));
+      });
+    });
+    upstream.listen(0, '127.0.0.1');
+    await once(upstream, 'listening');
+    await using gateway = await proxyTo([`h2c://127.0.0.1:${portOf(upstream)}`]);
+    const before = upstreamWrites.releasedBytes;
+    const received = await Promise.all(contents.map((bytes) => upload(gateway.http1, bytes, null)));
+    upstream.close();
+    assert.deepEqual(received, digests);
+    assert.ok(upstreamWrites.releasedBytes - before > UPLOADS * MB);
+  });
 
   it('is given back for the next attempt as well, where the first upstream cannot be reached', async () => {
     await using upstream = await digestOrigin();
