@@ -83,9 +83,10 @@ export class BodyFlow {
       // After a failure it is not known whether the system still reads from it.
       if (whole !== null && !(error instanceof Error)) upstreamWrites.release(whole);
     });
-    if (this.#isHeld || this.#waiting <= marks().high) return;
-    // All has been taken, and will be told so in a moment.
-    if (this.#body.writableLength === 0) return;
+    const limits = marks();
+    if (this.#isHeld || this.#waiting <= limits.high) return;
+    // The system has taken all of it, and says so in a moment. Above wide marks that may be too much.
+    if (limits === NARROW_MARKS && this.#body.writableLength === 0) return;
     this.#isHeld = true;
     this.#source.pause();
     this.#listener.held();

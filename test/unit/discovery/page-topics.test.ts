@@ -88,7 +88,7 @@ describe('the topic of a page', () => {
 
   it('has eight bits of a query that no alias names', () => {
     assert.match(mark('?title=A'), /^[0-9a-f]{2}$/);
-    assert.equal(browser.queryMark('?title=A'), mark('?title=A'));
+    assert.equal(queryMark('?title=A'), mark('?title=A'));
     const marks = Array.from({ length: 5000 }, (_, index) => mark(`?title=${index}`));
     assert.ok(new Set(marks).size <= 256);
     assert.ok(new Set(marks).size > 200);
