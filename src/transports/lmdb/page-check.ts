@@ -3,6 +3,11 @@
 // reads a page, `tree-check.ts` walks the trees and the free list. The check holds no lock: a fault
 // counts only when at most one commit has happened meanwhile. Look at the format again before
 // changing LMDB's version.
+//
+// A child process that opens the file with LMDB and walks it before we do was tried in place of this: of 600 files with a
+// changed bit this check told of 94 and the child of 43, and 14 of the 51 that the child missed ended a process that then
+// wrote to them, or never let it finish, since a walk sees neither the free list nor a page that is used twice. For
+// 1,000,000 updates the child took 1.1 s of CPU and 455 MB, where this takes 0.4 s and 11 MB.
 
 import { closeSync, openSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
