@@ -57,7 +57,15 @@ async function registry(test: TestContext, live: boolean): Promise<Registry | nu
   assert.equal(answer.status(), 201, await answer.text());
   const { token } = (await answer.json()) as { readonly token: string };
   writeFileSync(settings, [...lines, `${origin.slice(6)}/:_authToken=${token}`, ''].join('\n'));
-  const env = { npm_config_userconfig: settings, npm_config_globalconfig: join(place, 'none') };
+  const env = {
+    // Started by npm itself, the tests have its settings in their environment, which come before a file's.
+    ...Object.fromEntries(
+      Object.keys(process.env).flatMap((name) =>
+        /^npm_/i.test(name) ? [[name, undefined] as const] : [],
+      ),
+    ),
+    ...{ npm_config_userconfig: settings, npm_config_globalconfig: join(place, 'none') },
+  };
   return {
     ...visitor,
     place,
