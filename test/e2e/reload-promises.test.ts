@@ -40,7 +40,7 @@ describe('a reload', () => {
     await place('after');
     const said = running.process.output.length;
     running.process.child.kill('SIGHUP');
-    await running.process.says('read again', said);
+    await running.process.says('Configuration files re-read', said);
     assert.equal(await presented(running.port), 'after');
   });
 
