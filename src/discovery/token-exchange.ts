@@ -231,7 +231,7 @@ class AuthorizationServer {
     const decoded = typeof token === 'string' ? decodeTokenLifetime(token) : null;
     if (typeof token !== 'string' || decoded === null) {
       this.#pause(key);
-      if (answer === null) throw refused('its answer is not JSON object');
+      if (answer === null) throw refused('its answer is not a JSON object');
       throw refused(
         typeof token === 'string'
           ? 'the access token that it gave is not a JWT, which the hub needs'

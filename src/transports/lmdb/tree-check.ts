@@ -187,7 +187,7 @@ export class TreeCheck {
     }
     const flags = view.getUint16(at + 18, true);
     if (flags !== (isLeaf ? pageFlag.leaf : pageFlag.branch)) {
-      this.#fail(page, `it is no ${isLeaf ? 'leaf' : 'branch'} of a tree`);
+      this.#fail(page, `it is not a ${isLeaf ? 'leaf' : 'branch'} of a tree`);
     }
     const layout = this.#layout;
     const minKey = kind === 'values' ? 0 : 1;

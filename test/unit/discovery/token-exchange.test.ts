@@ -250,8 +250,8 @@ describe('discovery: token exchange that fails never fails the page', () => {
     ['a server error', 503, 'down', /503/],
     ['a redirect', 302, '', /redirect/],
     ['an answer without a token', 200, '{}', /its answer has no access_token/],
-    ['an opaque token', 200, '{"access_token":"opaque"}', /no JWT, which the hub needs/],
-    ['no JSON', 200, '<html>', /no JSON object/],
+    ['an opaque token', 200, '{"access_token":"opaque"}', /not a JWT, which the hub needs/],
+    ['no JSON', 200, '<html>', /not a JSON object/],
     ['a flood', 200, 'x'.repeat(200_000), /larger than 131072 bytes/],
   ];
   for (const [name, status, body, reason] of refusals) {

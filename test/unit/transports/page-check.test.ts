@@ -169,10 +169,10 @@ describe('the pages of a history in LMDB', () => {
       [
         'the signature of the second meta page',
         (f) => f.u32(4096 + 24, 1),
-        /^page 1 .*no meta page/,
+        /^page 1 .*not a meta page/,
       ],
       ['the version', (f) => f.u16(f.meta + 4, 7), /another version/],
-      ['the kind of a meta page', (f) => f.u16(f.meta - 24 + 18, 2), /no meta page/],
+      ['the kind of a meta page', (f) => f.u16(f.meta - 24 + 18, 2), /not a meta page/],
       ['the size of a page', (f) => f.u32(f.meta + 24, 4097), /size of a page is impossible/],
       ['the size of a page on one', (f) => f.u32(f.meta + 24, 8192), /page/],
       ['the kind of the free list', (f) => f.u16(f.meta + 28, 0x500c), /kind of the free list/],
