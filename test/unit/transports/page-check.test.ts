@@ -206,7 +206,7 @@ describe('the pages of a history in LMDB', () => {
       [
         'the root of a tree, to that of another',
         (f) => f.u32(f.record('ids') + 40, f.root('log') / 4096),
-        /used twice|order|impossible|no leaf|no branch/,
+        /used twice|order|impossible|not a leaf|not a branch/,
       ],
       ['the number of a page', (f) => f.u32(f.root('log'), 3), /number of another page/],
       [
@@ -214,8 +214,8 @@ describe('the pages of a history in LMDB', () => {
         (f) => f.u32(f.root('log') + 8, 0x7fffffff),
         /transaction that has not been/,
       ],
-      ['the kind of a page', (f) => f.u16(f.root('log') + 18, 2), /no branch/],
-      ['the kind of a leaf', (f) => f.u16(f.firstLeaf('log') + 18, 0x22), /no leaf/],
+      ['the kind of a page', (f) => f.u16(f.root('log') + 18, 2), /not a branch/],
+      ['the kind of a leaf', (f) => f.u16(f.firstLeaf('log') + 18, 0x22), /not a leaf/],
       ['the lower bound', (f) => f.u16(f.root('log') + 20, 0xfff0), /free room/],
       ['the upper bound', (f) => f.u16(f.root('log') + 22, 0xfff0), /free room/],
       ['an odd bound', (f) => f.u16(f.root('log') + 20, 5), /free room/],
