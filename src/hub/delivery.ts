@@ -8,12 +8,12 @@ import type { Update } from './update.ts';
 import { Batch } from './batch.ts';
 
 /**
- * Turns for which writing waits while updates are still given out, so that more leave in one write;
- * then what is to be given out waits until all that waited by then is written.
+ * Turns for which writing waits while updates are still handed to streams, so that one write carries
+ * several updates. After that, handing out waits until everything that was queued is written.
  */
-const HELD_SLICES = 8;
-/** Scheduler after which it waits no longer: who catches up may always have something to be written. */
-const WRITING_SLICES = 512;
+const HELD_TURNS = 8;
+/** Turns after which handing out no longer waits: streams that catch up may always have more to write. */
+const WRITING_TURNS = 512;
 /** Characters of data and topics that may wait to be given out before publishers have to wait. */
 const MAX_BACKLOG = 16 * 1024 * 1024;
 
@@ -86,12 +86,12 @@ export class Delivery implements Task {
 
   run(budget: Budget): boolean {
     this.#held += 1;
-    if (this.#held <= HELD_SLICES) {
+    if (this.#held <= HELD_TURNS) {
       const isGivingOut = this.#fanOut.run(budget);
       this.#makeRoom();
       this.#goOn();
       // What is given out meanwhile would lengthen queues faster than they are written.
-      if (this.#held === HELD_SLICES) this.flusher.beginRound();
+      if (this.#held === HELD_TURNS) this.flusher.beginRound();
       if (isGivingOut) return true;
     }
     const isWriting = this.flusher.run(budget);
@@ -100,8 +100,8 @@ export class Delivery implements Task {
   }
 
   #hasWrittenEnough(): boolean {
-    if (this.#held < HELD_SLICES) return false;
-    return this.flusher.hasEndedRound || this.#held >= HELD_SLICES + WRITING_SLICES;
+    if (this.#held < HELD_TURNS) return false;
+    return this.flusher.hasEndedRound || this.#held >= HELD_TURNS + WRITING_TURNS;
   }
 
   #goOn(): void {

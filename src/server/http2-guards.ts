@@ -1,9 +1,13 @@
+import type { Socket } from 'node:net';
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { bytesBeforeStuckWrite } from './node-internals.ts';
 
-/** How often a connection with open streams is looked at; one that was silent since is asked whether it lives. */
-const PROBE_INTERVAL_MS = 30_000;
+/** How often a connection with open streams is looked at. A write that does not move between two looks ends it. */
+const LOOK_INTERVAL_MS = 10_000;
+/** Looks between two probes: a connection that was silent since the last one is asked whether it lives. */
+const LOOKS_PER_PROBE = 3;
 
 /**
  * Streams that end before they are answered. A browser that leaves a page may give up a hundred at
@@ -20,6 +24,8 @@ const CONTROL_FRAMES = { burst: 2000, perSecond: 1000 };
 export interface SessionLimits {
   /** How long a connection may stay without a stream; 0 means no limit. */
   readonly idleMs: number;
+  /** The connection itself; null where the session is of a server that is not ours. */
+  readonly socket: Socket | null;
   readonly clock: Clock;
 }
 
@@ -30,13 +36,13 @@ export interface SessionLimits {
  */
 export function guardSession(session: ServerHttp2Session, limits: SessionLimits): void {
   const { clock } = limits;
-  const brokenStreams = new Budget(BROKEN_STREAMS, clock);
-  const controlFrames = new Budget(CONTROL_FRAMES, clock);
+  const brokenStreams = new RateBudget(BROKEN_STREAMS, clock);
+  const controlFrames = new RateBudget(CONTROL_FRAMES, clock);
   const refuse = (why: string): void => {
     const error = new HubgateError('http2-refused', why);
     if (!session.destroyed) session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM);
   };
-  const life = new SessionLife(session, limits, () => refuse('The client shows no sign of life'));
+  const life = new SessionLife(session, limits, refuse);
 
   session.on('stream', (stream: ServerHttp2Stream) => {
     life.opened();
@@ -58,22 +64,25 @@ export function guardSession(session: ServerHttp2Session, limits: SessionLimits)
 class SessionLife {
   readonly #session: ServerHttp2Session;
   readonly #limits: SessionLimits;
-  readonly #onDead: () => void;
+  readonly #refuse: (why: string) => void;
   #streams = 0;
   #bytesRead = 0;
   #isAsked = false;
+  /** What had left the connection when a write of it seemed stuck; null if none did. */
+  #stuckAt: number | null = null;
+  #looks = 0;
   #cancel: () => void = () => {};
 
-  constructor(session: ServerHttp2Session, limits: SessionLimits, onDead: () => void) {
+  constructor(session: ServerHttp2Session, limits: SessionLimits, refuse: (why: string) => void) {
     this.#session = session;
     this.#limits = limits;
-    this.#onDead = onDead;
+    this.#refuse = refuse;
     this.#awaitStream();
   }
 
   opened(): void {
     this.#streams += 1;
-    if (this.#streams === 1) this.#probeLater();
+    if (this.#streams === 1) this.#watch();
   }
 
   closed(): void {
@@ -94,28 +103,50 @@ class SessionLife {
         : clock.after(idleMs, () => this.#session.close());
   }
 
-  #probeLater(): void {
+  #watch(): void {
     this.#cancel();
     this.#isAsked = false;
-    this.#cancel = this.#limits.clock.after(PROBE_INTERVAL_MS, () => this.#probe());
+    this.#stuckAt = null;
+    this.#looks = 0;
+    this.#lookLater();
+  }
+
+  #lookLater(): void {
+    this.#cancel = this.#limits.clock.after(LOOK_INTERVAL_MS, () => {
+      this.#looks += 1;
+      if (this.#isGone()) return;
+      this.#lookLater();
+    });
+  }
+
+  /** Whether the client is gone, as far as it can be known; the connection has ended then. */
+  #isGone(): boolean {
+    const { socket } = this.#limits;
+    const before = this.#stuckAt;
+    this.#stuckAt = socket === null ? null : bytesBeforeStuckWrite(socket);
+    if (before !== null && this.#stuckAt === before) {
+      this.#refuse('The connection takes nothing any more');
+      return true;
+    }
+    return this.#looks % LOOKS_PER_PROBE === 0 && this.#isSilent();
   }
 
   /** An event stream may be silent for ever, so its client is asked: any byte of it counts. */
-  #probe(): void {
+  #isSilent(): boolean {
     const { socket } = this.#session;
     const isSilent = socket.bytesRead === this.#bytesRead;
     this.#bytesRead = socket.bytesRead;
     if (isSilent && this.#isAsked) {
-      this.#onDead();
-      return;
+      this.#refuse('The client shows no sign of life');
+      return true;
     }
     this.#isAsked = isSilent;
     if (isSilent) {
       this.#session.ping(() => {
-        // The answer is noticed by its bytes; without one the next look ends the connection.
+        // The answer is noticed by its bytes; without one the next probe ends the connection.
       });
     }
-    this.#cancel = this.#limits.clock.after(PROBE_INTERVAL_MS, () => this.#probe());
+    return false;
   }
 }
 
@@ -127,7 +158,7 @@ interface Rate {
 }
 
 /** How often something may still happen (a token bucket). */
-class Budget {
+class RateBudget {
   readonly #rate: Rate;
   readonly #clock: Clock;
   #left: number;
