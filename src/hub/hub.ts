@@ -159,7 +159,7 @@ export class Hub {
     const knownGap = found === null ? 0 : await this.#eventsGone(options);
     if (streams.isLeaving) throw new HubgateError('transport-closed', 'The hub is closed');
     if (!this.#admission.admits(options, revocationEpoch)) {
-      throw new HubgateError('not-admitted', 'What let the subscriber in has gone');
+      throw new HubgateError('not-admitted', "The subscriber's access has ended");
     }
     const start = found ?? this.#transport.position;
     const isBehind = start < this.#transport.position;

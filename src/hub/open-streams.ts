@@ -26,8 +26,8 @@ const END_STEPS = 500;
 
 /** As the log says it. */
 const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
-  buffer: 'more waits for it than max_subscriber_buffer',
-  timeout: 'it has taken nothing for dispatch_timeout',
+  buffer: 'more than max_subscriber_buffer is waiting for the client',
+  timeout: 'the client has read nothing for dispatch_timeout',
 };
 
 interface OpenStreamsOptions {
@@ -135,7 +135,7 @@ export class OpenStreams {
   overtaken(missed: Missed): void {
     const until = this.#options.tail();
     this.#options.log.warn(
-      'The log dropped entries before this process had read them: the streams that missed them end',
+      'Entries of the history were removed before this process had read them; streams that miss them end',
       { missed },
     );
     this.delivery.inTurn((budget) => this.#endThoseBefore(until, missed, budget));
@@ -225,7 +225,7 @@ export class OpenStreams {
     failed: (subscriber) => this.end(subscriber, 'failed'),
     overtaken: (subscriber) => {
       this.#options.log.warn(
-        'A replay was overtaken: the log dropped updates it had not read yet',
+        'A replay was too slow: updates that it had not read yet were removed',
         {
           subscriber: subscriber.id,
         },

@@ -162,5 +162,5 @@ export class FairQueue {
 }
 
 function full(): HubgateError {
-  return new HubgateError('queue-full', 'Too many are waiting already');
+  return new HubgateError('queue-full', 'Too many callers are waiting');
 }

@@ -49,12 +49,12 @@ export function guardSession(session: ServerHttp2Session, limits: SessionLimits)
     stream.once('close', () => {
       life.closed();
       const isBroken = stream.rstCode !== constants.NGHTTP2_NO_ERROR;
-      if (isBroken && !brokenStreams.take()) refuse('Too many streams were broken off');
+      if (isBroken && !brokenStreams.take()) refuse('The client has aborted too many streams');
     });
   });
   for (const event of ['ping', 'remoteSettings']) {
     session.on(event, () => {
-      if (!controlFrames.take()) refuse('Too many control frames came');
+      if (!controlFrames.take()) refuse('The client has sent too many control frames');
     });
   }
   session.once('close', () => life.end());
@@ -125,7 +125,7 @@ class SessionLife {
     const before = this.#stuckAt;
     this.#stuckAt = socket === null ? null : bytesBeforeStuckWrite(socket);
     if (before !== null && this.#stuckAt === before) {
-      this.#refuse('The connection takes nothing any more');
+      this.#refuse('The client has left: a write never ends');
       return true;
     }
     return this.#looks % LOOKS_PER_PROBE === 0 && this.#isSilent();
@@ -137,7 +137,7 @@ class SessionLife {
     const isSilent = socket.bytesRead === this.#bytesRead;
     this.#bytesRead = socket.bytesRead;
     if (isSilent && this.#isAsked) {
-      this.#refuse('The client shows no sign of life');
+      this.#refuse('The client does not answer');
       return true;
     }
     this.#isAsked = isSilent;

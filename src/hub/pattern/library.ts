@@ -277,7 +277,7 @@ function refuseMisread(tokens: readonly Token[]): void {
       if (run !== null) run += token.value;
       continue;
     }
-    if (run !== null && climbs(run)) throw refusal('".." leads out of the text that it stands in');
+    if (run !== null && climbs(run)) throw refusal('".." leads out of the component');
     run = token.type === 'open' || token.type === 'invalid-char' ? null : '';
   }
 }
