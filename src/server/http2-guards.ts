@@ -5,9 +5,9 @@ import { HubgateError } from '../kernel/error.ts';
 import { bytesBeforeStuckWrite } from './node-internals.ts';
 
 /** How often a connection with open streams is looked at. A write that does not move between two looks ends it. */
-const LOOK_INTERVAL_MS = 10_000;
+const LOOK_INTERVAL_MS = 5_000;
 /** Looks between two probes: a connection that was silent since the last one is asked whether it lives. */
-const LOOKS_PER_PROBE = 3;
+const LOOKS_PER_PROBE = 6;
 
 /**
  * Streams that end before they are answered. A browser that leaves a page may give up a hundred at

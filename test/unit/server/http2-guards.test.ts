@@ -13,7 +13,7 @@ import { createCertificateFiles } from '../../support/certificate-files.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { portOf } from '../http/exchange-server.ts';
 
-const LOOK_MS = 10_000;
+const LOOK_MS = 5_000;
 
 describe('HTTP/2 over TLS: a write that never ends', () => {
   it('two looks at the same stuck write end the session', async (test) => {
