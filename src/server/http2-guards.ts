@@ -4,9 +4,9 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { bytesBeforeStuckWrite } from './node-internals.ts';
 
-/** How often a connection with open streams is looked at. A write that does not move between two looks ends it. */
+/** How often a connection is checked. A write that does not move between two checks ends it. */
 const LOOK_INTERVAL_MS = 5_000;
-/** Looks between two probes: a connection that was silent since the last one is asked whether it lives. */
+/** Checks between two probes. A connection with streams that was silent since the last probe gets a PING. */
 const LOOKS_PER_PROBE = 6;
 
 /**
@@ -60,7 +60,7 @@ export function guardSession(session: ServerHttp2Session, limits: SessionLimits)
   session.once('close', () => life.end());
 }
 
-/** Ends a connection that nobody uses, and one whose client is gone while streams are open. */
+/** Ends a connection that nobody uses, and one whose client has left. */
 class SessionLife {
   readonly #session: ServerHttp2Session;
   readonly #limits: SessionLimits;
@@ -68,21 +68,27 @@ class SessionLife {
   #streams = 0;
   #bytesRead = 0;
   #isAsked = false;
-  /** What had left the connection when a write of it seemed stuck; null if none did. */
+  /** The bytes that had left the connection when a write of it seemed stuck; null if none did. */
   #stuckAt: number | null = null;
+  /** Looks since the number of streams became 1 or 0. */
   #looks = 0;
-  #cancel: () => void = () => {};
+  #cancelLook: () => void = () => {};
+  #cancelIdle: () => void = () => {};
 
   constructor(session: ServerHttp2Session, limits: SessionLimits, refuse: (why: string) => void) {
     this.#session = session;
     this.#limits = limits;
     this.#refuse = refuse;
     this.#awaitStream();
+    this.#lookLater();
   }
 
   opened(): void {
     this.#streams += 1;
-    if (this.#streams === 1) this.#watch();
+    if (this.#streams > 1) return;
+    this.#cancelIdle();
+    this.#isAsked = false;
+    this.#looks = 0;
   }
 
   closed(): void {
@@ -91,55 +97,49 @@ class SessionLife {
   }
 
   end(): void {
-    this.#cancel();
+    this.#cancelLook();
+    this.#cancelIdle();
   }
 
   #awaitStream(): void {
     const { idleMs, clock } = this.#limits;
-    this.#cancel();
-    this.#cancel =
-      idleMs === 0 || this.#session.destroyed
-        ? () => {}
-        : clock.after(idleMs, () => this.#session.close());
-  }
-
-  #watch(): void {
-    this.#cancel();
-    this.#isAsked = false;
-    this.#stuckAt = null;
     this.#looks = 0;
-    this.#lookLater();
-  }
-
-  #lookLater(): void {
-    this.#cancel = this.#limits.clock.after(LOOK_INTERVAL_MS, () => {
-      this.#looks += 1;
-      if (this.#isGone()) return;
-      this.#lookLater();
+    if (idleMs === 0 || this.#session.destroyed) return;
+    this.#cancelIdle = clock.after(idleMs, () => {
+      this.#looks = 0;
+      this.#session.close();
     });
   }
 
-  /** Whether the client is gone, as far as it can be known; the connection has ended then. */
-  #isGone(): boolean {
+  #lookLater(): void {
+    this.#cancelLook = this.#limits.clock.after(LOOK_INTERVAL_MS, () => {
+      this.#looks += 1;
+      const why = this.#whyGone();
+      if (why === null) this.#lookLater();
+      else this.#refuse(why);
+    });
+  }
+
+  /** Why the client must be gone; null if it may be there. */
+  #whyGone(): string | null {
     const { socket } = this.#limits;
     const before = this.#stuckAt;
     this.#stuckAt = socket === null ? null : bytesBeforeStuckWrite(socket);
     if (before !== null && this.#stuckAt === before) {
-      this.#refuse('The client has left: a write never ends');
-      return true;
+      return 'The client has left: a write never ends';
     }
-    return this.#looks % LOOKS_PER_PROBE === 0 && this.#isSilent();
+    if (this.#looks % LOOKS_PER_PROBE !== 0) return null;
+    if (this.#streams > 0) return this.#isSilent() ? 'The client does not answer' : null;
+    // A session that has no streams closes as soon as what it has written is sent.
+    return this.#session.closed ? 'The client does not read the end of its connection' : null;
   }
 
-  /** An event stream may be silent for ever, so its client is asked: any byte of it counts. */
+  /** An event stream may be silent for ever, so the client is asked. Any byte counts as an answer. */
   #isSilent(): boolean {
     const { socket } = this.#session;
     const isSilent = socket.bytesRead === this.#bytesRead;
     this.#bytesRead = socket.bytesRead;
-    if (isSilent && this.#isAsked) {
-      this.#refuse('The client does not answer');
-      return true;
-    }
+    if (isSilent && this.#isAsked) return true;
     this.#isAsked = isSilent;
     if (isSilent) {
       this.#session.ping(() => {

@@ -5,6 +5,7 @@ import {
   connect,
   createSecureServer,
   type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from 'node:http2';
 import { describe, it, type TestContext } from 'node:test';
 import type { TLSSocket } from 'node:tls';
@@ -14,6 +15,7 @@ import { TestClock } from '../../support/test-clock.ts';
 import { portOf } from '../http/exchange-server.ts';
 
 const LOOK_MS = 5_000;
+const IDLE_MS = 60_000;
 
 describe('HTTP/2 over TLS: a write that never ends', () => {
   it('two looks at the same stuck write end the session', async (test) => {
@@ -37,6 +39,30 @@ describe('HTTP/2 over TLS: a write that never ends', () => {
     assert.equal(session.destroyed, false);
   });
 
+  it('they end a session without streams too, which could never close', async (test) => {
+    const { session, socket, clock, stream } = await openStream(test);
+    stream.close();
+    await once(stream, 'close');
+    holdBack(socket);
+    clock.advance(LOOK_MS);
+    const failure = failureOf(session);
+    clock.advance(LOOK_MS);
+    assert.equal((await failure).message, 'The client has left: a write never ends');
+  });
+
+  it('a session that is idle and does not close is ended', async (test) => {
+    const { session, clock, stream } = await openStream(test);
+    stream.close();
+    await once(stream, 'close');
+    await new Promise((resolve) => setImmediate(resolve));
+    // Its client does not take the end.
+    session.close = () => Object.defineProperty(session, 'closed', { value: true });
+    clock.advance(IDLE_MS);
+    const failure = failureOf(session);
+    clock.advance(6 * LOOK_MS);
+    assert.match((await failure).message, /does not read the end/);
+  });
+
   it('a connection whose writes end is left alone', async (test) => {
     const { session, clock, client } = await openStream(test);
     await new Promise<void>((resolve) => client.ping(() => resolve()));
@@ -51,6 +77,8 @@ interface Opened {
   readonly session: ServerHttp2Session;
   readonly socket: TLSSocket;
   readonly client: ClientHttp2Session;
+  /** On the server's side. */
+  readonly stream: ServerHttp2Stream;
   readonly clock: TestClock;
 }
 
@@ -60,7 +88,7 @@ async function openStream(test: TestContext): Promise<Opened> {
   const clock = new TestClock();
   let socket: TLSSocket | null = null;
   server.prependListener('secureConnection', (secured) => (socket = secured));
-  server.on('session', (begun) => guardSession(begun, { idleMs: 0, socket, clock }));
+  server.on('session', (begun) => guardSession(begun, { idleMs: IDLE_MS, socket, clock }));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const client = connect(`https://127.0.0.1:${portOf(server)}`, { rejectUnauthorized: false });
@@ -71,11 +99,13 @@ async function openStream(test: TestContext): Promise<Opened> {
   });
   const stream = client.request({ ':path': '/' });
   stream.on('error', () => {});
-  const [served] = await once(server, 'stream');
+  const [served]: ServerHttp2Stream[] = await once(server, 'stream');
+  assert.ok(served !== undefined);
   served.on('error', () => {});
-  const session: ServerHttp2Session = served.session;
-  assert.ok(socket !== null);
-  return { session, socket, client, clock };
+  served.on('aborted', () => served.close());
+  const { session } = served;
+  assert.ok(socket !== null && session !== undefined && 'goaway' in session);
+  return { session: session as ServerHttp2Session, socket, client, stream: served, clock };
 }
 
 /** Makes TLS report a byte that it holds back, as it does when Node never ends its write. */
