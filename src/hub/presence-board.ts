@@ -2,44 +2,45 @@ import { randomUUID } from 'node:crypto';
 import type { SubscriptionRecord } from './presence.ts';
 
 /**
- * The announced subscriptions of everybody who shares a log: of this process and of others. What a
- * process has entered goes with it, however it ends.
+ * The announced subscriptions of all processes that share a history. When a process ends, in whatever way,
+ * its entries are removed.
  */
 export interface PresenceBoard {
   /**
-   * Enters a subscriber of this process. Resolves when every process can see it and has been told,
-   * or when a store that is away will be told as soon as it is back.
+   * Adds a subscriber of this process. Resolves when every process can see it and has been notified, or when
+   * a store that is unreachable will be notified as soon as it is back.
    *
    * @throws HubgateError `transport-closed` or `transport-failed`
    */
   enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void>;
   /**
-   * Takes a subscriber of this process off; one that is not there is none. What fails is done later.
+   * Removes a subscriber of this process; does nothing if it is not on the board. A removal that fails is
+   * repeated later.
    *
    * @throws as {@link enter}
    */
   leave(subscriber: string): Promise<void>;
   /**
-   * Some of the subscribers that are on the board, in the order in which they were entered, at the
-   * same cost wherever they stand and however many others there are.
+   * A page of the subscribers on the board, in the order in which they were added. The cost does not depend
+   * on the position or on the number of subscribers.
    *
-   * @param after what the page before said, null for the first page
-   * @param limit subscribers, 1 at least; each has one record or several
-   * @param matcher only subscribers with this one
+   * @param after the `next` of the page before; null for the first page
+   * @param limit subscribers, at least 1; each has one or more records
+   * @param matcher only subscribers with this matcher
    * @throws as {@link enter}
    */
   page(after: string | null, limit: number, matcher?: PresenceMatcher): Promise<PresencePage>;
   /**
-   * All records of one subscriber; none of one that is not there.
+   * All records of one subscriber; empty if it is not on the board.
    *
    * @throws as {@link enter}
    */
   of(subscriber: string): Promise<readonly SubscriptionRecord[]>;
   /**
-   * Tells whoever comes and goes, with its process or without it: taken off because that process is
-   * dead, or entered again because it was only slow. One process is told of each; where it does not
-   * resolve, because it dies as well, another is told of the same change. What is told last of a
-   * subscriber is what the board says.
+   * Notifies of subscribers that are added or removed, also without an action of their process: removed
+   * because the process is dead, or added again because it was only slow. One process is notified of each
+   * change. If its handler does not resolve because it dies as well, another process is notified of the same
+   * change. The last notification about a subscriber agrees with the board.
    */
   watch(listener: (change: PresenceChange) => Promise<void>): void;
 }
@@ -47,9 +48,9 @@ export interface PresenceBoard {
 export interface PresenceChange {
   readonly records: readonly SubscriptionRecord[];
   readonly active: boolean;
-  /** The same whoever is told of it, and of no other change. */
+  /** The same in every process that is notified of this change, and different for every other change. */
   readonly name: string;
-  /** Nobody can have been told of it before. */
+  /** Nobody can have been notified of it before. */
   readonly isNew: boolean;
 }
 
@@ -57,11 +58,11 @@ export type PresenceMatcher = Pick<SubscriptionRecord, 'match' | 'match_type'>;
 
 export interface PresencePage {
   readonly records: readonly SubscriptionRecord[];
-  /** Where the next page begins; null behind the last. */
+  /** Where the next page begins; null after the last page. */
   readonly next: string | null;
 }
 
-/** The board of a log that lives and dies with this process. */
+/** The board of a history that exists only in this process. */
 export function createProcessBoard(): PresenceBoard {
   const entries = new Map<string, Entry>();
   const everybody = new PresenceList();
@@ -119,12 +120,12 @@ export function createProcessBoard(): PresenceBoard {
   };
 }
 
-/** By which a board finds who has asked for the same. */
+/** The key by which a board finds subscribers with the same matcher. */
 export function matcherName({ match_type, match }: PresenceMatcher): string {
   return `${match_type} ${match}`;
 }
 
-/** The different matchers of a subscriber. */
+/** The distinct matchers of a subscriber. */
 export function matcherNames(records: readonly PresenceMatcher[]): ReadonlySet<string> {
   return new Set(records.map(matcherName));
 }
@@ -135,17 +136,17 @@ interface Entry {
   isGone: boolean;
 }
 
-/** Entries in their order. Those that are gone are left in it until they are the half. */
+/** Entries in order. Removed entries stay until they are half of it. */
 class PresenceList {
   #entries: Entry[] = [];
   #gone = 0;
 
-  /** Behind all others. */
+  /** Adds it after all others. */
   add(entry: Entry): void {
     this.#entries.push(entry);
   }
 
-  /** One of them is gone; says how many are left. */
+  /** Counts a removed entry; returns how many are left. */
   shrink(): number {
     this.#gone += 1;
     if (this.#gone * 2 >= this.#entries.length) {
@@ -155,7 +156,7 @@ class PresenceList {
     return this.#entries.length - this.#gone;
   }
 
-  /** The first that stand at `order` or behind it. */
+  /** The first entries at `order` or later. */
   from(order: number, limit: number): readonly Entry[] {
     let [low, high] = [0, this.#entries.length];
     while (low < high) {

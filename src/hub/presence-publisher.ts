@@ -8,8 +8,8 @@ import type { Subscriber } from './subscriber.ts';
 import type { Transport } from './transport.ts';
 
 /**
- * Tells who is subscribed: on the board of the log, and by updates for those who may read them. The
- * board says when, so that both agree.
+ * Publishes who is subscribed: on the board of the history, and as updates for subscribers that may read
+ * them. The board decides when, so both agree.
  */
 export class PresencePublisher {
   readonly #transport: Transport;
@@ -31,7 +31,7 @@ export class PresencePublisher {
     const records = await this.#scheduler.compute((budget) =>
       subscriptionRecords(subscriber, this.#names, budget),
     );
-    // It has left while its records were made: nobody was told of it.
+    // The subscriber left while its records were created, so nobody was notified of it.
     if (subscriber.ended !== null) return;
     this.#entered.add(subscriber);
     await this.#transport.presence.enter(subscriber.id, records);
@@ -46,11 +46,11 @@ export class PresencePublisher {
     });
   }
 
-  /** Publishes a change, so that those who may read it know. */
+  /** Publishes a change for the subscribers that may read it. */
   async #notify({ records, active, name, isNew }: PresenceChange): Promise<void> {
     const times = new Map<string, number>();
     const events = records.map((record) => {
-      // A matcher may have been asked for twice.
+      // A subscriber may have asked for the same matcher twice.
       const nth = times.get(record.id) ?? 0;
       times.set(record.id, nth + 1);
       return subscriptionEvent(
@@ -63,14 +63,14 @@ export class PresencePublisher {
       await Promise.all(events.map((event) => this.#transport.append(event)));
       return;
     }
-    // Another may have told some of it before it died.
+    // Another process may have published part of this change before it died.
     for (const event of events) {
       if ((await this.#transport.find(event.id)) === null) await this.#transport.append(event);
     }
   }
 }
 
-/** A UUID (RFC 9562 §5.8) that whoever announces the same makes as well. */
+/** A UUID (RFC 9562 §5.8) that every process creates alike for the same change. */
 function eventId(change: string, nth: number, subscription: string): string {
   const hex = createHash('sha256').update(`${change} ${nth} ${subscription}`).digest('hex');
   const variant = ((Number.parseInt(hex.slice(16, 17), 16) & 3) | 8).toString(16);

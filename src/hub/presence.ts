@@ -6,7 +6,7 @@ import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import { parseTopic } from './topic.ts';
 import type { Update } from './update.ts';
 
-/** An active subscription as the subscription API and the subscription events tell it. */
+/** An active subscription, as the subscription API and the subscription events describe it. */
 export interface SubscriptionRecord {
   /** `HUB/subscriptions/{match_type}/{match}/{subscriber}`, each segment percent-encoded. */
   readonly id: string;
@@ -24,11 +24,11 @@ export interface PresenceNames {
   readonly base: string;
 }
 
-/** What a record costs until it has been announced, and each character of its matcher, in steps. */
+/** Cost of announcing a record, and of each character of its matcher, in steps. */
 const RECORD_STEPS = 1_000;
 const CHARACTER_STEPS = 2;
 
-/** The subscriptions of a subscriber, in the order of its matchers; yields when nothing is left of the budget. */
+/** The subscriptions of a subscriber, in the order of its matchers. Yields when the budget is used up. */
 export function* subscriptionRecords(
   subscriber: Subscriber,
   names: PresenceNames,
@@ -52,7 +52,7 @@ export function* subscriptionRecords(
   return records;
 }
 
-/** The event that tells presence listeners of a record: a private update of the reserved type. */
+/** The event for a record: a private update of the reserved type. */
 export function subscriptionEvent(
   record: SubscriptionRecord,
   names: PresenceNames,
@@ -70,8 +70,8 @@ export function subscriptionEvent(
 }
 
 /**
- * Whether a subscriber may be given presence events: its matchers and its grants reach into their topics. Where that
- * is not certain the answer is yes.
+ * Whether a subscriber may receive presence events, that is, whether both its matchers and its grants can
+ * match their topics. If this is not certain, the answer is yes.
  */
 export function mayReadPresence(
   { grants, matchers }: Pick<SubscriberOptions, 'grants' | 'matchers'>,
@@ -87,7 +87,10 @@ function subscriptionPath(hubPath: string, ...segments: readonly string[]): stri
   return [`${hubPath}/subscriptions`, ...segments.map(encodeSegment)].join('/');
 }
 
-/** Everything but the unreserved characters of RFC 3986 §2.3, upper-case hexadecimal. */
+/**
+ * Percent-encodes everything except the unreserved characters of RFC 3986 §2.3, with upper-case hexadecimal
+ * digits.
+ */
 function encodeSegment(text: string): string {
   return encodeURIComponent(text).replace(
     /[!'()*]/g,

@@ -1,6 +1,6 @@
 /**
- * Every name that bears the brand of the protocol, in one table. With the profile `mercure` the
- * hub speaks to existing Mercure 1.0 clients; nothing outside this file may spell such a name.
+ * All names that contain the brand of the protocol, in one table. With the profile `mercure` the hub serves
+ * existing Mercure 1.0 clients. No other file may contain such a name.
  */
 export interface Profile {
   readonly name: 'hub' | 'mercure';
@@ -9,7 +9,7 @@ export interface Profile {
   /** Link relation type of discovery. */
   readonly relation: string;
   readonly cookieName: string;
-  /** Response header that says where a replay began. */
+  /** Response header with the place where a replay began. */
   readonly cursorHeader: string;
   /** SSE event name of the hub's own updates; publishers may not use it. */
   readonly reservedType: string;

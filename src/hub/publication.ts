@@ -4,7 +4,7 @@ import type { Profile } from './profile.ts';
 import { hasForbiddenCharacters, isReservedTopic, parseTopic, type Topic } from './topic.ts';
 import { EARLIEST, isPossibleId, MAX_ID_BYTES, type Update } from './update.ts';
 
-/** The fields of a publication as they were sent; null stands for bytes that are not UTF-8. */
+/** The fields of a publication as they were sent; null for bytes that are not UTF-8. */
 export interface PublicationFields {
   readonly topics: readonly (string | null)[];
   readonly data: string | null | undefined;
@@ -16,20 +16,23 @@ export interface PublicationFields {
 
 export interface PublicationRules {
   readonly profile: Profile;
-  /** URL against which topics are resolved; the same as for URL Patterns. */
+  /** Base URL of topics, the same as for URL Patterns. */
   readonly base: string;
   readonly hubPath: string;
-  /** Makes the id of an update that came without one. */
+  /** Creates the id of an update that has none. */
   readonly newId: () => string;
 }
 
-/** A publication that may be stored, and its topics as they were read for that. */
+/** A valid publication with its parsed topics. */
 export interface Publication {
   readonly update: Update;
   readonly topics: readonly Topic[];
 }
 
-/** A publication that is refused. The message is for the publisher and holds nothing it did not send. */
+/**
+ * The error of an invalid publication. Its message is for the publisher and contains only what the publisher
+ * sent.
+ */
 export class PublicationError extends HubgateError {
   constructor(code: 'invalid-publication' | 'publication-too-large', message: string) {
     super(code, message);
@@ -43,18 +46,18 @@ const MAX_TYPE_BYTES = 1024;
 const MAX_RETRY = 18446744073709551615n;
 
 /**
- * Makes an update of what a publisher sent, in one go; see {@link readPublication}.
+ * Creates an update from a publication without pauses; see {@link readPublication}.
  *
- * @throws PublicationError with the first fault found
+ * @throws PublicationError for the first mistake
  */
 export function parsePublication(fields: PublicationFields, rules: PublicationRules): Publication {
   return completed(readPublication(fields, rules, unlimitedBudget()));
 }
 
 /**
- * Makes an update of what a publisher sent. Yields when nothing is left of the budget.
+ * Creates an update from a publication. Yields when the budget is used up.
  *
- * @throws PublicationError with the first fault found
+ * @throws PublicationError for the first mistake
  */
 export function* readPublication(
   fields: PublicationFields,
@@ -127,7 +130,7 @@ function parseType(type: string | null | undefined, profile: Profile): string | 
   return text;
 }
 
-/** Zero is accepted and means nothing: clients treat it as their default. */
+/** Zero is allowed and has no effect: clients use their default. */
 function parseRetry(retry: string | null | undefined): string | null {
   if (retry === undefined || retry === '') return null;
   if (retry === null || !/^[0-9]+$/.test(retry)) throw refuse('Invalid "retry" parameter');

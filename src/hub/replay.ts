@@ -8,48 +8,48 @@ import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
 import type { PreparedUpdate } from './event-stream.ts';
 import type { Subscriber } from './subscriber.ts';
 
-/** What a replay queues before the connection has to take it, in bytes; one event may exceed it. */
+/** Bytes that a replay queues before the connection has to accept them. One event may exceed the limit. */
 const REPLAY_BYTES = 64 * 1024;
-/** What one stream gets before it is the next one's turn, in steps. */
+/** Steps that one stream gets before the next one's turn. */
 const TURN_STEPS = 5_000;
-/** What looking at an entry of the log costs, in steps. */
+/** Cost of checking an entry of the history, in steps. */
 const ENTRY_STEPS = 10;
-/** What reading a page of the log costs, in steps, where nobody else reads it at the same time. */
+/** Cost of reading a page of the history that no other stream reads at the same time, in steps. */
 const PAGE_STEPS = 20_000;
-/** What handing the event of an entry on costs at most per character of its data, in steps. */
+/** Highest cost of handing on the event of an entry, per character of its data, in steps. */
 const STEPS_PER_CHARACTER = 0.2;
 
-/** How far a subscriber has come in the log. */
+/** Progress of a subscriber in the history. */
 interface CatchingUp {
   readonly subscriber: Subscriber;
   page: LogPage | 'reading' | null;
-  /** The entry of the page that is next, and what is known of it. */
+  /** The next entry of the page, and the state of its check. */
   index: number;
-  /** Updates that it has been given. */
+  /** Updates that the subscriber has received. */
   delivered: number;
-  /** Whether its matchers select the entry; null while that is being asked. */
+  /** Whether its matchers select the entry; null while this is being checked. */
   wanted: true | null;
   readonly progress: Progress;
-  /** All that grants reading, once that was needed. */
+  /** Whether its grants allow the entry, if that had to be checked. */
   readers: readonly GrantMatcher[] | null;
 }
 
 export interface ReplayKeeper {
-  /** Position of the last entry that live subscribers have been shown or will be. */
+  /** Position of the last entry that live subscribers have received or will receive. */
   tail(): number;
   deliver(subscriber: Subscriber, event: Buffer): void;
-  /** The subscriber has seen all up to {@link tail}: it goes on with the live ones. */
+  /** The subscriber has received everything up to {@link tail} and becomes live. */
   caughtUp(subscriber: Subscriber, delivered: number): void;
   failed(subscriber: Subscriber): void;
-  /** Whether it may be given presence events. */
+  /** Whether it may receive presence events. */
   mayReadPresence(subscriber: Subscriber): boolean;
-  /** What the subscriber has not seen was evicted before it could be read. */
+  /** Entries that the subscriber has not received were evicted before they could be read. */
   overtaken(subscriber: Subscriber): void;
 }
 
 /**
- * All replays of a hub, one schedule for them: each reads the log at the pace at which its client
- * takes it, and all together as far as a slice goes.
+ * All replays of a hub in one schedule: each reads the history at the speed of its client, and all together
+ * stay within their slice.
  */
 export class Replay implements Task {
   readonly #reader: LogReader;
@@ -57,7 +57,7 @@ export class Replay implements Task {
   readonly #scheduler: Scheduler;
   readonly #log: Logger;
   readonly #all = new Map<Subscriber, CatchingUp>();
-  /** Those that can go on at once. */
+  /** Replays that can continue at once. */
   readonly #ready = new Set<CatchingUp>();
   readonly #budget = new Budget(0);
 
@@ -68,7 +68,7 @@ export class Replay implements Task {
     this.#log = log;
   }
 
-  /** Lets a subscriber read from its position on. */
+  /** Starts the replay of a subscriber from its position. */
   add(subscriber: Subscriber): void {
     const state: CatchingUp = {
       subscriber,
@@ -83,7 +83,7 @@ export class Replay implements Task {
     this.#resume(state);
   }
 
-  /** Everything queued for a subscriber has been written. */
+  /** Everything that was queued for a subscriber has been written. */
   flushed(subscriber: Subscriber): void {
     const state = this.#all.get(subscriber);
     if (state !== undefined) this.#resume(state);
@@ -116,7 +116,7 @@ export class Replay implements Task {
     this.#scheduler.add(this);
   }
 
-  /** True when it could go on at once: it waits neither for its client nor for the log. */
+  /** Returns true if it can continue at once, because it waits neither for its client nor for the history. */
   #advance(state: CatchingUp, budget: Budget): boolean {
     const { subscriber } = state;
     while (!budget.isSpent) {
@@ -127,7 +127,7 @@ export class Replay implements Task {
       if (entry === undefined) {
         subscriber.position = Math.max(subscriber.position, page.until);
         state.page = null;
-        // What the page has brought is written before more is read.
+        // The events of this page are written before the next page is read.
         if (!subscriber.sendBuffer.isIdle) return false;
         continue;
       }
@@ -151,7 +151,7 @@ export class Replay implements Task {
     return true;
   }
 
-  /** Opens the page that is next, or leaves it to be read, or has no more to do. */
+  /** Opens the next page, starts to read it, or finishes the replay. */
   #open(state: CatchingUp, budget: Budget): void {
     const { subscriber } = state;
     if (subscriber.position >= this.#keeper.tail()) {
@@ -179,7 +179,7 @@ export class Replay implements Task {
     );
   }
 
-  /** A hole would stay unseen: the cursor of what comes behind it covers what was in it. */
+  /** The client could not see the gap, because the cursor of what follows covers it. */
   #enter(state: CatchingUp, page: LogPage): void {
     const { subscriber } = state;
     state.page = page;
@@ -187,7 +187,7 @@ export class Replay implements Task {
     else state.index = page.indexAfter(subscriber.position);
   }
 
-  /** Before the first entry nothing was seen. What a store has lost when it failed over does not count. */
+  /** A replay from the beginning misses nothing. What a store has lost in a failover does not count. */
   #isOvertaken(subscriber: Subscriber, { evicted }: LogPage): boolean {
     const { position, knownGap } = subscriber;
     if (position > 0 && position < evicted.updates) return true;
@@ -195,12 +195,12 @@ export class Replay implements Task {
     return this.#keeper.mayReadPresence(subscriber);
   }
 
-  /** Whether the subscriber wants the entry and may have it; null when nothing is left of the budget. */
+  /** Whether the subscriber wants the entry and may receive it; null if the budget is used up. */
   #selects(state: CatchingUp, { topics, update }: PreparedUpdate, budget: Budget): boolean | null {
     const { subscriber, progress } = state;
     if (state.wanted === null) {
       const { matchers } = subscriber.options;
-      // As live delivery bounds it.
+      // The same limit as in live delivery.
       const wanted = anyMatches(matchers, topics, progress, budget, MAX_STREAM_STEPS);
       if (wanted !== true) return wanted;
       state.wanted = true;

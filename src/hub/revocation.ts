@@ -4,9 +4,9 @@ import type { Admission, MayStayOpen } from './admission.ts';
 import type { OpenStreams } from './open-streams.ts';
 import type { Subscriber } from './subscriber.ts';
 
-/** What ending a stream costs, in steps. */
+/** Cost of ending a stream, in steps. */
 const END_STEPS = 500;
-/** What arming a timer costs, in steps. */
+/** Cost of setting a timer, in steps. */
 const TIMER_STEPS = 30;
 
 interface RevocationOptions {
@@ -16,7 +16,7 @@ interface RevocationOptions {
   readonly scheduler: Scheduler;
 }
 
-/** Ends streams that are open no longer by right, and sees that none of the kind come in. */
+/** Ends streams that are no longer authorized, and prevents new ones of that kind. */
 export class Revocation {
   readonly #options: RevocationOptions;
 
@@ -24,7 +24,7 @@ export class Revocation {
     this.#options = options;
   }
 
-  /** Those that `keep` refuses end, spread evenly at random over `spreadMs`. Says how many there are. */
+  /** Ends the streams that `keep` rejects, at random times within `spreadMs`. Returns their number. */
   reauthorise(keep: MayStayOpen, spreadMs: number): number {
     const { admission, streams, clock } = this.#options;
     admission.decideBy(keep);
@@ -36,7 +36,7 @@ export class Revocation {
     return refused.reduce((sum, { size }) => sum + size, 0);
   }
 
-  /** How many streams {@link reauthorise} would end: of those without a token, and of the others. */
+  /** How many streams {@link reauthorise} would end: without a token, and with one. */
   countRefused(keep: MayStayOpen): { readonly anonymous: number; readonly authorised: number } {
     const counts = { anonymous: 0, authorised: 0 };
     for (const [issuerKey, { size }] of this.#refusedBy(keep)) {
@@ -45,19 +45,22 @@ export class Revocation {
     return counts;
   }
 
-  /** Ends the streams that were opened with the token of this `jti`: they get nothing from here on. Says how many. */
+  /**
+   * Ends the streams that were opened with the token of this `jti`. They receive nothing from now on. Returns
+   * their number.
+   */
   revoke(tokenId: string): number {
     this.#options.admission.revoked({ tokenId });
     return this.#endThose(this.#options.streams.registry.ofToken(tokenId));
   }
 
-  /** Ends the streams of a browser session that is over, as {@link revoke} does. Says how many. */
+  /** Ends the streams of a browser session, like {@link revoke}. Returns their number. */
   signOut(session: string): number {
     this.#options.admission.revoked({ session });
     return this.#endThose(this.#options.streams.registry.ofSession(session));
   }
 
-  /** Ends all, as the hub leaves: at once, or spread over `spreadMs`. */
+  /** Ends all streams because the hub closes: at once, or spread over `spreadMs`. */
   drain(spreadMs: number): void {
     const { streams } = this.#options;
     if (spreadMs > 0) this.reauthorise(() => false, spreadMs);
@@ -72,13 +75,14 @@ export class Revocation {
   #endThose(subscribers: Iterable<Subscriber>): number {
     const { streams } = this.#options;
     const ending = [...subscribers];
-    // Who may no longer read gets no more than what has been begun, however long the ending takes.
+    // A stream that may no longer read receives only the event whose transfer has begun, however long its end
+    // takes.
     for (const { sendBuffer } of ending) sendBuffer.discardQueued();
     this.#forEach([ending], END_STEPS, (one) => streams.end(one, 'revoked'));
     return ending.length;
   }
 
-  /** Does something to each of many streams, a slice at a time. */
+  /** Applies an action to each of many streams, in slices. */
   #forEach(
     sets: readonly Iterable<Subscriber>[],
     steps: number,

@@ -1,64 +1,62 @@
-// A connection is handed 64 KiB at a time, so that its progress can be seen. A subscriber is slow
-// when much waits behind what it is being handed; an event of any size reaches a subscriber that
-// has kept up.
+// A connection gets 64 KiB at a time, so that its progress can be seen. A subscriber is slow if much data
+// waits in addition to that. A subscriber that has kept up receives an event of any size.
 
 import type { Budget } from '../kernel/scheduler.ts';
 import type { Batch } from './batch.ts';
 import type { Framing } from './event-stream.ts';
 
-/** Where the bytes of one event stream go: a connection, as the hub sees it. */
+/** The destination of the bytes of one event stream: a connection, from the view of the hub. */
 export interface EventSink {
-  /** How what is written is to be framed. */
+  /** The framing that the connection needs. */
   readonly framing: Framing;
-  /** Takes bytes framed so, which do not change any more. False: wait for `drained`. */
+  /** Accepts framed bytes, which must not change afterwards. If it returns false, wait for `drained`. */
   write(framed: Buffer): boolean;
-  /** Bytes accepted but not yet taken by the operating system. */
+  /** Bytes that were accepted but not yet passed to the operating system. */
   readonly bufferedBytes: number;
-  /** Names the one who is told; called once. */
+  /** Sets the listener; called once. */
   listen(listener: SinkListener): void;
   /** Ends the stream cleanly after what was written. */
   end(): void;
-  /** Breaks the connection off. */
+  /** Aborts the connection. */
   destroy(): void;
 }
 
 export interface SinkListener {
-  /** Events that it has been given. */
+  /** The number of events in it. */
   readonly events: number;
-  /** What the sink had refused to take more of is gone. */
+  /** The sink accepts bytes again. */
   drained(): void;
-  /** Nothing more is taken: once, however it ended. */
+  /** The sink accepts nothing more. Called once, however it ended. */
   closed(): void;
 }
 
-/** The most that a connection is handed at a time, so that its progress can be seen. */
+/** Most bytes that a connection gets at a time, so that its progress can be seen. */
 const PIECE_BYTES = 64 * 1024;
-/** What a write costs beside its bytes, in steps. */
+/** Cost of a write in addition to its bytes, in steps. */
 const WRITE_STEPS = 500;
-/** Bytes that a step copies into the operating system. */
+/** Bytes that are copied into the operating system per step. */
 const BYTES_PER_STEP = 32;
 
 /**
- * The way from a subscriber to its connection: what waits, how much of it has been taken, and since
- * when nothing has. Events wait in it until they are flushed, and until {@link open} gives it a
- * connection.
+ * The queue between a subscriber and its connection: what waits, how much of it has been sent, and since when
+ * nothing has. Events wait in it until they are flushed, and until {@link open} sets a connection.
  */
 export class SendBuffer {
   #sink: EventSink | null = null;
   #queue: Batch | null = null;
-  /** What is being handed over, framed; and how much of it has been. */
+  /** The framed piece in transfer, and how much of it has been transferred. */
   #piece: Buffer | null = null;
   #offset = 0;
   #handedBytes = 0;
-  /** The sink has refused to take more. */
+  /** Whether the sink has refused further bytes. */
   #isFull = false;
   #isEnding = false;
   #isDiscarding = false;
-  /** What had been taken when that was looked at, and when. */
+  /** What had been sent at the last check, and the time of that check. */
   #seenBytes = 0;
   #seenMs = 0;
   #lastWriteMs: number;
-  /** Whether it is on the list of those that are to be flushed. */
+  /** Whether it is in the list of streams to be flushed. */
   isListed = false;
 
   constructor(nowMs: number) {
@@ -70,21 +68,21 @@ export class SendBuffer {
     return this.#lastWriteMs;
   }
 
-  /** Bytes that the client has not taken. */
+  /** Bytes that wait for the client. */
   get bufferedBytes(): number {
     const rest = this.#piece === null ? 0 : this.#piece.length - this.#offset;
     return (this.#queue?.bytes ?? 0) + rest + (this.#sink?.bufferedBytes ?? 0);
   }
 
   /**
-   * Bytes that wait behind what the connection is being handed, because it takes no more: none while
-   * it takes everything, however much has come in this turn.
+   * Bytes that wait in addition to the piece in transfer because the connection accepts no more. 0 while it
+   * accepts everything, however much has arrived in this turn.
    */
   get waitingBytes(): number {
     return this.#isFull || this.#sink === null ? (this.#queue?.bytes ?? 0) : 0;
   }
 
-  /** Whether nothing waits any more but what the connection has accepted. */
+  /** Whether nothing waits except what the connection has accepted. */
   get isIdle(): boolean {
     return this.#queue === null && this.#piece === null && !this.#isFull;
   }
@@ -94,15 +92,15 @@ export class SendBuffer {
     sink.listen(listener);
   }
 
-  /** Queues an event. `empty` is the batch to begin with when nothing waits. */
+  /** Queues an event. `empty` is the batch to begin with if nothing waits. */
   push(event: Buffer, empty: Batch): void {
     if (this.#isDiscarding) return;
     this.#queue = (this.#queue ?? empty).with(event);
   }
 
   /**
-   * Hands over what is queued, as far as the connection takes it and the budget goes. True when it
-   * could go on at once.
+   * Transfers what is queued, as far as the connection accepts it and the budget allows. Returns true if it
+   * could continue at once.
    */
   flush(nowMs: number, budget: Budget): boolean {
     const sink = this.#sink;
@@ -132,12 +130,15 @@ export class SendBuffer {
     this.#isFull = false;
   }
 
-  /** When the connection will have taken nothing for `timeoutMs`; null while it takes everything. */
+  /**
+   * The time at which the connection will have accepted nothing for `timeoutMs`; null while it accepts
+   * everything.
+   */
   stallsAt(timeoutMs: number): number | null {
     return this.#isFull ? this.#seenMs + timeoutMs : null;
   }
 
-  /** Whether the connection, which wants nothing more now, has taken nothing for `timeoutMs`. */
+  /** Whether the connection, which accepts nothing now, has accepted nothing for `timeoutMs`. */
   isStalled(nowMs: number, timeoutMs: number): boolean {
     if (!this.#isFull || nowMs < this.#seenMs + timeoutMs) return false;
     if (this.#takenBytes <= this.#seenBytes) return true;
@@ -146,24 +147,24 @@ export class SendBuffer {
     return false;
   }
 
-  /** Takes no more events and forgets those that wait: only what has been begun goes on. */
+  /** Accepts no more events and discards those that wait. Only the event in transfer continues. */
   discardQueued(): void {
     this.#isDiscarding = true;
     this.#queue = null;
   }
 
-  /** The end of the stream follows what is queued. */
+  /** The end of the stream comes after what is queued. */
   end(): void {
     this.#isEnding = true;
   }
 
-  /** Forgets what is queued: nobody takes it. */
+  /** Discards what is queued. */
   discard(): void {
     this.#queue = null;
     this.#piece = null;
   }
 
-  /** Breaks the connection off. */
+  /** Aborts the connection. */
   destroy(): void {
     this.discard();
     this.#sink?.destroy();
@@ -173,7 +174,7 @@ export class SendBuffer {
     return this.#handedBytes - (this.#sink?.bufferedBytes ?? 0);
   }
 
-  /** A part of the piece, most often all of it. */
+  /** A part of the piece, usually all of it. */
   #next(piece: Buffer): Buffer {
     if (this.#offset === 0 && piece.length <= PIECE_BYTES) {
       this.#piece = null;

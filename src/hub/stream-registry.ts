@@ -1,7 +1,7 @@
 import { addTo, deleteFrom } from '../kernel/set-map.ts';
 import type { Subscriber } from './subscriber.ts';
 
-/** All open streams of a hub, also by what ends them together. */
+/** All open streams of a hub, indexed by everything that can end them together. */
 export class StreamRegistry {
   readonly #all = new Set<Subscriber>();
   readonly #byToken = new Map<string, Set<Subscriber>>();
@@ -20,17 +20,17 @@ export class StreamRegistry {
     return this.#all;
   }
 
-  /** Those that were opened with the token of this `jti`. */
+  /** Streams that were opened with the token of this `jti`. */
   ofToken(tokenId: string): Iterable<Subscriber> {
     return this.#byToken.get(tokenId) ?? [];
   }
 
-  /** Those that a browser session has opened. */
+  /** Streams of a browser session. */
   ofSession(session: string): Iterable<Subscriber> {
     return this.#bySession.get(session) ?? [];
   }
 
-  /** By what stands behind their tokens; null for those without one. */
+  /** Streams by the authorization behind their tokens; null for streams without a token. */
   issuerKeys(): Iterable<[issuerKey: string | null, subscribers: ReadonlySet<Subscriber>]> {
     return this.#byIssuerKey;
   }

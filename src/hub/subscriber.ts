@@ -1,6 +1,6 @@
-// A waiting stream is a record and not a stack frame: connection, matchers, grants and one timer.
-// Nothing awaits its end, the connection reports it. So a reload frees the old generation while its
-// streams live on.
+// A waiting stream is an object, not a stack frame: a connection, matchers, grants and one timer. No code
+// awaits its end, because the connection reports it. A reload can therefore free the old configuration while
+// its streams stay open.
 
 import { randomUUID } from 'node:crypto';
 import type { WheelTimer } from '../kernel/timer-wheel.ts';
@@ -9,8 +9,9 @@ import type { SubscriptionMatcher } from './matcher.ts';
 import { SendBuffer, type SinkListener } from './send-buffer.ts';
 
 /**
- * Why a stream ended; `client` when the other side left, `overtaken` when updates that it had not been given
- * yet were evicted, or presence events that it might have read. Its client comes back with a cursor that the log no longer knows, and is told `earliest`.
+ * Why a stream ended. `client`: the client disconnected. `overtaken`: updates (or presence events that it may
+ * read) were evicted before it received them. Its client reconnects with a cursor that the history no longer
+ * contains, and starts at `earliest`.
  */
 export type EndReason =
   | 'client'
@@ -22,13 +23,13 @@ export type EndReason =
   | 'closed'
   | 'failed';
 
-/** What streams that were opened under the same settings have in common. */
+/** Settings that streams share. */
 export interface StreamSettings {
   /** 0 for none. */
   readonly heartbeatMs: number;
-  /** Longest wait for a client that takes nothing. */
+  /** How long a client may read nothing. */
   readonly dispatchTimeoutMs: number;
-  /** Bytes that may wait behind what a connection is being handed, before something is added. */
+  /** Bytes that may wait in addition to the piece in transfer, before another event is queued. */
   readonly maxBufferBytes: number;
   /** Whether subscriptions are reported to presence listeners. */
   readonly announced: boolean;
@@ -37,45 +38,45 @@ export interface StreamSettings {
 export interface SubscriberOptions {
   readonly matchers: readonly SubscriptionMatcher[];
   readonly grants: Grants;
-  /** The issuer, role and key that stand behind the token; null without a token. */
+  /** The issuer, role and key behind the token; null without a token. */
   readonly issuerKey: string | null;
   /** `jti` of the token; null without one. */
   readonly tokenId: string | null;
   /** Mark of the browser session that opened the stream; null without one. */
   readonly session: string | null;
-  /** null for ever. */
+  /** null means for ever. */
   readonly lifetimeMs: number | null;
   readonly settings: StreamSettings;
-  /** Told once, when the connection is gone. */
+  /** Called once, when the connection has closed. */
   readonly place: Place | null;
 }
 
-/** What a stream occupies as long as its connection is there. */
+/** The place that a stream occupies as long as its connection is open. */
 export interface Place {
   leave(): void;
 }
 
-/** Who looks after a subscriber: the hub. */
+/** The owner of a subscriber: the hub. */
 export interface SubscriberKeeper {
   drained(subscriber: Subscriber): void;
   closed(subscriber: Subscriber): void;
   expired(subscriber: Subscriber): void;
 }
 
-/** An open event stream: whose it is, what it wants and may have, and its one timer. */
+/** An open event stream: its client, its matchers and grants, and its single timer. */
 export class Subscriber implements SinkListener, WheelTimer {
   readonly options: SubscriberOptions;
   readonly sendBuffer: SendBuffer;
-  /** The last log position that it has been shown. */
+  /** The last position of the history that it has received. */
   position: number;
   ended: EndReason | null = null;
-  /** Whether it is given what the tail hands out; otherwise it reads the log. */
+  /** Whether it receives updates live; otherwise it reads the history. */
   isLive = false;
-  /** Position up to which it has been told that presence events are gone. */
+  /** Position up to which it knows that presence events were evicted. */
   knownGap = 0;
-  /** Monotonic time at which it ends by itself. */
+  /** Monotonic time at which its lifetime ends. */
   endsAtMs: number;
-  /** Why it does. */
+  /** The reason for that end. */
   endsAs: EndReason = 'deadline';
   dueTick = 0;
   events = 0;
@@ -95,7 +96,7 @@ export class Subscriber implements SinkListener, WheelTimer {
     this.#keeper = keeper;
   }
 
-  /** `urn:uuid:…`, made when somebody asks for it. */
+  /** `urn:uuid:…`, created at first use. */
   get id(): string {
     this.#id ??= `urn:uuid:${randomUUID()}`;
     return this.#id;

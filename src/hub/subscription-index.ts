@@ -13,24 +13,24 @@ interface PatternEntry {
   readonly subscribers: Set<Subscriber>;
 }
 
-/** Stands for the origin of patterns that leave it open. */
+/** Stands for the origin of patterns that match any origin. */
 const ANY_ORIGIN = '*';
-/** What finding nothing in a map costs, in steps. */
+/** Cost of a look-up that finds nothing, in steps. */
 const LOOK_UP_STEPS = 10;
 
 /**
- * Who wants what. An update costs the subscribers that it reaches and the patterns that could
- * match it, not all that are open: exact topics are looked up, patterns are tried only where the
- * topic has their origin and its path begins with what they spell out.
+ * Finds the subscribers of a topic. An update costs the subscribers that it reaches and the patterns that
+ * could match it, not all open streams. Exact topics are looked up. A pattern is tried only if the topic has
+ * its origin and its path begins with the pattern's literal prefix.
  */
 export class SubscriptionIndex {
   readonly #everything = new Set<Subscriber>();
   readonly #exact = new Map<string, Set<Subscriber>>();
-  /** By the pattern's text: equal patterns are tried once. */
+  /** By the text of the pattern: equal patterns are tried once. */
   readonly #patterns = new Map<string, PatternEntry>();
   /** By origin and literal path prefix, then by text. */
   readonly #byPrefix = new Map<string, Map<string, PatternEntry>>();
-  /** How many prefixes there are of each length. */
+  /** The number of prefixes of each length. */
   readonly #prefixLengths = new Map<number, number>();
   readonly #templates = new TemplateIndex();
 
@@ -72,14 +72,14 @@ export class SubscriptionIndex {
     }
   }
 
-  /** How many have an exact matcher for a topic. */
+  /** The number of subscribers with an exact matcher for a topic. */
   countExact(topic: string): number {
     return this.#exact.get(topic)?.size ?? 0;
   }
 
   /**
-   * The sets of subscribers with a matcher for one of the topics; a subscriber may be in several.
-   * Yields null whenever nothing is left of the budget. Who comes or goes meanwhile may be missing.
+   * The sets of subscribers with a matcher for one of the topics. A subscriber may be in several sets. Yields
+   * null whenever the budget is used up. Subscribers that arrive or leave in the meantime may be missing.
    */
   *select(topics: readonly Topic[], budget: Budget): Generator<ReadonlySet<Subscriber> | null> {
     const matchBudget = new MatchBudget();

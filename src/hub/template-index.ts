@@ -10,10 +10,10 @@ interface TemplateEntry {
   readonly subscribers: Set<Subscriber>;
 }
 
-/** What comparing a prefix costs, in steps. */
+/** Cost of comparing a prefix, in steps. */
 const PREFIX_STEPS = 10;
 
-/** Who has asked for what by URI Templates of 0.x; equal ones are tried once. */
+/** Subscribers with URI Templates of 0.x. Equal templates are tried once. */
 export class TemplateIndex {
   readonly #entries = new Map<string, TemplateEntry>();
 
@@ -35,7 +35,7 @@ export class TemplateIndex {
     if (entry?.subscribers.size === 0) this.#entries.delete(match);
   }
 
-  /** The sets of subscribers whose template covers a topic; null whenever nothing is left of the budget. */
+  /** The sets of subscribers whose template covers a topic; null whenever the budget is used up. */
   *select(
     topic: Topic,
     matchBudget: MatchBudget,
@@ -56,13 +56,13 @@ export class TemplateIndex {
 }
 
 /**
- * Steps that the patterns of one stream may cost for one update (about 3 ms, as one whole test may). What
- * is left of its patterns then does not match this update. Patterns of a usual length cost some hundred steps,
+ * Steps that the patterns of one stream may cost per update (about 3 ms, enough for any single test). The
+ * stream's other patterns then do not match this update. Patterns of usual length cost some hundred steps,
  * and those whose literals the topic lacks cost less than ten.
  */
 export const MAX_STREAM_STEPS = 300_000;
 
-/** Tests that cost less are not counted. */
+/** Cheaper tests are not counted. */
 const CHEAP_STEPS = 500;
 
 /**
@@ -72,7 +72,7 @@ const CHEAP_STEPS = 500;
 export class MatchBudget {
   readonly #spent = new Map<Subscriber, number>();
 
-  /** One of the subscribers that has something left; null when none has. */
+  /** One of the subscribers with budget left; null if there is none. */
   payerAmong(subscribers: ReadonlySet<Subscriber>): Subscriber | null {
     for (const subscriber of subscribers) {
       if ((this.#spent.get(subscriber) ?? 0) < MAX_STREAM_STEPS) return subscriber;

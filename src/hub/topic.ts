@@ -8,28 +8,27 @@ import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 const FORBIDDEN = /[\p{Cc}\p{Cf}\p{Cs}]/u;
 const UNRESERVED_ESCAPE = /%(2[de]|3[0-9]|4[1-9a-f]|5[0-9af]|6[1-9a-f]|7[0-9ae])/gi;
 
-/** Whether a topic, id, type or matcher contains a character that none of them may contain. */
+/** Whether a topic, id, type or matcher contains a forbidden character. */
 export function hasForbiddenCharacters(text: string): boolean {
   return FORBIDDEN.test(text);
 }
 
 /**
- * The URL that relative topics and patterns resolve against, the same for both. Without a
- * configured identity it is on a host that cannot exist, so that relative and absolute topics never
- * meet.
+ * The base URL of relative topics and patterns. Without a configured identity its host is one that cannot
+ * exist, so relative and absolute topics never meet.
  *
- * @param identity the hub's resource identifier, or null when each request brings its own
+ * @param identity resource identifier of the hub, or null if each request brings its own
  * @param hubPath path of the hub
  */
 export function hubBase(identity: string | null, hubPath: string): string {
   return requireUrl(hubPath, identity ?? 'https://hub.invalid').href;
 }
 
-/** What reading a topic as a URL costs, and each of its characters, in steps. */
+/** Cost of parsing a topic as a URL, and of each of its characters, in steps. */
 const URL_STEPS = 300;
 const CHARACTER_STEPS = 2;
 
-/** A topic: a string that may also be read as a URL. */
+/** A topic: a string that may also be a URL. */
 export class Topic {
   readonly text: string;
   readonly #base: string;
@@ -40,14 +39,14 @@ export class Topic {
     this.#base = base;
   }
 
-  /** What {@link url} will cost, in steps: nothing when it has been asked for before. */
+  /** Cost of {@link url} in steps; 0 if it has been parsed before. */
   get urlSteps(): number {
     return this.#url === undefined ? URL_STEPS + CHARACTER_STEPS * this.text.length : 0;
   }
 
-  /** The topic resolved against the hub's base, at the first use; null when that is not a URL. */
+  /** The topic resolved against the base of the hub, parsed at first use; null if it is not a URL. */
   get url(): UrlComponents | null {
-    // null is an answer as well: it is not asked for again.
+    // null is a result as well, so it is not parsed again.
     if (this.#url === undefined) this.#url = parse(this.text, this.#base);
     return this.#url;
   }
@@ -59,8 +58,8 @@ export function parseTopic(text: string, base: string): Topic {
 }
 
 /**
- * Whether a topic lies in the hub's own namespace, on whatever host: there the hub alone publishes,
- * else subscription events could be forged.
+ * Whether a topic is in the hub's own namespace, on any host. Only the hub may publish there; otherwise
+ * subscription events could be forged.
  */
 export function isReservedTopic(topic: Topic, hubPath: string): boolean {
   if (topic.url === null) return false;
@@ -81,7 +80,7 @@ function parse(text: string, base: string): UrlComponents | null {
   return url === null ? null : componentsOf(url);
 }
 
-/** The eight strings that a URL Pattern looks at (URL Pattern §1.5), without their separators. */
+/** The eight components that a URL Pattern matches (URL Pattern §1.5), without their separators. */
 export type UrlComponents = Readonly<Record<UrlComponentName, string>>;
 
 export type UrlComponentName =
@@ -107,7 +106,10 @@ export function componentsOf(url: URL): UrlComponents {
   };
 }
 
-/** What all URLs of one origin share, for an index: `https://example.com:` with the port if not default. */
+/**
+ * The common key of all URLs of one origin, for an index: `https://example.com:`, with the port unless it is
+ * the default.
+ */
 export function originKey(url: Pick<UrlComponents, 'protocol' | 'hostname' | 'port'>): string {
   return `${url.protocol}://${url.hostname}:${url.port}`;
 }

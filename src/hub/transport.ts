@@ -2,110 +2,112 @@ import type { PresenceBoard } from './presence-board.ts';
 import type { Update } from './update.ts';
 
 /**
- * An ordered log of updates with a tail: the only way from a publisher to a subscriber.
+ * An ordered history of updates with a tail: the only path from a publisher to a subscriber.
  *
- * Order: all processes that share a log see its entries in the same order. Positions are whole
- * numbers that grow by one with each entry; they are this object's own and mean nothing elsewhere.
- * Concurrency: `append` may be called again before the last one has resolved; what was appended
- * first stands first. Fairness: no call holds the event loop longer than a page that it was asked
- * for. Trust: what `append` is given has been authorised and checked.
+ * Order: all processes that share a history see its entries in the same order. Positions are whole numbers
+ * that grow by one with each entry. They belong to this object and mean nothing elsewhere. Concurrency:
+ * `append` may be called again before the last call has resolved; entries keep the order of the calls.
+ * Fairness: no call blocks the event loop longer than a page of the requested size. Trust: the entries given
+ * to `append` have been authorized and validated.
  *
- * Eviction: updates and presence events have limits of their own. Updates go from the front, and presence
- * events that stand before them go with them. Beyond {@link PRESENCE_EVENTS_KEPT} the oldest presence events go from
- * wherever they stand: behind a position that is kept, no update is ever missing.
+ * Eviction: updates and presence events have separate limits. Updates are removed from the front, together
+ * with the presence events before them. Beyond {@link PRESENCE_EVENTS_KEPT} the oldest presence events are
+ * removed wherever they are. After a position that is kept, no update is ever missing.
  *
- * A log that loses its newest entries (a store that fails over) gives what replaces them positions
- * of their own: to a reader it is as if the lost ones had been evicted.
+ * If a history loses its newest entries (because a store fails over), the entries that replace them get
+ * positions of their own. For a reader, this looks as if the lost entries had been evicted.
  */
 export interface Transport {
   /**
-   * Adds an update. Resolves when it is as durable as the transport promises; by then the tail has
-   * handed it out.
+   * Adds an update. Resolves when the update is as durable as the transport promises; the tail has delivered
+   * it by then.
    *
-   * @throws HubgateError `transport-closed`; `transport-failed` when it was not stored and nobody
-   * has received or will receive it; `transport-uncertain` when that cannot be known
+   * @throws HubgateError `transport-closed`; `transport-failed` if it was not stored and nobody has received
+   * or will receive it; `transport-uncertain` if that is unknown
    */
   append(update: Update): Promise<void>;
   /**
-   * Hands every entry from now on to `listener`, in order, several at once where they came at once.
-   * The listener must not throw. One tail per transport object.
+   * Passes every entry from now on to `listener`, in order, several at a time if they arrived together. The
+   * listener must not throw. A transport object has one tail.
    *
-   * @param overtaken is told where entries were evicted before they could be handed out, in the turn in which
-   * {@link position} passes them, and before what stands behind them is handed out. What a store has lost when
-   * it failed over does not count.
+   * @param overtaken called if entries were evicted before the tail could pass them on: in the turn in which
+   * {@link position} moves past them, and before the entries after them are passed on. What a store has lost
+   * in a failover does not count.
    */
   tail(
     listener: (entries: readonly LogEntry[]) => void,
     overtaken?: (missed: Missed) => void,
   ): void;
-  /** Position of the last entry that the tail has handed out; 0 before the first. */
+  /** Position of the last entry that the tail has passed on; 0 before the first. */
   readonly position: number;
-  /** Id of the entry at {@link position}, also when that entry has been evicted since; null before the first. */
+  /**
+   * Id of the entry at {@link position}, even if that entry has been evicted since; null before the first.
+   */
   readonly lastEventId: string | null;
   /**
-   * Id of the last entry up to {@link position} that is not a presence event; null before the first.
-   * It outlives any number of presence events.
+   * Id of the last entry up to {@link position} that is not a presence event; null before the first. Presence
+   * events never replace it.
    */
   readonly lastUpdateId: string | null;
-  /** What has been evicted so far. */
+  /** The entries that have been evicted so far. */
   evicted(): Promise<Evicted>;
   /**
-   * Position of the *earliest* kept entry with that id, compared byte for byte; null when there is
-   * none, and for every id that is longer than an id may be.
+   * Position of the *earliest* kept entry with this id, compared byte for byte; null if there is none, or if
+   * the id is longer than an id may be.
    */
   find(eventId: string): Promise<number | null>;
   /**
-   * The entries after `position`, at most `limit`, none beyond {@link position}. With `bytes` the page
-   * also ends when its data have that many, but always has one entry if there is one. Entries that
-   * have been evicted are passed over: the first one's position tells.
+   * The entries after `position`, at most `limit` of them, none beyond {@link position}. With `bytes` the
+   * page also ends when its data reach that size, but it has at least one entry if there is one. Evicted
+   * entries are skipped; the position of the first entry shows that.
    *
-   * @param bytes characters of data; {@link PAGE_BYTES} is a page that holds the event loop for no
-   * longer than it may
+   * @param bytes characters of data; {@link PAGE_BYTES} makes a page that does not block the event loop for
+   * too long
    */
   read(after: number, limit: number, bytes?: number): Promise<readonly LogEntry[]>;
-  /** Who is subscribed, of all that share the log. */
+  /** The subscribers of all processes that share the history. */
   readonly presence: PresenceBoard;
-  /** A way to tell the hubs on other machines that share the log; absent where there are none. */
+  /** Sends signals to the hubs of other machines that share the history; absent if there are none. */
   readonly signals?: TransportSignals;
-  /** Counts beside the log that all nodes share, where the store can. */
+  /** Counters that all nodes share, if the store has them. */
   readonly counts?: TransportCounts;
-  /** Looks at once for what other processes have added, instead of at the next time by itself. */
+  /** Checks at once for entries of other processes, instead of at the next regular check. */
   wake(): void;
   /**
-   * Proves that the log can be read and written.
+   * Checks that the history can be read and written.
    *
    * @throws HubgateError `transport-closed` or `transport-failed`
    */
   check(): Promise<void>;
-  /** Finishes what was appended, then closes. Calling it again does nothing. */
+  /** Finishes pending appends, then closes. Another call does nothing. */
   close(): Promise<void>;
 }
 
-/** Presence events that a log keeps, whatever its limits for updates are. */
+/** Presence events that a history keeps, independent of its limits for updates. */
 export const PRESENCE_EVENTS_KEPT = 1_000;
-/** The same where others share the log: what they have not read by then, they never hand out. */
+/** The same for a shared history. Processes that are further behind never pass on the older ones. */
 export const SHARED_PRESENCE_EVENTS_KEPT = 10_000;
 
-/** Positions of the newest entries that were evicted; 0 for none. */
+/** Positions of the newest evicted entries; 0 if there are none. */
 export interface Evicted {
   readonly updates: number;
   readonly events: number;
 }
 
-/** What a tail was overtaken by: updates, perhaps with presence events, or presence events alone. */
+/** What was evicted ahead of a tail: updates (possibly with presence events), or only presence events. */
 export type Missed = 'updates' | 'events';
 
 /**
- * What was evicted between the last position that was handed out and what comes next, where positions are missing.
+ * What was evicted between the last position that was passed on and the next entry, if positions are missing.
  *
- * @param next position of the first entry that is there
+ * @param next position of the next existing entry
  */
 export function missedBetween(
   handedOut: number,
   next: number,
   { updates, events }: Evicted,
 ): Missed | null {
-  // Updates go from the front. More may have gone since the entries were read.
+  // Updates are removed from the front, so more may be missing since the entries were read.
   if (Math.min(updates, next - 1) > handedOut) return 'updates';
   return events > handedOut ? 'events' : null;
 }
@@ -115,24 +117,24 @@ export interface LogEntry {
   readonly update: Update;
 }
 
-/** What concerns streams of this hub wherever they are: a token that is revoked, a logout. */
+/** A signal for the streams of this hub on all machines: a revoked token, or a logout. */
 export interface TransportSignals {
-  /** Tells all others; those that cannot be reached now are told when they can. Never throws. */
+  /** Sends a signal to all other nodes. Nodes that cannot be reached now receive it later. Never throws. */
   send(message: string): void;
-  /** Is told what others send. One listener. */
+  /** Sets the single listener for signals of other nodes. */
   receive(listener: (message: string) => void): void;
 }
 
-/** Characters of data that a page of the log should not exceed by more than one update. */
+/** Target size of a page of the history in characters of data; it may be exceeded by one update. */
 export const PAGE_BYTES = 1024 * 1024;
 
-/** Events of keys in windows, counted for all nodes at once. */
+/** Counters of events by key in time windows, for all nodes together. */
 export interface TransportCounts {
   /**
-   * Counts one event of a key unless there are as many as `events` within a window's length; says
-   * what there was before. The window that runs began `elapsedMs` ago.
+   * Counts one event of a key, unless there are already `events` in a window's length. Returns the counts
+   * before it. The current window began `elapsedMs` ago.
    *
-   * @throws HubgateError `transport-failed` when the store is away
+   * @throws HubgateError `transport-failed` if the store cannot be reached
    */
   count(
     key: string,

@@ -1,8 +1,8 @@
-/** What a publisher sends and subscribers receive. The first topic is the canonical one. */
+/** An update that a publisher sends and subscribers receive. The first topic is the canonical one. */
 export interface Update {
-  /** Unique by intention, not by check; an IRI when the hub made it. */
+  /** Meant to be unique, but not checked; an IRI if the hub created it. */
   readonly id: string;
-  /** One at least; the others are alternates. */
+  /** At least one; the others are alternates. */
   readonly topics: readonly string[];
   readonly data: string;
   /** Delivered only to subscribers whose grants cover one of its topics. */
@@ -12,27 +12,27 @@ export interface Update {
   /** Reconnection time in milliseconds as decimal digits; null for none. */
   readonly retry: string | null;
   /**
-   * The hub made it, about a subscription that has begun or ended. A log keeps these apart from what
-   * publishers send, so that nobody who only subscribes can push an update out.
+   * Created by the hub when a subscription begins or ends. A history stores such events separately, so that
+   * subscribers cannot push updates of publishers out of it.
    */
   readonly presence?: true;
 }
 
-/** Characters of an update's data and topics: what it takes of memory grows with both. */
+/** Characters of the data and topics of an update, as a measure of its memory. */
 export function updateSize({ data, topics }: Update): number {
   let size = data.length;
   for (const topic of topics) size += topic.length;
   return size;
 }
 
-/** The cursor before the first update; as an update's id it is refused. */
+/** The cursor before the first update. An update cannot have it as its id. */
 export const EARLIEST = 'earliest';
 
-/** Longer ids are refused when they are published, and known to no log. */
+/** Longer ids are rejected when they are published, so no history contains them. */
 export const MAX_ID_BYTES = 1024;
 
-/** Whether an id may stand in a log at all. */
+/** Whether a history can contain an id. */
 export function isPossibleId(id: string): boolean {
-  // A character is one to three bytes, so most are decided without counting.
+  // A character has one to three bytes, so most ids need not be counted.
   return id.length <= MAX_ID_BYTES && Buffer.byteLength(id) <= MAX_ID_BYTES;
 }

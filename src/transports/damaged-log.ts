@@ -4,16 +4,19 @@ import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 
-/** How long after a look a damaged history is looked at again, at least. */
+/** Shortest time between two attempts to open a damaged history. */
 const LOOK_AGAIN_MS = 5_000;
-/** Nor sooner than after so many times what the look has taken: a large one is read for minutes. */
+/**
+ * The pause is also this many times as long as the last attempt took, because a large history is read for
+ * minutes.
+ */
 const REST = 10;
 
 /** Errors of opening after which the hub runs without its history. */
 const MENDABLE = new Set(['history-damaged', 'history-unavailable']);
 
 export interface DamagedLogOptions {
-  /** Opens what is there now. */
+  /** Opens the current history. */
   readonly open: () => Promise<Transport>;
   /** Why it could not be opened. */
   readonly cause: HubgateError;
@@ -22,11 +25,11 @@ export interface DamagedLogOptions {
 }
 
 /**
- * Opens a log. Where its history is damaged, or on a disk that is full, read-only or broken, the hub
- * runs without: what needs the log is refused, its streams stay open, and it goes on as soon as there
- * is a sound history in its place.
+ * Opens a history. If it is damaged, or on a disk that is full, read-only or broken, the hub runs without it:
+ * requests that need the history are refused, other streams stay open, and the hub continues as soon as a
+ * sound history is in its place.
  *
- * @throws as `open`, but for `history-damaged` and `history-unavailable`
+ * @throws as `open`, except for `history-damaged` and `history-unavailable`
  */
 export async function openDespiteDamage(
   open: () => Promise<Transport>,
@@ -40,7 +43,7 @@ export async function openDespiteDamage(
   }
 }
 
-/** Stands for a log until it can be opened; then hands everything on to it. */
+/** Stands in for a history until it can be opened, then delegates to it. */
 class DamagedLog implements Transport {
   readonly presence: PresenceBoard;
   readonly #open: () => Promise<Transport>;

@@ -4,12 +4,12 @@ import { type Update, updateSize } from '../hub/update.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 
-/** What one group holds at most: a bound on the length of its transaction. */
+/** Most updates of a group, which limits the length of its transaction. */
 const GROUP_UPDATES = 512;
 const GROUP_BYTES = 4 * 1024 * 1024;
-/** What may wait for the groups before it; beyond it publishers are refused. */
+/** Updates that may wait. Beyond this limit, publications are refused. */
 const WAITING_BYTES = 64 * 1024 * 1024;
-/** Counted for an update beside its characters. */
+/** Characters counted for an update in addition to its own. */
 const UPDATE_OVERHEAD_BYTES = 1024;
 /** How long a publisher waits for a store that does not answer. */
 const DEADLINE_MS = 10_000;
@@ -24,8 +24,8 @@ interface Waiting {
 }
 
 /**
- * Appends that arrive while a group is being stored share the next one: one commit, one flush or
- * one round trip for all of them. Order is kept; one group is stored at a time.
+ * Appends that arrive while a group is being stored form the next group: one commit, one flush or one round
+ * trip for all of them. One group is stored at a time, so the order is kept.
  */
 export class GroupCommit {
   readonly #store: (group: readonly Update[]) => Promise<void>;
@@ -38,8 +38,8 @@ export class GroupCommit {
   #stopTicking: (() => void) | undefined;
 
   /**
-   * @param store stores a group or throws what each of its appends is to throw
-   * @param most updates of a group, where the log keeps fewer than it could have
+   * @param store stores a group, or throws the error for each of its appends
+   * @param most updates of a group, for a history that keeps fewer than a group could have
    */
   constructor(
     store: (group: readonly Update[]) => Promise<void>,
@@ -52,8 +52,8 @@ export class GroupCommit {
   }
 
   /**
-   * @throws HubgateError `transport-failed` when it never began to be stored, `transport-uncertain`
-   * when the store did not say in time, and what the store throws
+   * @throws HubgateError `transport-failed` if the update was never being stored, `transport-uncertain` if
+   * the store did not answer in time; and what the store throws
    */
   append(update: Update): Promise<void> {
     const bytes = updateSize(update) + UPDATE_OVERHEAD_BYTES;
@@ -70,13 +70,13 @@ export class GroupCommit {
     });
   }
 
-  /** Resolves when nothing waits or is underway. */
+  /** Resolves when nothing waits or is being stored. */
   async drained(): Promise<void> {
     await this.#running;
   }
 
   async #run(): Promise<void> {
-    // Those that come in the same turn of the event loop are one group.
+    // Appends of the same turn of the event loop form one group.
     await new Promise<void>((resolve) => setImmediate(resolve));
     while (this.#waiting.length > 0) {
       const group = this.#nextGroup();
@@ -108,7 +108,7 @@ export class GroupCommit {
     return group;
   }
 
-  /** A settled promise ignores what comes later, so a store that wakes up again does no harm. */
+  /** A settled promise ignores later results, so a store that answers late does no harm. */
   #tick(): void {
     const due = this.#clock.monotonic() - DEADLINE_MS;
     for (const { since, reject } of this.#underway) {

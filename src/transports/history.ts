@@ -1,16 +1,16 @@
 import type { Update } from '../hub/update.ts';
 
-/** A log as its operator handles it, beside or without the gateway that serves it. */
+/** A history as its operator manages it, with or without a running gateway. */
 export interface History {
   stats(): Promise<HistoryStats>;
-  /** All that is kept as of now, oldest first, in parts of a bounded size. */
+  /** A snapshot of all entries, oldest first, in parts of bounded size. */
   entries(): AsyncIterable<readonly HistoryEntry[]>;
-  /** Adds updates behind those that are there. */
+  /** Appends updates. */
   add(entries: readonly HistoryEntry[]): Promise<void>;
-  /** Looks at everything that is kept; tells of each part how many it has looked at. */
+  /** Checks all entries; yields the number of checked entries of each part. */
   verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]>;
   /**
-   * Gives back the room that evicted updates have left.
+   * Returns the space of evicted updates to the file system.
    *
    * @throws HubgateError `history-in-use`, `not-supported`
    */
@@ -19,17 +19,17 @@ export interface History {
 }
 
 export interface HistoryEntry {
-  /** When it was accepted: milliseconds since the Unix epoch. */
+  /** Time of publication, in milliseconds since the Unix epoch. */
   readonly at: number;
   readonly update: Update;
 }
 
 export interface HistoryStats {
   readonly updates: number;
-  /** Position of the newest update that ever was. */
+  /** Position of the newest update ever stored. */
   readonly position: number;
   readonly lastEventId: string | null;
-  /** Milliseconds since the Unix epoch; null when nothing is kept. */
+  /** Milliseconds since the Unix epoch; null for an empty history. */
   readonly oldestAt: number | null;
   readonly newestAt: number | null;
   readonly bytes: number;

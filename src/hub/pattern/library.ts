@@ -54,7 +54,7 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
   const unused = unusedText(`${text} ${base}`);
   const keepsHost = scheme === null || special;
   const masked = mask(text, rest, { groups, host, unused, special: keepsHost });
-  // `file` is special and has no default port, which depends on the real protocol.
+  // `file` is a special scheme without a default port. A default port would depend on the real protocol.
   const standIn = scheme === null ? '' : special ? 'file' : 'x';
   const library = construct(`${standIn}${masked}`, base);
   const read = (source: string, prefix: string, hidden = ''): readonly Part[] =>
@@ -85,12 +85,12 @@ export function readPattern(text: string, base: string): Record<UrlComponentName
   };
 }
 
-/** What the library sees as a group, or may. */
+/** Text that the library sees, or may see, as a group. */
 function isGroup({ type }: Token): boolean {
   return type === 'open' || type === 'name' || type === 'regexp' || type === 'asterisk';
 }
 
-/** Index of the colon that ends the protocol: the first that belongs to no group; -1 for none. */
+/** Index of the colon that ends the protocol: the first that is not part of a group; -1 if there is none. */
 function protocolEnd(tokens: readonly Token[]): number {
   let inBraces = false;
   return tokens.findIndex((token) => {
@@ -114,10 +114,11 @@ function canonicalScheme(text: string): string {
 }
 
 /**
- * The text of `tokens` with each custom group replaced by its number, and each name by another.
- * Unused text stands for what the library would lose: a `?` in the query and a `#` in the fragment
- * where a part begins with them, and a second slash in the path of a scheme that is not special, which
- * begins a host for it. The host is read here, so the library gets a stand-in.
+ * The text of `tokens`, with a number in place of each custom group and another name in place of each name.
+ * Otherwise unused text stands for what the library would lose: a `?` in the query or a `#` in the fragment
+ * at the beginning of a part, and a second slash in the path of a scheme that is not special, which the
+ * library takes for the beginning of a host. This module reads the host itself, so the library gets a
+ * placeholder for it.
  */
 function mask(
   text: string,
@@ -130,7 +131,7 @@ function mask(
   let masked = '';
   tokens.forEach((token, index) => {
     if (host !== null && index >= host.start && index < host.end) {
-      // A digit: behind a colon a letter would begin a name.
+      // A digit, because a letter after a colon would begin a name.
       if (index === host.start) masked += '1';
       return;
     }
@@ -143,16 +144,16 @@ function mask(
   return masked;
 }
 
-/** What no path is like: the parser of URLs leaves no NUL in one. */
+/** Text that no path contains: the URL parser leaves no NUL in a path. */
 const NO_PATH: readonly Part[] = [{ group: null, prefix: '\0', suffix: '', modifier: '' }];
 
-/** What the parser of URLs leaves in no path: the path percent-encode set, and dot segments. */
+/** What the URL parser never leaves in a path: the path percent-encode set, and dot segments. */
 const NOT_IN_PATHS = /[ "<>`{}^]|(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i;
 
 /**
- * Whether the path of a pattern holds text that the path of no URL has. Where the scheme is not special
- * the standard takes it as it is written (URL Pattern §1.6, "canonicalize an opaque pathname"), so the
- * pattern is like nothing; the library would resolve and encode it, and so match more.
+ * Whether the path of a pattern contains text that the path of no URL contains. If the scheme is not special,
+ * the standard takes this text literally (URL Pattern §1.6, "canonicalize an opaque pathname"), so the
+ * pattern matches nothing. The library would resolve and encode the text, and so match more.
  */
 function holdsNoPath(tokens: readonly Token[], host: Range | null): boolean {
   const component = new ComponentTracker();
@@ -162,17 +163,17 @@ function holdsNoPath(tokens: readonly Token[], host: Range | null): boolean {
     if (!component.isBefore) break;
     if (index < (host?.end ?? 1)) continue;
     if (token.type === 'char' || token.type === 'escaped-char') text += token.value;
-    // A group may stand for a part of a segment, but never makes one of dots.
+    // A group may stand for part of a segment, but it never completes a dot segment.
     else if (isGroup(token) && token.type !== 'open') text += '-';
   }
   return NOT_IN_PATHS.test(text);
 }
 
-/** The slashes behind another one of the path, which braces without a meaning may hide. */
+/** Slashes that follow another slash of the path. Meaningless braces may hide them. */
 function doubledSlashes(tokens: readonly Token[]): ReadonlySet<number> {
   const isSlash = (at: number): boolean => isPlain(tokens[at], '/');
   const meaningless = meaninglessBraces(tokens);
-  // The first token is the colon of the protocol; two slashes behind it begin the authority.
+  // The first token is the colon of the protocol. Two slashes after it begin the authority.
   const path = isSlash(1) && isSlash(2) ? 3 : 1;
   const doubled = new Set<number>();
   let follows = false;
@@ -184,7 +185,7 @@ function doubledSlashes(tokens: readonly Token[]): ReadonlySet<number> {
   return doubled;
 }
 
-/** The braces of pairs that hold no group and have no modifier: they could be left out. */
+/** Braces that contain no group and have no modifier, so they could be left out. */
 function meaninglessBraces(tokens: readonly Token[]): ReadonlySet<number> {
   const found = new Set<number>();
   let open: number | null = null;
@@ -202,18 +203,21 @@ function meaninglessBraces(tokens: readonly Token[]): ReadonlySet<number> {
 }
 
 interface Masking {
-  /** Gains the bodies of the groups that are replaced. */
+  /** Receives the bodies of the replaced groups. */
   readonly groups: string[];
   readonly host: Range | null;
   readonly special: boolean;
-  /** Stands for what the library would lose. */
+  /** Stands for text that the library would lose. */
   readonly unused: string;
 }
 
-/** What no name goes on with, no parser changes, and means nothing in a pattern. */
+/** Characters that cannot continue a name, that no parser changes, and that have no meaning in a pattern. */
 const QUIET = ['~', '!', ',', ';'];
 
-/** A text that the pattern has not, nor gets when it loses its escapes, its braces and what no URL keeps. */
+/**
+ * A text that the pattern does not contain, not even after removing its escapes, its braces and what no URL
+ * keeps.
+ */
 function unusedText(text: string): string {
   const plain = text.replaceAll(/[\\{}\s]/g, '');
   const quiet = QUIET.find((character) => !plain.includes(character));
@@ -223,22 +227,22 @@ function unusedText(text: string): string {
   return `~${number}~`;
 }
 
-/** Follows the constructor string into the query and the fragment. */
+/** Tracks where the query and the fragment of a constructor string begin. */
 class ComponentTracker {
   #component: 'before' | 'search' | 'hash' = 'before';
   #begins = false;
   #inBraces = false;
 
-  /** Whether neither has begun yet. */
+  /** Whether neither has begun. */
   get isBefore(): boolean {
     return this.#component === 'before';
   }
 
-  /** Takes the next token; true when it is the component's separator but stands for itself. */
+  /** Handles the next token. Returns true if it is the separator of the component but stands for itself. */
   reads(token: Token, previous: Token | undefined): boolean {
     if (this.#inBraces) this.#inBraces = token.type !== 'close';
     else this.#inBraces = token.type === 'open';
-    // Right after the separator the standard drops one of its kind as well.
+    // The standard also drops a second separator that directly follows the first.
     const first = this.#begins && token.type === 'char';
     this.#begins = false;
     const separator = this.#component === 'hash' ? '#' : '?';
@@ -256,7 +260,7 @@ class ComponentTracker {
   }
 }
 
-/** After a group `?` makes it optional; elsewhere it begins the query. */
+/** After a group, `?` makes the group optional. Elsewhere it begins the query. */
 function isSearchPrefix(token: Token, previous: Token | undefined): boolean {
   if (isPlain(token, '?')) return true;
   if (token.value !== '?') return false;
@@ -264,8 +268,8 @@ function isSearchPrefix(token: Token, previous: Token | undefined): boolean {
 }
 
 /**
- * Refuses what the library would read as something else: a lone backslash, a group that is none,
- * and `..` that leads out of the text behind a group, which the standard leaves undefined.
+ * Rejects what the library would misread: a lone backslash, an invalid group, and a `..` after a group that
+ * leads out of the component, which the standard leaves undefined.
  */
 function refuseMisread(tokens: readonly Token[]): void {
   let run: string | null = null;
@@ -286,7 +290,7 @@ function climbs(run: string): boolean {
   const [path = ''] = run.split(/[?#]/, 1);
   if (!/\.|%2e/i.test(path)) return false;
   const left = withoutDotSegments({ pathname: `/-${path}`, protocol: 'https:' });
-  // Of a run that is nothing but a way up the library keeps no slash, which is what the standard makes of it.
+  // If a run consists only of `..` segments, the library keeps no slash, as the standard requires.
   return path.startsWith('/') ? left === '/' && !path.endsWith('/') : !left.startsWith('/-');
 }
 
@@ -313,14 +317,14 @@ function construct(text: string, base: string): URLPattern {
 
 interface Range {
   readonly start: number;
-  /** Index behind the last. */
+  /** Index after the last token. */
   readonly end: number;
 }
 
 /**
- * Where the host is in the tokens of a constructor string from its colon on (URL Pattern §1.3):
- * between the first `@`, if there is one, and the port, the path, the query or the fragment. null
- * where there is none, or an IPv6 address, which the library reads well.
+ * The position of the host in the tokens of a constructor string, from its colon on (URL Pattern §1.3):
+ * between the first `@`, if any, and the port, the path, the query or the fragment. null if there is no host,
+ * or if it is an IPv6 address, which the library reads correctly.
  */
 function hostRange(tokens: readonly Token[], special: boolean): Range | null {
   const at = (index: number, text: string): boolean => {
@@ -354,8 +358,8 @@ function hostRange(tokens: readonly Token[], special: boolean): Range | null {
 }
 
 /**
- * Fixed text of a host as the URL parser writes it. The library would quietly put a host of its own
- * in the place of one that the parser refuses, and refuses others that it accepts.
+ * Fixed text of a host, as the URL parser writes it. The library would silently replace a host that the
+ * parser rejects, and reject others that the parser accepts.
  */
 function canonicalHost(part: Part): Part {
   return {
@@ -376,14 +380,14 @@ function canonicalHostText(text: string): string {
   return one;
 }
 
-/** Fixed text of a path with its dot segments resolved, which the parser of an old Node leaves alone. */
+/** Fixed text of a path with its dot segments resolved, which the parser of an old Node does not do. */
 function resolved(part: Part): Part {
   return { ...part, prefix: withoutDots(part.prefix), suffix: withoutDots(part.suffix) };
 }
 
 function withoutDots(text: string): string {
   if (!/(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i.test(text)) return text;
-  // As the standard does: what begins in the middle of a segment is put behind one.
+  // Like the standard: text that begins in the middle of a segment is parsed after a placeholder.
   const whole = text.startsWith('/') ? text : `/-${text}`;
   const path = withoutDotSegments({ pathname: whole, protocol: 'https:' });
   return text.startsWith('/') ? path : path.slice(2);

@@ -1,27 +1,30 @@
 import { refusal } from './syntax.ts';
 import { type Token, tokenize } from './tokens.ts';
 
-/** A piece of a component: fixed text, or a group between a prefix and a suffix. */
+/** A part of a component: fixed text, or a group with a prefix and a suffix. */
 export interface Part {
-  /** null for fixed text, which is then in `prefix`. */
+  /** null for fixed text, which is in `prefix`. */
   readonly group: Group | null;
   readonly prefix: string;
   readonly suffix: string;
   readonly modifier: '' | '?' | '*' | '+';
 }
 
-/** `segment` stops at the component's delimiter; `regexp` is what the author put in parentheses. */
+/**
+ * `segment` ends at the delimiter of the component; `regexp` is the text that the author wrote in
+ * parentheses.
+ */
 export type Group =
   | { readonly kind: 'segment' }
   | { readonly kind: 'wildcard' }
   | { readonly kind: 'regexp'; readonly body: string };
 
-/** What a pattern string without any of it says is just itself. */
+/** A pattern string without any of these characters stands for itself. */
 const MEANT = /[\\*+?{}:(]/;
 
 /**
- * Reads the pattern string of one component (URL Pattern §2.1, "parse a pattern string").
- * `prefix` is the character that belongs to a group that follows it: `/` in a path, else empty.
+ * Parses the pattern string of one component (URL Pattern §2.1, "parse a pattern string"). `prefix` is the
+ * character that belongs to the group after it: `/` in a path, otherwise empty.
  *
  * @throws HubgateError `invalid-pattern`
  */
@@ -52,7 +55,7 @@ export function parseParts(text: string, prefix: string): readonly Part[] {
       const before = character ?? '';
       const belongs = before !== '' && before === prefix;
       if (!belongs) fixed += before;
-      // Text before a group ends here even where the group itself adds none.
+      // Text before a group ends here, even if the group itself adds none.
       flush();
       add({ group, prefix: belongs ? before : '', suffix: '', modifier: readModifier(tokens) });
       continue;
@@ -114,7 +117,7 @@ class TokenReader {
     this.#tokens = tokens;
   }
 
-  /** The value of the next token when it has that type, which consumes it. */
+  /** The value of the next token if it has that type; the token is consumed. */
   take(type: Token['type']): string | undefined {
     const token = this.#tokens[this.#at];
     if (token?.type !== type) return undefined;

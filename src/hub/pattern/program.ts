@@ -1,7 +1,8 @@
-// This is not re2js, which the bundle has for other patterns: re2js counts no steps, so a budget could only charge the
-// length of the text times the size of the pattern, and `/(\d{1,300})/:rest` would not match a topic of 1,000 characters,
-// for which it takes 6,000 steps here. A pattern took 22 KB there instead of 2.7 KB, its first test up to 37 ms in one turn,
-// and classes as `[a--b]` need `group-regexp.ts` all the same, so 180 lines less were not worth it.
+// re2js, which the bundle contains for other patterns, is not used here. It counts no steps, so a budget
+// could only charge the length of the text times the size of the pattern, and `/(\d{1,300})/:rest` would not
+// match a topic of 1,000 characters, for which this program takes 6,000 steps. A pattern took 22 KB instead
+// of 2.7 KB, its first test took up to 37 ms in one turn, and classes such as `[a--b]` would still need
+// `group-regexp.ts`. Saving 180 lines was not worth that.
 
 import type { Budget } from '../../kernel/scheduler.ts';
 import { isAnything } from './glob.ts';
@@ -9,7 +10,7 @@ import { type AsciiSet, refusal, type Syntax } from './syntax.ts';
 
 /** Instructions in one component; a repeat counts each of its copies. */
 const MAX_INSTRUCTIONS = 5000;
-/** Instructions entered and looked at in one test (about two milliseconds); beyond them nothing matches. */
+/** Instructions that one test may enter (about two milliseconds). Beyond them nothing matches. */
 const MAX_STEPS = 300_000;
 
 const MAX_MARK = 2 ** 31 - 1;
@@ -17,7 +18,7 @@ const MAX_MARK = 2 ** 31 - 1;
 const CHAR = 0;
 const SET = 1;
 const ANY = 2;
-/** Goes on at both of two places. */
+/** Continues at both of two places. */
 const SPLIT = 3;
 const JUMP = 4;
 const ASSERT_START = 5;
@@ -36,14 +37,14 @@ const ASSERTIONS = {
 } as const;
 
 /**
- * A nondeterministic automaton (Thompson 1968), run on all its states at once: time grows with the
- * length of the text times the number of instructions, whatever the pattern.
+ * A nondeterministic automaton (Thompson 1968) that runs all its states at once. The time grows with the
+ * length of the text times the number of instructions, for every pattern.
  */
 export class Program {
   readonly #ops: Uint8Array;
-  /** A character code, the number of a set, or where to go. */
+  /** A character code, the number of a set, or the next place. */
   readonly #first: Int32Array;
-  /** The other place of a SPLIT. */
+  /** The second place of a SPLIT. */
   readonly #second: Int32Array;
   readonly #sets: readonly AsciiSet[];
 
@@ -60,8 +61,8 @@ export class Program {
   }
 
   /**
-   * Whether all of `text` from `start` on matches; what stands before is seen by `^` and `\b` only.
-   * Takes the instructions that it has looked at off `budget`.
+   * Whether all of `text` from `start` on matches. Only `^` and `\b` see the text before it. Subtracts the
+   * visited instructions from `budget`.
    */
   test(text: string, start: number, budget: Budget): boolean {
     let steps = 0;
@@ -95,8 +96,8 @@ export class Program {
   }
 
   /**
-   * Adds `state` and all that is reached from it without a character to `list`.
-   * Returns the new length, or -1 when MATCH_REST was reached.
+   * Adds `state`, and all states that it reaches without a character, to `list`. Returns the new length, or
+   * -1 if MATCH_REST was reached.
    */
   #enter(state: number, text: string, at: number, list: Int32Array, length: number): number {
     let count = length;
@@ -138,22 +139,22 @@ export class Program {
 }
 
 /**
- * Where programs run: a test ends in the turn in which it began, so one place serves them all, and
- * no test has to allocate.
+ * The memory in which programs run. A test ends in the turn in which it began, so all tests share it and none
+ * has to allocate.
  */
 const WORKSPACE = {
   current: new Int32Array(MAX_INSTRUCTIONS),
   next: new Int32Array(MAX_INSTRUCTIONS),
-  /** Where each instruction was entered last: a place in a text counts from that test's own mark. */
+  /** Where each instruction was last entered: a position in the text, counted from the mark of the test. */
   marks: new Int32Array(MAX_INSTRUCTIONS),
   mark: 1,
   used: 1,
-  /** Instructions entered in this test, also those that take no character. */
+  /** Instructions entered in this test, including those that consume no character. */
   entered: 0,
   pending: [] as number[],
 };
 
-/** Marks for a text of that length that no earlier test has used. */
+/** Reserves marks for a text of this length that no earlier test has used. */
 function beginMarks(length: number): void {
   if (WORKSPACE.used + length + 1 > MAX_MARK) {
     WORKSPACE.marks.fill(0);
@@ -164,12 +165,12 @@ function beginMarks(length: number): void {
   WORKSPACE.used += length + 1;
 }
 
-/** @throws HubgateError `invalid-pattern` when a program would be too large that looks at so many characters */
+/** @throws HubgateError `invalid-pattern` if the program would have too many character tests */
 export function refuseTooLarge(characters: number): void {
   if (characters > MAX_INSTRUCTIONS) throw refusal('too large');
 }
 
-/** @throws HubgateError `invalid-pattern` when the program would be too large */
+/** @throws HubgateError `invalid-pattern` if the program would be too large */
 export function compile(syntax: Syntax): Program {
   const code = new Code();
   const items = syntax.kind === 'sequence' ? syntax.items : [syntax];
@@ -189,7 +190,7 @@ class Code {
   #written = 0;
 
   write(syntax: Syntax): void {
-    // Counts visits as well, since a repeat of nothing emits nothing.
+    // Counts visits as well, because repeating nothing emits nothing.
     this.#written += 1;
     refuseTooLarge(this.#written);
     switch (syntax.kind) {
@@ -271,7 +272,7 @@ function holds(op: number, text: string, at: number): boolean {
   return boundary === (op === ASSERT_WORD);
 }
 
-/** `\w` of ECMAScript; where there is not a character there is not a word. */
+/** `\w` of ECMAScript. A missing character is not part of a word. */
 function isWord(text: string, at: number): boolean {
   const code = text.charCodeAt(at);
   return (

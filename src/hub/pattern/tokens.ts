@@ -1,4 +1,4 @@
-/** One token of a pattern string (URL Pattern §2.1.1). `end` closes every list. */
+/** One token of a pattern string (URL Pattern §2.1.1). `end` is the last token of every list. */
 export interface Token {
   readonly type:
     | 'open'
@@ -11,7 +11,7 @@ export interface Token {
     | 'asterisk'
     | 'end'
     | 'invalid-char';
-  /** Where it begins, in UTF-16 units. */
+  /** Its position, in UTF-16 units. */
   readonly index: number;
   /** The name without its colon, the group without its parentheses, the character itself. */
   readonly value: string;
@@ -28,7 +28,7 @@ const NAME_START = /[$_\p{ID_Start}]/u;
 const NAME_PART = /[$\u200c\u200d\p{ID_Continue}]/u;
 const NOT_ASCII = /[^\0-\x7f]/;
 
-/** Reads a pattern string; what has no meaning becomes an `invalid-char`. */
+/** Splits a pattern string into tokens. A character without a meaning becomes an `invalid-char`. */
 export function tokenize(text: string): readonly Token[] {
   const tokens: Token[] = [];
   for (let at = 0; at < text.length; ) {
@@ -40,7 +40,7 @@ export function tokenize(text: string): readonly Token[] {
   return tokens;
 }
 
-/** True for a token that stands for the character itself and may separate components. */
+/** Whether a token stands for its own character and may separate components. */
 export function isPlain(token: Token | undefined, character: string): boolean {
   return (
     token?.value === character &&
@@ -78,7 +78,7 @@ function nameAfter(text: string, start: number): string {
   }
 }
 
-/** The group that begins at `start`, or nothing when it is empty, unbalanced, nested or not ASCII. */
+/** The group that begins at `start`; nothing if it is empty, unbalanced, nested or not ASCII. */
 function regexpAt(text: string, start: number): string {
   if (text[start] === '?') return '';
   let depth = 1;

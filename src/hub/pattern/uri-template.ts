@@ -1,5 +1,5 @@
-// A URI Template is parsed by `uri-template`, checked against the grammar of RFC 6570, which is
-// narrower, and compiled to the same program as a pattern.
+// `uri-template` parses a URI Template. This module then checks it against the stricter grammar of RFC 6570,
+// and compiles it to the same kind of program as a pattern.
 
 import { parse } from 'uri-template';
 import { HubgateError } from '../../kernel/error.ts';
@@ -11,17 +11,20 @@ type TemplatePart = ReturnType<typeof parse>['ast']['parts'][number];
 type Expression = Extract<TemplatePart, { type: 'expression' }>;
 type Variable = Expression['variables'][number];
 
-/** RFC 6570 §2.1: neither controls, spaces, quotes, `<>\^{|}` and the grave, nor a `%` that escapes nothing. */
+/**
+ * RFC 6570 §2.1: no controls, spaces, quotes, `<>\^{|}` or backticks, and no `%` that is not part of an
+ * escape.
+ */
 const LITERAL = /^(?:[^\p{Cc} "'%<>\\^`{|}]|%[0-9A-Fa-f]{2})*$/u;
 const NAME = /^(?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*$/;
 /** RFC 6570 §2.4.1. */
 const MAX_PREFIX = 9999;
 
-/** What an operator puts before the first value and between values (RFC 6570, appendix A). */
+/** What an operator writes before the first value and between values (RFC 6570, appendix A). */
 interface Operator {
   readonly first: string;
   readonly separator: string;
-  /** Whether a value stands behind the name of its variable. */
+  /** Whether the name of a variable precedes its value. */
   readonly named: boolean;
   /** Whether an empty value is written without `=`. */
   readonly bare: boolean;
@@ -41,16 +44,13 @@ const OPERATORS: Readonly<Record<string, Operator>> = {
 };
 
 /**
- * A URI Template (RFC 6570) as 0.x reads it: it covers a text that is one of its expansions, each
- * variable on its own. Matched in linear time.
+ * A URI Template (RFC 6570) as 0.x uses it: it covers a text that is one of its expansions, with each
+ * variable independent of the others. Matched in linear time.
  */
 export class UriTemplate {
   readonly #component: Component;
 
-  /**
-   * @throws HubgateError `not-a-template`: malformed, or without a variable; `invalid-pattern`: too
-   *   large
-   */
+  /** @throws HubgateError `not-a-template`: malformed, or without a variable; `invalid-pattern`: too large */
   constructor(text: string) {
     const items = readParts(text).flatMap((part) =>
       part.type === 'literal' ? codeUnits(part.value) : expressionSyntax(part),
@@ -58,25 +58,25 @@ export class UriTemplate {
     this.#component = componentOf(items);
   }
 
-  /** What every text that matches begins with. */
+  /** The beginning of every text that matches. */
   get prefix(): string {
     return this.#component.prefix;
   }
 
-  /** Instructions of its program: a measure of its memory. */
+  /** Instructions of its program, as a measure of its memory. */
   get size(): number {
     const { rest } = this.#component;
     return rest === null || rest === 'anything' ? 0 : rest.size;
   }
 
-  /** Takes what it costs off `budget`. */
+  /** Subtracts the cost from `budget`. */
   test(text: string, budget: Budget = unlimitedBudget()): boolean {
     return matchesComponent(this.#component, text, budget);
   }
 }
 
 function readParts(text: string): readonly TemplatePart[] {
-  // Most texts are none, and an error of the parser costs more than the question.
+  // Most texts are not templates, and an error of the parser costs more than this check.
   if (!text.includes('{')) throw notATemplate();
   let parts: readonly TemplatePart[];
   try {
@@ -88,7 +88,7 @@ function readParts(text: string): readonly TemplatePart[] {
   return parts;
 }
 
-/** The library reads more than the standard has. */
+/** The library accepts more than the standard. */
 function isLawful(part: TemplatePart): boolean {
   if (part.type === 'literal') return LITERAL.test(part.value);
   return part.variables.every(({ name, modifier, extension }) => {
@@ -102,13 +102,13 @@ function notATemplate(cause?: unknown): HubgateError {
   return new HubgateError('not-a-template', 'not a URI Template', { cause });
 }
 
-/** A variable without a value leaves nothing behind; without any, nor does the operator. */
+/** A variable without a value expands to nothing; without any value, so does the operator. */
 function expressionSyntax({ operator, variables }: Expression): readonly Syntax[] {
   const known = OPERATORS[operator];
   if (known === undefined) throw notATemplate();
   const { first, separator } = known;
   const values = variables.map((variable) => valueSyntax(variable, known));
-  // What begins like it goes on needs to know nothing of what has come before.
+  // If the first value begins like the others, the program need not remember which values came before.
   if (first === separator) {
     return values.map((value) => optional([...literal(separator), value]));
   }
@@ -143,7 +143,7 @@ function pair(text: Syntax, equals: readonly Syntax[]): Syntax {
   return sequence([text, optional([...equals, text])]);
 }
 
-/** The matcher compares code units, and a character may be two. */
+/** The matcher compares code units, and a character may have two. */
 function codeUnits(text: string): readonly Syntax[] {
   return Array.from({ length: text.length }, (_, at) => ({
     kind: 'char',
@@ -183,10 +183,10 @@ const escaped = (lead: RegExp): readonly Syntax[] => [...literal('%'), asciiSet(
 const CONTINUATION = escaped(/[89ABab]/);
 const UNRESERVED = asciiSet(/[A-Za-z0-9\-._~]/);
 const RESERVED = asciiSet(/[A-Za-z0-9\-._~:/?#[\]@!$&'()*+,;=]/);
-/** What a value may be made of (RFC 6570 §3.2.1). */
+/** Characters of a value (RFC 6570 §3.2.1). */
 const CHARACTER = choice([UNRESERVED, sequence(escaped(/[0-9A-Fa-f]/))]);
 const RESERVED_CHARACTER = choice([RESERVED, sequence(escaped(/[0-9A-Fa-f]/))]);
-/** What counts as one for a prefix: all escapes of a character of UTF-8. */
+/** What counts as one character for a prefix: all escapes of one UTF-8 character. */
 const ESCAPED_SYMBOLS = [
   sequence(escaped(/[0-7]/)),
   sequence([...escaped(/[CDcd]/), ...CONTINUATION]),

@@ -1,12 +1,12 @@
-// A URL Pattern is parsed by `urlpattern-polyfill` and matched by our own code, in linear time over
-// the parts of each component.
+// `urlpattern-polyfill` parses a URL Pattern. hubgate's own code matches it, in time that is linear in the
+// parts of each component.
 
 import { type Budget, unlimitedBudget } from '../../kernel/scheduler.ts';
 import { type Component, matchesComponent } from './component.ts';
 import { readPattern } from './library.ts';
 import { originKey, type UrlComponentName, type UrlComponents } from '../topic.ts';
 
-/** The most selective first. */
+/** The most selective component first. */
 const ORDER: readonly UrlComponentName[] = [
   'pathname',
   'hostname',
@@ -18,22 +18,22 @@ const ORDER: readonly UrlComponentName[] = [
   'password',
 ];
 
-/** What looking at a component costs before its program runs, in steps. */
+/** Cost of checking a component before its program runs, in steps. */
 const COMPONENT_STEPS = 2;
 
-/** A URL Pattern (WHATWG) with the standard's verdicts, matched in linear time. */
+/** A URL Pattern (WHATWG). It gives the results of the standard in linear time. */
 export class UrlPattern {
   readonly #components: Readonly<Record<UrlComponentName, Component>>;
   /** {@link originKey} of every URL that matches; null when the pattern leaves the origin open. */
   readonly origin: string | null;
-  /** What the path of every URL that matches begins with. */
+  /** The beginning of the path of every URL that matches. */
   readonly pathPrefix: string;
-  /** Instructions of its programs: a measure of its memory. */
+  /** Instructions of its programs, as a measure of its memory. */
   readonly size: number;
 
   /**
-   * @param text constructor string; case is significant but in protocol and host
-   * @param base what it is relative to
+   * @param text constructor string; case-sensitive except in protocol and host
+   * @param base base URL of a relative pattern
    * @throws HubgateError `invalid-pattern`: malformed, a look-around, a back-reference, too large
    */
   constructor(text: string, base: string) {
@@ -47,7 +47,7 @@ export class UrlPattern {
     this.size = ORDER.reduce((sum, name) => sum + sizeOf(components[name]), 0);
   }
 
-  /** Takes what it costs off `budget`; one test costs at most some 200,000 steps a component. */
+  /** Subtracts the cost from `budget`. One test costs at most about 200,000 steps per component. */
   test(url: UrlComponents, budget: Budget = unlimitedBudget()): boolean {
     for (const name of ORDER) {
       budget.spend(COMPONENT_STEPS);
@@ -56,7 +56,7 @@ export class UrlPattern {
     return true;
   }
 
-  /** The first component in which a URL is another, to explain it; null when it matches. */
+  /** The first component in which a URL differs, for explanations; null if it matches. */
   mismatch(url: UrlComponents): UrlComponentName | null {
     const differs = (name: UrlComponentName): boolean =>
       !matchesComponent(this.#components[name], url[name], unlimitedBudget());

@@ -1,49 +1,51 @@
 import { SHARED_PRESENCE_EVENTS_KEPT } from '../../hub/transport.ts';
 
-/** What is kept of a log. */
+/** How much of a history is kept. */
 export interface Retention {
-  /** Updates kept; 0 keeps all. Presence events have a bound of their own. */
+  /** Updates to keep; 0 keeps all. Presence events have a limit of their own. */
   readonly size: number;
-  /** Milliseconds that an update is kept; 0 keeps it for ever. */
+  /** Milliseconds to keep an update; 0 keeps it for ever. */
   readonly maxAgeMs: number;
 }
 
-/** A log, inside a write transaction. */
+/** A history inside a write transaction. */
 export interface EvictableLog {
-  /** The first entry at or after a position; null when there is none. */
+  /** The first entry at or after a position; null if there is none. */
   first(from: number): Oldest | null;
-  /** The oldest presence event; null when there is none. */
+  /** The oldest presence event; null if there is none. */
   firstEvent(): Oldest | null;
   remove(position: number): void;
 }
 
-/** An entry as this process last saw it; others may have evicted it since. */
+/** An entry as this process last saw it. Another process may have evicted it since. */
 export interface Oldest {
   readonly position: number;
   readonly at: number;
-  /** How many updates there ever were before it, presence events not counted. */
+  /** The number of updates ever stored before it, without presence events. */
   readonly before: number;
 }
 
-/** How far the log has come, with what the transaction adds. */
+/** The end of the history, including the entries of this transaction. */
 export interface Extent {
   readonly newest: number;
-  /** How many updates there ever were, presence events not counted. */
+  /** The number of updates ever stored, without presence events. */
   readonly updates: number;
   readonly now: number;
-  /** How many entries the transaction adds. */
+  /** The number of entries that the transaction adds. */
   readonly added: number;
 }
 
-/** Evicted beyond what a transaction adds, so that a lowered limit never blocks the process. */
+/**
+ * Entries that one transaction evicts beyond those it adds, so that a lowered limit never blocks the process.
+ */
 const EXTRA = 256;
 
 /**
- * Removes what exceeds the retention: updates from the front with all that stands before them, and the oldest
- * presence events from wherever they stand. Looks at nothing but what it removes and the entry behind it, and not
- * even at that while the oldest that is known may stay. The newest update and the newest entry stay.
+ * Removes what exceeds the limits: updates from the front with everything before them, and the oldest
+ * presence events wherever they are. It reads only the entries that it removes and the one after them, and
+ * not even that while the oldest known entry may stay. The newest update and the newest entry stay.
  *
- * @returns the oldest entry that is left, as far as it had to be looked at
+ * @returns the oldest remaining entry, if it had to be read
  */
 export function evict(
   log: EvictableLog,
@@ -53,14 +55,15 @@ export function evict(
 ): Oldest | null {
   let left = added + EXTRA;
   const isTooOld = ({ at }: Oldest): boolean => maxAgeMs > 0 && at < now - maxAgeMs;
-  // An event goes no earlier than the update behind it: until then nobody who goes on from it misses anything.
+  // An event is not removed before the update after it. Until then a client that continues from it misses
+  // nothing.
   const mustGo = (entry: Oldest): boolean =>
     (size > 0 && entry.before < updates - size) || (entry.before < updates - 1 && isTooOld(entry));
   let oldest = known;
   if (size > 0 || maxAgeMs > 0) {
     oldest ??= log.first(0);
     for (; oldest !== null && left > 0 && mustGo(oldest); left -= 1) {
-      // What is known may be gone already; then this finds the next.
+      // The known entry may be gone already; then this finds the next one.
       const present = log.first(oldest.position);
       if (present?.position === oldest.position) {
         log.remove(present.position);

@@ -1,8 +1,8 @@
 import { ID_BYTES, whole } from './page-layout.ts';
 
 /**
- * A list of free pages: how many numbers follow, then pages; a negative number says how many pages
- * there are from the next one on, and 0 nothing.
+ * A list of free pages: its length, then page numbers. A negative number is the length of a run of pages that
+ * begins with the next number, and 0 is unused.
  */
 export class FreeIds {
   readonly #take: (page: number, pages: number) => void;
@@ -19,7 +19,7 @@ export class FreeIds {
     return this.#left === 0;
   }
 
-  /** @returns what is wrong, or null */
+  /** @returns the fault, or null */
   add(view: DataView, at: number, length: number): string | null {
     let from = at;
     if (this.#left < 0) {

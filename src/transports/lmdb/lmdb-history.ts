@@ -7,10 +7,10 @@ import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
 import { addEntries, isEvicted } from './stored-log.ts';
 import { decodeStored, storedHead, type StoredHead } from './stored-update.ts';
 
-/** Looked at in one turn of the event loop. */
+/** Entries read in one turn of the event loop. */
 const AT_ONCE = 256;
 
-/** Opens a history for its operator; a gateway may be using it. */
+/** Opens a history for its operator. A gateway may be using it. */
 export async function openLmdbHistory(path: string): Promise<History> {
   return new LmdbHistory(path, await openLmdbStore(path));
 }
@@ -18,7 +18,7 @@ export async function openLmdbHistory(path: string): Promise<History> {
 interface StoredBytes {
   readonly position: number;
   readonly bytes: Buffer;
-  /** Position of the oldest presence event in the same snapshot; null where there is none. */
+  /** Position of the oldest presence event in the same snapshot; null if there is none. */
   readonly oldestEvent: number | null;
 }
 
@@ -86,7 +86,7 @@ class LmdbHistory implements History {
       checked += page.length;
       progress(checked);
     }
-    // The newest is never evicted.
+    // The newest entry is never evicted.
     if (last < end) faults.push(missing(last + 1, end));
     return faults;
   }
@@ -111,7 +111,7 @@ class LmdbHistory implements History {
     await this.#store.root.close();
   }
 
-  /** One snapshot, however long it takes to read and whatever is added or evicted meanwhile. */
+  /** A single snapshot, however long reading takes and whatever is added or evicted in the meantime. */
   async *#pages(): AsyncIterable<readonly StoredBytes[]> {
     const { root, log, events } = this.#store;
     const transaction = root.useReadTransaction();
@@ -137,7 +137,7 @@ class LmdbHistory implements History {
   }
 }
 
-/** Positions are given without a gap. */
+/** Positions have no gaps. */
 function missing(from: number, to: number): HistoryFault {
   const message = from === to ? 'it is missing' : `it and all updates up to ${to} are missing`;
   return { position: from, message };

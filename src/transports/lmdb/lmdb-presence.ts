@@ -21,35 +21,34 @@ import {
 } from '../presence-keeper.ts';
 import { write } from './lmdb-store.ts';
 
-/** Subscribers that are entered or taken off in one transaction. */
+/** Subscribers that are added or removed in one transaction. */
 const AT_ONCE = 250;
 
-/** In the place of a lease, while subscribers of the process are taken off. */
+/** Stands in place of a lease while the subscribers of its process are being removed. */
 const DECLARED_DEAD = -1;
 
 type Key = [process: string, subscriber: string];
 
 /** A subscriber on the board. */
 interface Entry {
-  /** Milliseconds since the Unix epoch, and a number that orders what came within one of them. */
+  /** Milliseconds since the Unix epoch, and a number that orders entries of the same millisecond. */
   readonly since: number;
   readonly order: number;
-  /** JSON, so that a payload comes back as it was. */
+  /** JSON, so that a payload is returned exactly as it was. */
   readonly records: string;
 }
 
-/** What is to be announced of a subscriber: of most, that it is gone. */
+/** A change of a subscriber that is to be announced, usually its removal. */
 interface Claimed {
   readonly departure: string;
   readonly active?: boolean;
   readonly records: string;
-  /** Until then whoever has claimed it announces it. */
+  /** Until then, the process that has claimed the announcement publishes it. */
   readonly claimedUntil: number;
 }
 
 /**
- * Where an entry stands: in the list of a matcher, by its digest, or with '' in the list of all; in
- * the order of coming.
+ * Key of an entry in the list of a matcher, by its digest, or with '' in the list of all; ordered by arrival.
  */
 type Place = [list: string, since: number, order: number, process: string, subscriber: string];
 
@@ -60,9 +59,9 @@ export interface LmdbPresenceOptions {
 }
 
 /**
- * A board in the database of the log. Each process holds a lease that it renews; whoever finds one
- * that has run out takes the entries of that process off, in the transaction in which it saw them,
- * so that nobody else does.
+ * A presence board in the database of the history. Each process renews a lease. A process that finds an
+ * expired lease removes the entries of its process in the transaction in which it saw them, so that no other
+ * process does the same.
  */
 export class LmdbPresence implements PresenceBoard {
   readonly #root: RootDatabase;

@@ -238,7 +238,7 @@ class LmdbTransport implements Transport {
     return this.#store.tail.get()?.evicted ?? { updates: 0, events: 0 };
   }
 
-  /** Hands out some of what is stored up to `end`; passes over what cannot be read. */
+  /** Passes on some of the entries up to `end`; skips those that cannot be read. */
   #step(end: number): void {
     try {
       const before = this.#position;
@@ -273,15 +273,15 @@ class LmdbTransport implements Transport {
   }
 
   /**
-   * Positions are given without a gap: what is missing and was not evicted, LMDB cannot find any more.
+   * Positions have no gaps, so LMDB has lost an entry that is missing and was not evicted.
    *
-   * @throws HubgateError `transport-failed` for updates that cannot be read back
+   * @throws HubgateError `transport-failed` for updates that cannot be read
    */
   #entries(after: number, end: number, limit: number, most: number): readonly LogEntry[] {
     const entries = this.#found(after, end, limit, most);
     const missing = this.#missing(entries, after, end);
     if (missing === null) return entries;
-    // The snapshot of this turn may be older than what was just committed.
+    // The snapshot of this turn may be older than the last commit.
     this.#refresh();
     const again = this.#found(after, end, limit, most);
     const stillMissing = this.#missing(again, after, end);
@@ -293,7 +293,7 @@ class LmdbTransport implements Transport {
     );
   }
 
-  /** The first position without an entry that was not evicted; null where there is none. */
+  /** The first position whose entry is missing although it was not evicted; null if there is none. */
   #missing(entries: readonly LogEntry[], after: number, end: number): number | null {
     let expected = after + 1;
     for (const { position } of entries) {
@@ -301,14 +301,14 @@ class LmdbTransport implements Transport {
       expected = position + 1;
     }
     if (entries.length > 0 || expected > end) return null;
-    // Others may have added more since, and evicted all that was asked for.
+    // Other processes may have added more since then, and evicted everything that was requested.
     for (const next of this.#store.log.getKeys({ start: end + 1, limit: 1 })) {
       return this.#isEvictedBefore(next) ? null : expected;
     }
     return expected;
   }
 
-  /** Whether what is missing right before an entry was evicted. */
+  /** Whether the missing entries directly before an entry were evicted. */
   #isEvictedBefore(position: number): boolean {
     const { log, events } = this.#store;
     const head = headOf(log.getRange({ start: position, limit: 1 }));
@@ -347,11 +347,11 @@ class LmdbTransport implements Transport {
     }
   }
 
-  /** The file is changed by every commit of any process, so nobody has to ask. */
+  /** Every commit of any process changes the file, so no polling is needed. */
   #watch(): void {
     try {
       const watcher = watch(this.#store.file, { persistent: false }, () => this.wake());
-      // The directory may be moved away; what is open stays usable, and siblings still wake it.
+      // The directory may be moved away. The open file stays usable, and peer workers still send wake-ups.
       watcher.on('error', () => this.#poll());
       this.#stopWatching = () => watcher.close();
     } catch (error) {
@@ -377,7 +377,7 @@ class LmdbTransport implements Transport {
   }
 
   async #finish(): Promise<void> {
-    // Who has left is told of in the log.
+    // Removed subscribers are logged.
     await this.presence.close().catch((error: unknown) => {
       this.#options.log.warn('The presence of this process could not be removed', {
         error: messageOf(error),

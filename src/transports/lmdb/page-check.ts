@@ -1,13 +1,12 @@
-// LMDB has no checksums and trusts its file, so every page that a snapshot reaches is checked
-// before the file is mapped. `snapshot.ts` chooses the snapshot as lmdb-js does, `page-layout.ts`
-// reads a page, `tree-check.ts` walks the trees and the free list. The check holds no lock: a fault
-// counts only when at most one commit has happened meanwhile. Look at the format again before
-// changing LMDB's version.
+// LMDB has no checksums and trusts its file, so every page that a snapshot reaches is checked before the file
+// is mapped. `snapshot.ts` chooses the snapshot as lmdb-js does, `page-layout.ts` reads a page, and
+// `tree-check.ts` walks the trees and the free list. The check holds no lock; a fault counts only if at most
+// one commit happened during the check. Read the format again before you change the version of LMDB.
 //
-// A child process that opens the file with LMDB and walks it before we do was tried in place of this: of 600 files with a
-// changed bit this check told of 94 and the child of 43, and 14 of the 51 that the child missed ended a process that then
-// wrote to them, or never let it finish, since a walk sees neither the free list nor a page that is used twice. For
-// 1,000,000 updates the child took 1.1 s of CPU and 455 MB, where this takes 0.4 s and 11 MB.
+// A child process that opens and walks the file with LMDB was tried instead. Of 600 files with a changed bit,
+// this check found 94 and the child 43. Of the 51 that the child missed, 14 ended or blocked a process that
+// then wrote to the file, because a walk sees neither the free list nor a page that is used twice. For
+// 1,000,000 updates the child took 1.1 s of CPU and 455 MB; this check takes 0.4 s and 11 MB.
 
 import { closeSync, openSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -17,23 +16,26 @@ import { PageFault, PageReader } from './page-reader.ts';
 import { NOT_LMDB, readSnapshots, type Snapshot, type Snapshots } from './snapshot.ts';
 import { TreeCheck } from './tree-check.ts';
 
-/** How often a file is read again that others write to, before it is left alone. */
+/** How often the check starts again because other processes write to the file, before it gives up. */
 const ATTEMPTS = 6;
-/** Between two looks at meta pages of which one is wrong: it may just be being written. */
+/**
+ * Pause between two reads of meta pages if one of them is invalid, because it may be in the middle of a
+ * write.
+ */
 const LOOK_AGAIN_MS = 10;
 /**
- * Commits during a check with which everything that was read is still the one snapshot: pages that
- * a commit gives up are written to by the second one after it.
+ * Commits during a check after which everything that was read still belongs to one snapshot: pages that a
+ * commit frees are written to by the second commit after it.
  */
 const HARMLESS_COMMITS = 1;
 
 /**
- * Checks the pages of a file before LMDB maps it. LMDB has no checksums and trusts what it reads: a
- * byte that has changed in its pages may end the process. Values are not looked at. Others may write
- * to the file meanwhile; what cannot be told from their work is not told.
+ * Checks the pages of a file before LMDB maps it. LMDB has no checksums and trusts what it reads, so a
+ * changed byte in its pages may end the process. Values are not checked. Other processes may write to the
+ * file at the same time, so the check reports only what cannot be their work.
  *
  * @param scheduler shares the turns of the event loop; reading waits for the disk
- * @throws HubgateError `history-damaged` that names the page; what the system says about the file
+ * @throws HubgateError `history-damaged` with the page; errors of the system for the file
  */
 export async function checkPages(file: string, scheduler = new Scheduler()): Promise<void> {
   const fd = openExisting(file);
@@ -58,7 +60,7 @@ function openExisting(file: string): number | null {
   }
 }
 
-/** `unknown`: there is one, or others have written meanwhile. */
+/** `unknown`: there may be a fault, or other processes have written in the meantime. */
 async function findFault(fd: number, scheduler: Scheduler): Promise<PageFault | 'unknown' | null> {
   const before = look(fd);
   if (before === null) return null;

@@ -1,20 +1,20 @@
-/** What a page of a tree is, or a small one inside the value of a node. */
+/** The kind of a page of a tree, or of a small page inside the value of a node. */
 interface Layout {
-  /** Nodes on it. */
+  /** The number of its nodes. */
   nodes: number;
-  /** All flags of its nodes, together; 0 for a branch. */
+  /** The flags of all its nodes combined; 0 for a branch. */
   flags: number;
 }
 
 /**
- * Checks how the nodes of a page lie: without a gap and without an overlap between the free room and
- * the end. One object for many pages, as it keeps notes of the size of a page.
+ * Checks that the nodes of a page have no gaps and no overlaps between the free space and the end. One object
+ * checks many pages, because it keeps notes of the size of a page.
  */
 export class PageLayout implements Layout {
   nodes = 0;
   flags = 0;
   readonly #maxKey: number;
-  /** By half the offset: the number of the check that found a node to begin there, and its end. */
+  /** By half the offset: the number of the check that found a node there, and the end of that node. */
   readonly #seen: Uint32Array;
   readonly #ends: Uint32Array;
   #check = 0;
@@ -26,10 +26,10 @@ export class PageLayout implements Layout {
   }
 
   /**
-   * @param at where the page begins
-   * @param bytes its size, header and all
-   * @param minKey bytes of a key, at least; the first of a branch may have none
-   * @returns what is wrong, or null
+   * @param at offset of the page
+   * @param bytes size of the page, including its header
+   * @param minKey minimum size of a key; the first key of a branch may be empty
+   * @returns the fault, or null
    */
   read(
     view: DataView,
@@ -89,13 +89,13 @@ export class PageLayout implements Layout {
   }
 }
 
-/** Where a node begins. */
+/** Offset of a node. */
 export function nodeAt(view: DataView, at: number, index: number): number {
   const base = at + PAGE_HEADER_BYTES;
   return base + view.getUint16(base + index * 2, true);
 }
 
-/** Bytes of the value of a node, wherever it lies. */
+/** Size of the value of a node, wherever it is stored. */
 export function valueBytes(view: DataView, node: number): number {
   return view.getUint32(node, true);
 }
@@ -104,7 +104,7 @@ export function keyBytes(view: DataView, node: number): number {
   return view.getUint16(node + 6, true);
 }
 
-/** The page to which a node of a branch leads. */
+/** The child page of a node of a branch. */
 export function childOf(view: DataView, node: number): number {
   return view.getUint16(node + 4, true) * 0x1_0000_0000 + view.getUint32(node, true);
 }
@@ -126,14 +126,14 @@ export function childOf(view: DataView, node: number): number {
 export const PAGE_HEADER_BYTES = 24;
 export const NODE_HEADER_BYTES = 8;
 export const TREE_BYTES = 48;
-/** Where a large value is: page 8, transaction 8, number of pages 8. */
+/** Reference to a large value: page 8, transaction 8, number of pages 8. */
 const LARGE_VALUE_BYTES = 24;
 export const ID_BYTES = 8;
 
 export const MAGIC = 0xbeefc0de;
 export const DATA_VERSION = 2;
 
-/** In the place of a root, where a tree is empty. */
+/** Stands in place of the root of an empty tree. */
 export const NO_PAGE = Number.POSITIVE_INFINITY;
 export const META_PAGES = 2;
 
@@ -147,18 +147,18 @@ export const pageFlag = {
 export const nodeFlag = { large: 0x01, tree: 0x02, values: 0x04 } as const;
 export const treeFlag = { sortedValues: 0x04, numberKeys: 0x08 } as const;
 
-/** Bytes of a key, at most: two nodes must fit on a page, each with a tree as its value. */
+/** Maximum size of a key: two nodes must fit on a page, each with a tree as its value. */
 export function maxKeyBytes(pageBytes: number): number {
   const node = (Math.floor((pageBytes - PAGE_HEADER_BYTES) / 2) & ~1) - 2;
   return node - (NODE_HEADER_BYTES + TREE_BYTES);
 }
 
-/** A tree as it is written down where it hangs. */
+/** The record of a tree. */
 export interface TreeRecord {
   readonly flags: number;
   readonly depth: number;
   readonly entries: number;
-  /** {@link NO_PAGE} where the tree is empty. */
+  /** {@link NO_PAGE} for an empty tree. */
   readonly root: number;
 }
 
@@ -171,7 +171,7 @@ export function treeRecord(view: DataView, at: number): TreeRecord {
   };
 }
 
-/** 64 bits as a number: beyond 2^53 not exactly, and infinite where all are set. */
+/** 64 bits as a number: inexact beyond 2^53, and infinite if all bits are set. */
 export function whole(view: DataView, at: number): number {
   const low = view.getUint32(at, true);
   const high = view.getUint32(at + 4, true);
@@ -185,7 +185,7 @@ export interface Key {
   length: number;
 }
 
-/** Without an object of its own: a walk would make millions. */
+/** Without creating an object, because a walk would create millions. */
 export function setKey(key: Key, bytes: Buffer | null, from: number, length: number): void {
   key.bytes = bytes;
   key.from = from;
@@ -196,7 +196,7 @@ export function copyKey(key: Key, { bytes, from, length }: Key): void {
   setKey(key, bytes, from, length);
 }
 
-/** As LMDB compares keys: byte for byte, the shorter first; or as numbers. */
+/** Compares keys as LMDB does: byte by byte with the shorter first, or as numbers. */
 export function compareKeys(
   a: Buffer,
   aFrom: number,

@@ -1,12 +1,12 @@
 import { fstatSync, readSync } from 'node:fs';
 
-/** Bytes that are read at once, at most, where pages that are wanted lie side by side. */
+/** Most bytes of one read, if the wanted pages are next to each other. */
 const RUN_BYTES = 256 * 1024;
-/** What a call of the system costs where it has to wait for a drive, and a page that is copied, in steps. */
+/** Cost of a system call that waits for a disk, and of copying a page, in steps. */
 const CALL_STEPS = 1_500;
 const PAGE_STEPS = 60;
 
-/** Some pages of the file, one after the other. */
+/** Consecutive pages of the file. */
 export class PageWindow {
   readonly bytes: Buffer;
   readonly view: DataView;
@@ -18,7 +18,7 @@ export class PageWindow {
     this.view = new DataView(this.bytes.buffer, this.bytes.byteOffset, bytes);
   }
 
-  /** Where in the window a page begins; -1 for one that is not in it. */
+  /** Offset of a page in the window; -1 if the window does not contain it. */
   at(page: number, pageBytes: number): number {
     const index = page - this.#first;
     return index >= 0 && index < this.#count ? index * pageBytes : -1;
@@ -30,13 +30,13 @@ export class PageWindow {
   }
 }
 
-/** Reads pages with as few calls and as little memory as it can: one window for each level of a tree. */
+/** Reads pages with few system calls and little memory: one window per level of a tree. */
 export class PageReader {
   readonly pageBytes: number;
   readonly #fd: number;
   readonly #lastPage: number;
   readonly #windows: PageWindow[] = [];
-  /** What it has cost, in steps, since somebody has last looked. */
+  /** Cost in steps since the last time it was read. */
   steps = 0;
 
   constructor(fd: number, pageBytes: number, lastPage: number) {
@@ -53,12 +53,15 @@ export class PageReader {
     return this.#windows[level];
   }
 
-  /** Pages that a window has room for. */
+  /** Pages that fit into a window. */
   get room(): number {
     return Math.floor(Math.max(RUN_BYTES, this.pageBytes) / this.pageBytes);
   }
 
-  /** Where a page begins in the window of a level; reads it with the `run - 1` pages behind it if it must. */
+  /**
+   * Offset of a page in the window of a level. If necessary, it reads the page with the `run - 1` pages after
+   * it.
+   */
   load(level: number, page: number, run: number): number {
     const window = this.window(level);
     const at = window.at(page, this.pageBytes);
@@ -71,19 +74,19 @@ export class PageReader {
     return 0;
   }
 
-  /** Reads from anywhere into the front of a buffer; says how much there was. */
+  /** Reads into the front of a buffer; returns the number of bytes. */
   readBytes(bytes: Buffer, from: number, length: number): number {
     this.steps += CALL_STEPS + Math.ceil(length / this.pageBytes) * PAGE_STEPS;
     return readSync(this.#fd, bytes, 0, length, from);
   }
 
-  /** Bytes of the file, now. */
+  /** Current size of the file. */
   size(): number {
     return fstatSync(this.#fd).size;
   }
 }
 
-/** What is wrong with a page. The message has no page in it, and no end. */
+/** A fault of a page. The message contains neither the page number nor a final period. */
 export class PageFault extends Error {
   readonly page: number;
 

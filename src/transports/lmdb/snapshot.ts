@@ -15,14 +15,14 @@ import { PageFault } from './page-reader.ts';
 const MIN_PAGE_BYTES = 512;
 const MAX_PAGE_BYTES = 65_536;
 const META_BYTES = 144;
-/** Of lmdb-js: the transaction may not yet be on the disk. */
+/** A flag of lmdb-js: the transaction may not be on the disk yet. */
 const NOT_YET_FLUSHED = 0x1000;
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 
-/** What is said of a meta page that LMDB has not signed. */
+/** The fault of a meta page without LMDB's signature. */
 export const NOT_LMDB = 'it is not a meta page of LMDB';
 
-/** A state of the file, as one of the meta pages has it. */
+/** A state of the file, as described by one of the meta pages. */
 export interface Snapshot {
   readonly page: number;
   readonly transaction: number;
@@ -30,24 +30,27 @@ export interface Snapshot {
   readonly lastPage: number;
   readonly free: TreeRecord;
   readonly main: TreeRecord;
-  /** What the system called itself when it was written. */
+  /** The boot id of the system when it was written. */
   readonly boot: string;
 }
 
 export interface Snapshots {
   readonly newest: Snapshot;
-  /** What LMDB may begin with. More than one where it cannot be known whether the system was restarted since. */
+  /**
+   * The snapshots with which LMDB may begin. There are several if it is unknown whether the system was
+   * restarted.
+   */
   readonly candidates: readonly Snapshot[];
-  /** All meta pages, to see whether they have changed. */
+  /** All meta pages, to detect whether they have changed. */
   readonly bytes: Buffer;
 }
 
 /**
- * What the meta pages say. lmdb-js keeps a third one in the middle of the first: the last that is
- * known to be on the disk, to which it goes back when the system was restarted.
+ * Reads the meta pages. lmdb-js keeps a third one in the middle of the first: the last that is known to be on
+ * the disk. It returns to that one if the system was restarted.
  *
- * @returns null for a file that is empty as yet
- * @throws PageFault for what LMDB cannot have written
+ * @returns null for a file that is still empty
+ * @throws PageFault for something that LMDB cannot have written
  */
 export function readSnapshots(fd: number): Snapshots | null {
   const bytes = Buffer.alloc(2 * MAX_PAGE_BYTES);
@@ -65,7 +68,7 @@ export function readSnapshots(fd: number): Snapshots | null {
   if (newest.transaction % META_PAGES !== newest.page) {
     throw new PageFault(newest.page, 'its transaction belongs on the other meta page');
   }
-  // A copy begins with one of them alone.
+  // A copy of the file begins with only one of them.
   if (older.transaction > 0 && newest.transaction - older.transaction > 1) {
     throw new PageFault(newest.page, 'its transaction does not follow that of the other meta page');
   }
@@ -121,7 +124,7 @@ function snapshotAt(view: DataView, page: number, meta: number): Snapshot {
   };
 }
 
-/** As lmdb-js chooses when it is the first to open the file. */
+/** lmdb-js chooses like this if it is the first to open the file. */
 function candidates(first: Snapshot, second: Snapshot, flushed: Snapshot | null): Snapshot[] {
   const newest = first.transaction >= second.transaction ? first : second;
   const boot = bootId();
@@ -136,7 +139,7 @@ function candidates(first: Snapshot, second: Snapshot, flushed: Snapshot | null)
   return boot === null ? [newest, begun] : [begun];
 }
 
-/** As lmdb-js reads it: the first group of digits. Null where it cannot be known from here. */
+/** Like lmdb-js: the first group of digits. null if it cannot be known here. */
 function bootId(): string | null {
   try {
     const [digits = ''] = readFileSync(BOOT_ID, 'utf8').split('-');

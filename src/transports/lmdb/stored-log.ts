@@ -12,7 +12,7 @@ const EMPTY: Tail = {
   evicted: { updates: 0, events: 0 },
 };
 
-/** Adds entries behind those that are there, inside a write transaction; says where each stands. */
+/** Appends entries inside a write transaction; returns their positions. */
 export function addEntries(
   { log, ids, events, tail, expectEvents }: LmdbStore,
   entries: readonly { readonly update: Update; readonly at: number }[],
@@ -33,7 +33,7 @@ export function addEntries(
   return { stored, end };
 }
 
-/** The log as eviction takes it, inside a write transaction; what it removes is noted in `evicted`. */
+/** The history for eviction, inside a write transaction. Removed entries are noted in `evicted`. */
 export function evictableLog(
   { log, ids, events }: LmdbStore,
   evicted: { -readonly [Kind in keyof Evicted]: number },
@@ -48,7 +48,7 @@ export function evictableLog(
     firstEvent() {
       for (const key of events.getKeys({ limit: 1 })) {
         const bytes = log.get(key);
-        // One that the log has lost counts as the very first, and is taken off the list.
+        // An event that LMDB has lost counts as the very first one, and is removed from the list.
         if (bytes === undefined) return { position: key, at: 0, before: key };
         return oldestOf(key, storedHead(bytes, key));
       }
@@ -66,11 +66,11 @@ export function evictableLog(
 }
 
 /**
- * Whether what is missing right before an entry was evicted: from the front, or nothing but presence events that
- * are older than any that is kept. What else is missing, LMDB cannot find any more.
+ * Whether the missing entries directly before an entry were evicted: either they are at the front, or they
+ * are presence events that are older than any that is kept. LMDB has lost all other missing entries.
  *
- * @param before the last entry in front of what is missing; null where there is none
- * @param oldestEvent position of the oldest presence event that is kept; null where there is none
+ * @param before the last entry before the missing ones; null if there is none
+ * @param oldestEvent position of the oldest presence event that is kept; null if there is none
  */
 export function isEvicted(
   entry: { readonly position: number; readonly head: StoredHead },

@@ -28,20 +28,20 @@ type Rest = [Update['topics'], string, boolean, string | null, string | null];
 
 export interface StoredUpdate {
   readonly update: Update;
-  /** When it was accepted: milliseconds since the Unix epoch. */
+  /** Time of publication, in milliseconds since the Unix epoch. */
   readonly at: number;
 }
 
-/** What eviction and the search for damage need to know of an entry. */
+/** The properties of an entry that eviction and the search for damage need. */
 export interface StoredHead {
   readonly id: string;
   readonly at: number;
-  /** How many updates there ever were before it, presence events not counted. */
+  /** The number of updates ever stored before it, without presence events. */
   readonly before: number;
   readonly isEvent: boolean;
 }
 
-/** @param before how many updates there ever were before it, presence events not counted */
+/** @param before the number of updates ever stored before it, without presence events */
 export function encodeStored(update: Update, at: number, position: number, before: number): Buffer {
   const { id, topics, data, private: secret, type, retry, presence } = update;
   const isPlain = presence !== true && before === position - 1;
@@ -72,13 +72,13 @@ export function decodeStored(bytes: Buffer): StoredUpdate {
   }
   const { id, at, isEvent } = storedHead(bytes, 0);
   const json = bytes.toString('utf8', textStart(bytes) + bytes.readUInt16BE(ID_AT));
-  // What encodeStored has written: the checksum says so.
+  // encodeStored wrote it, as the checksum shows.
   const [topics, data, secret, type, retry] = JSON.parse(json) as Rest;
   const update = { id, topics, data, private: secret, type, retry };
   return { update: isEvent ? { ...update, presence: true } : update, at };
 }
 
-/** The head alone, without looking at the rest. */
+/** Only the head, without reading the rest. */
 export function storedHead(bytes: Buffer, position: number): StoredHead {
   const start = textStart(bytes);
   const hasEvents = start === TEXT_WITH_EVENTS_AT;

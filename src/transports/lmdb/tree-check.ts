@@ -27,33 +27,33 @@ import {
 } from './page-layout.ts';
 import type { Snapshot } from './snapshot.ts';
 
-/** What a tree is for. */
+/** The purpose of a tree. */
 type Kind = 'free' | 'main' | 'named' | 'values';
 
-/** Levels of a tree, at most: the pages of no disk fill more. */
+/** Maximum depth of a tree: the pages of no disk need more. */
 const MAX_DEPTH = 20;
-/** Pages that nobody wants and that are read nevertheless, between two that are wanted. */
+/** Unwanted pages between two wanted ones that are read with them. */
 const MAX_GAP = 3;
 /** In steps. */
 const PAGE_STEPS = 60;
 const NODE_STEPS = 6;
 const ID_STEPS = 2;
 
-/** Where the walk is in one level of a tree. */
+/** The position of the walk in one level of a tree. */
 interface Level {
   page: number;
   at: number;
   nodes: number;
   next: number;
-  /** All keys of the page are at least this, and less than the other. */
+  /** Bounds of the keys of the page: the lower one inclusive, the upper one exclusive. */
   readonly low: Key;
   readonly high: Key;
 }
 
 /**
- * Walks over everything that a snapshot reaches, so that LMDB finds nothing there that makes it read
- * or write elsewhere, go on for ever or end the process. Throws a {@link PageFault} for the first
- * thing that LMDB cannot have written.
+ * Walks over everything that a snapshot reaches, so that LMDB finds nothing there that makes it read or write
+ * elsewhere, loop for ever or end the process. Throws a {@link PageFault} for the first thing that LMDB
+ * cannot have written.
  */
 export class TreeCheck {
   readonly #reader: PageReader;
@@ -62,16 +62,16 @@ export class TreeCheck {
   readonly #maxKey: number;
   readonly #layout: PageLayout;
   readonly #inner: PageLayout;
-  /** A bit for each page that has its place. */
+  /** One bit for each page that is accounted for. */
   readonly #taken: Uint8Array;
   readonly #levels: Level[] = [];
   readonly #header = new DataView(new ArrayBuffer(PAGE_HEADER_BYTES));
   readonly #headerBytes = Buffer.from(this.#header.buffer);
-  /** Pages that the file has, of those in the snapshot. */
+  /** Pages of the snapshot that the file contains. */
   readonly #pages: number;
-  /** Entries of the tree that is walked over, so far. */
+  /** Entries of the current tree so far. */
   #entries = 0;
-  /** Whether a key of the database that is walked over may have several values. */
+  /** Whether a key of the current database may have several values. */
   #hasSortedValues = false;
 
   constructor(reader: PageReader, snapshot: Snapshot) {
@@ -83,7 +83,7 @@ export class TreeCheck {
     this.#inner = new PageLayout(snapshot.pageBytes, this.#maxKey);
     if (snapshot.lastPage < META_PAGES - 1)
       this.#fail(snapshot.page, 'its last page is impossible');
-    // The end of a file may be missing, but only where nothing is in use.
+    // The end of a file may be missing, but only if nothing there is in use.
     const pages = Math.min(snapshot.lastPage + 1, Math.ceil(reader.size() / snapshot.pageBytes));
     this.#taken = new Uint8Array((pages >> 3) + 1);
     this.#pages = pages;
@@ -96,7 +96,7 @@ export class TreeCheck {
     yield* this.#tree(free, 'free', page, 0, budget);
   }
 
-  /** @param owner the page on which the tree is written down */
+  /** @param owner the page that contains the record of the tree */
   *#tree(
     { root, depth, entries }: TreeRecord,
     kind: Kind,
@@ -135,7 +135,7 @@ export class TreeCheck {
     this.#entries = before;
   }
 
-  /** Goes to the next child of a branch. */
+  /** Moves to the next child of a branch. */
   #descend(depth: number, kind: Kind, isLeaf: boolean): void {
     const level = this.#level(depth);
     const window = this.#reader.window(depth);
@@ -158,7 +158,7 @@ export class TreeCheck {
     this.#enter(child, level.page, depth + 1, run, kind, isLeaf);
   }
 
-  /** How many pages to read from a child on, so that its siblings come along where they lie behind it. */
+  /** How many pages to read from a child on, so that siblings that follow it are read as well. */
   #runFrom(view: DataView, level: Level, index: number, child: number): number {
     let last = child;
     for (let other = index + 1; other < level.nodes; other += 1) {
@@ -169,7 +169,7 @@ export class TreeCheck {
     return last - child + 1;
   }
 
-  /** Reads a page of a tree and checks everything about it that needs no other page. */
+  /** Reads a page of a tree and checks everything that needs no other page. */
   #enter(
     page: number,
     owner: number,
@@ -193,7 +193,7 @@ export class TreeCheck {
     const minKey = kind === 'values' ? 0 : 1;
     const fault = layout.read(view, at, this.#pageBytes, !isLeaf, minKey);
     if (fault !== null) this.#fail(page, fault);
-    // Of the free list LMDB itself does not ask it.
+    // LMDB itself does not check this for the free list.
     const least = isLeaf || kind === 'free' ? 1 : 2;
     if (layout.nodes < least) this.#fail(page, 'it has fewer nodes than it must have');
     const level = this.#level(depth);
@@ -205,12 +205,12 @@ export class TreeCheck {
     this.#reader.steps += PAGE_STEPS + layout.nodes * NODE_STEPS;
   }
 
-  /** Ascending on the page, and between the bounds that the branches above it give. */
+  /** Keys must ascend on the page and lie between the bounds of the branches above it. */
   #inOrder(level: Level, view: DataView, bytes: Buffer, kind: Kind, isLeaf: boolean): void {
     const { low, high, at, nodes, page } = level;
     let [from, length] = [0, 0];
     const isNumber = kind === 'free';
-    // The first key of a branch is not looked at by anybody.
+    // Nothing reads the first key of a branch.
     const first = isLeaf ? 0 : 1;
     for (let index = first; index < nodes; index += 1) {
       const node = nodeAt(view, at, index);
@@ -224,7 +224,7 @@ export class TreeCheck {
           : low.bytes === null || (!isLeaf && low.length === 0)
             ? -1
             : compareKeys(low.bytes, low.from, low.length, bytes, key, size, isNumber);
-      // Only the first may be as small as the bound.
+      // Only the first key may equal the lower bound.
       if (order > 0 || (order === 0 && index > first)) {
         this.#fail(page, 'its keys are not in ascending order');
       }
@@ -306,7 +306,7 @@ export class TreeCheck {
     this.#fail(page, 'the kind of a value is impossible');
   }
 
-  /** A small page inside a value: the values of one key, as keys. */
+  /** A small page inside a value: the values of one key, stored as keys. */
   #innerPage(view: DataView, bytes: Buffer, at: number, size: number, page: number): number {
     const fault = 'a list of values is impossible';
     if (size < PAGE_HEADER_BYTES) this.#fail(page, fault);
@@ -329,7 +329,7 @@ export class TreeCheck {
     return layout.nodes;
   }
 
-  /** Pages of its own for one value; returns the first. */
+  /** Separate pages for one value; returns the first. */
   #largeValue(view: DataView, at: number, size: number, owner: number): number {
     const first = whole(view, at);
     const pages = whole(view, at + 16);
@@ -354,7 +354,7 @@ export class TreeCheck {
     return first;
   }
 
-  /** A list of free pages that has pages of its own. */
+  /** A list of free pages that is stored on separate pages. */
   *#largeFreeList(
     first: number,
     size: number,
@@ -390,7 +390,7 @@ export class TreeCheck {
     this.#reader.steps += (size / ID_BYTES) * ID_STEPS;
   }
 
-  /** Gives pages their place, once. What is free may lie behind the end of the file. */
+  /** Marks pages as accounted for; each may be marked once. Free pages may lie beyond the end of the file. */
   #take(first: number, pages: number, owner: number, isFree = false): void {
     const last = first + pages - 1;
     if (!(first >= META_PAGES && pages >= 1 && last <= this.#snapshot.lastPage)) {

@@ -1,18 +1,21 @@
-/** An entry of the log and its neighbours with the same id, so that an id is found however often it was used. */
+/**
+ * An entry with links to its neighbours that have the same id, so that an id is found however often it was
+ * used.
+ */
 export interface Kept<Entry> {
   readonly entry: Entry;
   previous: Kept<Entry> | null;
   next: Kept<Entry> | null;
 }
 
-/** The newest entries of one kind, in order: the one that came as the nth lies in slot n modulo the size. */
+/** The newest entries of one kind, in order. The nth entry is in slot n modulo the size. */
 export class EntryRing<Entry extends { readonly position: number }> {
   readonly #size: number;
   readonly #slots: Kept<Entry>[] = [];
   #first = 0;
   #end = 0;
 
-  /** @param size entries, 1 at least */
+  /** @param size number of entries, at least 1 */
   constructor(size: number) {
     this.#size = size;
   }
@@ -25,23 +28,23 @@ export class EntryRing<Entry extends { readonly position: number }> {
     return this.at(this.#first);
   }
 
-  /** Adds the newest; there must be room. */
+  /** Adds the newest entry; there must be a free slot. */
   add(kept: Kept<Entry>): void {
     this.#slots[this.#end % this.#size] = kept;
     this.#end += 1;
   }
 
-  /** Takes the oldest off; its slot is used again. */
+  /** Removes the oldest entry and frees its slot. */
   shift(): void {
     if (this.#first < this.#end) this.#first += 1;
   }
 
-  /** The one that came as the nth, while it is kept. */
+  /** The nth entry, while it is kept. */
   at(nth: number): Kept<Entry> | undefined {
     return nth >= this.#first && nth < this.#end ? this.#slots[nth % this.#size] : undefined;
   }
 
-  /** As the how many-th the first one behind a position came. */
+  /** The number of the first entry after a position. */
   indexAfter(position: number): number {
     let [low, high] = [this.#first, this.#end];
     while (low < high) {

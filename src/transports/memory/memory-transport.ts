@@ -10,11 +10,11 @@ import { HubgateError } from '../../kernel/error.ts';
 import { EntryRing, type Kept } from './entry-ring.ts';
 
 export interface MemoryTransportOptions {
-  /** Updates kept, 1 at least; older ones are forgotten. Presence events are counted apart. */
+  /** Updates to keep, at least 1. Presence events are counted separately. */
   readonly size: number;
 }
 
-/** A log in the memory of this process: quick, bounded, and gone with the process. */
+/** A history in the memory of this process: fast, bounded, and lost with the process. */
 export function createMemoryTransport({ size }: MemoryTransportOptions): Transport {
   const updates = new EntryRing<LogEntry>(size);
   const events = new EntryRing<LogEntry>(PRESENCE_EVENTS_KEPT);
@@ -59,7 +59,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     forget(oldest);
     updates.shift();
     evicted.updates = oldest.entry.position;
-    // Whoever went on behind such an event would miss the update without a word.
+    // A client that continued from such an event would miss the update without noticing.
     for (let event = events.oldest; event !== undefined; event = events.oldest) {
       if (event.entry.position > evicted.updates) break;
       evictEvent(event);
@@ -80,7 +80,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
       refuseClosed();
       return { ...evicted };
     },
-    // Async, so that a closed transport rejects like any other.
+    // Async, so that a closed transport rejects like the others.
     async append(update: Update) {
       refuseClosed();
       position += 1;
@@ -121,7 +121,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
       return entries;
     },
     presence: createProcessBoard(),
-    // Nobody else can add anything.
+    // No other process can add anything.
     wake() {},
     async check() {
       refuseClosed();
