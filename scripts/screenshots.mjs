@@ -131,29 +131,37 @@ ${files_.url} {
   }).says('board: ');
 
   const address = `${hub.url}/.well-known/hub`;
-  const minted = async (...grants) => {
+  const granted = async (...grants) => {
     const args = ['token', '--iss', hub.url, '--aud', address, '--key', KEY, ...grants];
     const { stdout, code } = await runCommand(args);
     if (code !== 0) throw new Error('no token was made');
     return stdout.trim();
   };
-  const token = await minted('--publish', '*', '--subscribe', '*');
-  const expired = await minted('--subscribe', '*', '--ttl', '1s');
+  const token = await granted('--publish', '*', '--subscribe', '*');
+  const refused = (await granted('--subscribe', '*')).slice(0, -60);
   const debugPage = `${address}/debug/`;
   const subscribed = (page) => page.locator('#state', { hasText: /^open$/ }).waitFor();
+
+  /** On a narrow screen the debugger shows one part at a time. */
+  const part = async (page, name) => {
+    const tab = page.locator(`nav [data-tab=${name}]`);
+    if (await tab.isVisible()) await tab.click();
+  };
 
   const pages = {
     'debugger-empty': { url: debugPage },
     'debugger-bad-token': {
       url: debugPage,
       async act(page) {
-        await page.fill('#token', `${expired}x`.replace(/\./, '..'));
+        await part(page, 'token');
+        await page.fill('#token', refused);
         await page.locator('#explained .bad').waitFor();
       },
     },
     'debugger-refused': {
       url: debugPage,
       async act(page) {
+        await part(page, 'publish');
         await page.fill('#publish [name=topic]', 'https://example.com/books/1');
         await page.locator('#publish button.primary').click();
         await page.locator('#published.bad').waitFor();
@@ -162,7 +170,9 @@ ${files_.url} {
     'debugger-updates': {
       url: debugPage,
       async act(page) {
+        await part(page, 'token');
         await page.fill('#token', token);
+        await part(page, 'stream');
         await page.locator('#subscribe button.primary').click();
         await subscribed(page);
         const publish = async (fields) => {
@@ -176,10 +186,13 @@ ${files_.url} {
           data: '{"title":"Emma","price":9.5,"stock":{"Bath":3,"London":0},"tags":["novel","1815"]}',
         });
         await publish({ topic: 'https://example.com/news', data: 'The library opens at nine.' });
+        await part(page, 'publish');
         await page.fill('#publish [name=topic]', 'https://example.com/books/2');
         await page.fill('#publish [name=data]', '{"title": "Persuasion", "price": 8}');
         await page.locator('#publish button.primary').click();
+        await part(page, 'stream');
         await page.locator('#events > li', { hasText: 'Persuasion' }).waitFor();
+        await page.locator('#events > li', { hasText: 'Emma' }).locator('summary').click();
         // The rate of a whole second is drawn when the second is over.
         await page.locator('#plot rect.rate').first().waitFor({ state: 'attached' });
       },
@@ -217,11 +230,16 @@ ${files_.url} {
     if (wanted.length > 0 && !wanted.some((word) => name.includes(word))) continue;
     for (const [size, viewport] of Object.entries(SIZES)) {
       for (const colorScheme of ['light', 'dark']) {
-        const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce' });
+        const context = await browser.newContext({
+          viewport,
+          colorScheme,
+          reducedMotion: 'reduce',
+        });
         const page = await context.newPage();
         await page.goto(url);
         await act?.(page);
         await page.waitForLoadState('load');
+        await page.evaluate('scrollTo(0, 0)');
         const path = join(OUT, `${name}-${size}-${colorScheme}.png`);
         await page.screenshot({ path, fullPage: true });
         console.log(path);

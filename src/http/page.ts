@@ -27,6 +27,7 @@ export const DESIGN_CSS = `:root {
 *, ::before, ::after { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text); font: 1rem/1.5 var(--sans); overflow-wrap: anywhere; }
 main { max-width: 60rem; margin: 0 auto; padding: var(--gap-l) var(--gap); }
+h1 > img { width: 1.75rem; height: 1.75rem; margin-right: var(--gap-s); vertical-align: -0.3rem; }
 h1 { font-size: var(--title); line-height: 1.2; margin: 0 0 var(--gap); }
 h2 { font-size: var(--large); line-height: 1.3; margin: 0 0 var(--gap); }
 h3 { font-size: 1rem; margin: var(--gap) 0 var(--gap-s); }
@@ -48,6 +49,7 @@ tbody tr:hover { background: var(--surface); }
 label { display: block; font-size: var(--small); font-weight: 600; margin: 0 0 var(--gap); }
 label.inline { display: inline-flex; gap: var(--gap-s); align-items: center; }
 input, textarea, select, button { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--control); border-radius: var(--round); padding: 0.375rem 0.625rem; min-height: 2.5rem; }
+label > small { display: block; margin-top: 0.25rem; font-weight: 400; color: var(--muted); }
 label > input, label > textarea { display: block; width: 100%; margin-top: var(--gap-s); font-weight: 400; }
 textarea { resize: vertical; }
 input[type='checkbox'] { min-height: 0; width: 1.125rem; height: 1.125rem; margin: 0; accent-color: var(--accent); }
@@ -63,6 +65,15 @@ button:disabled { color: var(--muted); cursor: default; border-color: var(--line
 @media (prefers-reduced-motion: reduce) {
   *, ::before, ::after { animation: none !important; transition: none !important; scroll-behavior: auto !important; }
 }
+`;
+
+/** The mark of hubgate's own pages and examples, as an SVG file: a hub below a gate. */
+export const MARK_SVG = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
+<rect width="32" height="32" rx="8" fill="#0a58a8"/>
+<path d="M8 26V15a8 8 0 0 1 16 0v11" fill="none" stroke="#fff" stroke-width="3" stroke-linecap="round"/>
+<circle cx="16" cy="16" r="3" fill="#fff"/>
+<path d="M16 22v4" stroke="#fff" stroke-width="3" stroke-linecap="round"/>
+</svg>
 `;
 
 /** As it goes into a page: without the room that is for people. */
