@@ -64,9 +64,6 @@ async function main() {
 	handle /502 {
 		reverse_proxy localhost:${silent}
 	}
-	handle {
-		error 404
-	}
 }
 ${open.url} {
 	hub {

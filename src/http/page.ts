@@ -27,6 +27,8 @@ export const DESIGN_CSS = `:root {
 *, ::before, ::after { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text); font: 1rem/1.5 var(--sans); overflow-wrap: anywhere; }
 main { max-width: 60rem; margin: 0 auto; padding: var(--gap-l) var(--gap); }
+main.centred { max-width: 32rem; min-height: 100vh; display: grid; align-content: center; }
+.centred .card { padding: var(--gap-l); } .centred .card > :last-child { margin-bottom: 0; }
 h1 > img { width: 1.75rem; height: 1.75rem; margin-right: var(--gap-s); vertical-align: -0.3rem; }
 h1 { font-size: var(--title); line-height: 1.2; margin: 0 0 var(--gap); }
 h2 { font-size: var(--large); line-height: 1.3; margin: 0 0 var(--gap); }
@@ -55,6 +57,7 @@ textarea { resize: vertical; }
 input[type='checkbox'] { min-height: 0; width: 1.125rem; height: 1.125rem; margin: 0; accent-color: var(--accent); }
 ::placeholder { color: var(--muted); opacity: 1; }
 button { cursor: pointer; font-weight: 600; }
+a.button { display: inline-block; padding: 0.375rem 0.625rem; border-radius: var(--round); background: var(--accent); color: var(--on-accent); font-weight: 600; text-decoration: none; }
 button:hover { border-color: var(--accent); }
 button.primary { background: var(--accent); border-color: var(--accent); color: var(--on-accent); }
 button[aria-pressed='true'] { box-shadow: inset 0 0 0 2px var(--accent); }
@@ -87,15 +90,16 @@ export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('
  *
  * @param title text
  * @param main HTML
+ * @param layout `centred` in the middle of the window; else from its top
  */
-export function page(title: string, main: string): string {
+export function page(title: string, main: string, layout: 'centred' | '' = ''): string {
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escaped(title)}</title>
 <style>${STYLE}</style>
-<main>
+<main${layout === '' ? '' : ` class="${layout}"`}>
 ${main}</main>
 </html>
 `;

@@ -351,6 +351,7 @@ function everything(action: string): object {
 
 function assertChallenge(hub: TestHub, answer: Answer, status: number, code: string): void {
   assert.equal(answer.status, status);
+  assert.match(String(answer.headers['x-request-id']), /./, 'the id of its log lines');
   const metadata = `${hub.origin}/.well-known/oauth-protected-resource/.well-known/hub`;
   assert.equal(
     answer.headers['www-authenticate'],
