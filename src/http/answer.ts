@@ -68,10 +68,8 @@ const TEMPORARY = [502, 503, 504];
 /** The page of an error for visitors, with the request's id, by which its log lines are found. */
 function errorPage({ id, method }: Exchange, status: number, known: ErrorAnswer | null): string {
   const phrase = reasonPhrase(status);
-  const [what, advice] =
-    known === null || known.shown === null
-      ? (TEXTS[status] ?? [`${phrase}.`, ''])
-      : [phrase, known.shown];
+  const [what, usual] = TEXTS[status] ?? [phrase, ''];
+  const advice = known?.shown ?? usual;
   // The page has the address of the request, so an empty reference asks again.
   const isRepeatable = TEMPORARY.includes(status) && (method === 'GET' || method === 'HEAD');
   const retry = isRepeatable ? '<p><a class="button" href="">Try again</a></p>\n' : '';

@@ -48,6 +48,8 @@ th, td { text-align: left; vertical-align: top; padding: var(--gap-s) var(--gap)
 th { color: var(--muted); font-size: var(--small); font-weight: 600; white-space: nowrap; }
 tbody tr:hover { background: var(--surface); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.moment { font-variant-numeric: tabular-nums; white-space: nowrap; }
+@media (max-width: 36rem) { .moment { display: none; } }
 label { display: block; font-size: var(--small); font-weight: 600; margin: 0 0 var(--gap); }
 label.inline { display: inline-flex; gap: var(--gap-s); align-items: center; }
 input, textarea, select, button { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--control); border-radius: var(--round); padding: 0.375rem 0.625rem; min-height: 2.5rem; }

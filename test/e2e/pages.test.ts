@@ -85,7 +85,7 @@ describe('the pages that hubgate makes', () => {
     const page = await ask('/closed', BROWSER);
     assert.match(
       page,
-      /<h1>Service Unavailable<\/h1>\n<p>Closed &#60;b&#62;until&#60;\/b&#62; \/closed<\/p>/,
+      /<h1>This site is not available at the moment\.<\/h1>\n<p>Closed &#60;b&#62;until&#60;\/b&#62; \/closed<\/p>/,
     );
     assert.equal(await ask('/handled', '*/*'), 'the text\n');
     assert.equal(await ask('/plain', '*/*'), 'Forbidden\n');
