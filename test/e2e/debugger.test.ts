@@ -248,7 +248,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await its.publish({ topic: 'a', data: 'from now on' });
     await event(page, 'from now on').waitFor();
     assert.equal(await event(page, 'from before').count(), 0);
-    const asked = (await page.evaluate('window.asked')) as string[];
+    const asked = await page.evaluate<string[]>('window.asked');
     assert.deepEqual([...new Set(asked)], [`${its.hub}?match=*`]);
   });
 
