@@ -2,7 +2,8 @@
 // committed): wide and 390 px, light and dark. To be looked at before and after a change of a page.
 //
 //   npm run screenshots [NAME…]     only the pages whose name contains one of the words
-//   npm run screenshots -- --docs   docs/debugger.png and docs/live.png
+//   npm run screenshots -- --docs   docs/debugger.png and docs/live.png; then make them small:
+//                                   convert docs/debugger.png -colors 128 PNG8:docs/debugger.png
 import { mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -222,6 +223,11 @@ ${files_.url} {
   };
 
   const browser = await launchChromium(owner, chromiumPath(owner), null);
+  if (isForDocs) {
+    await pictureDebugger(browser, pages['debugger-updates']);
+    await pictureLivePages(browser, live.url);
+    return;
+  }
   await mkdir(OUT, { recursive: true });
   for (const [name, { url, act }] of Object.entries(pages)) {
     if (wanted.length > 0 && !wanted.some((word) => name.includes(word))) continue;
@@ -244,6 +250,47 @@ ${files_.url} {
       }
     }
   }
+}
+
+/** docs/debugger.png */
+async function pictureDebugger(browser, { url, act }) {
+  const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
+  await page.goto(url);
+  await act(page);
+  await page.evaluate('scrollTo(0, 0)');
+  await page.screenshot({ path: join(root, 'docs', 'debugger.png') });
+}
+
+/** docs/live.png: what one visitor posts stands on the page of another, whose sentence stays. */
+async function pictureLivePages(browser, url) {
+  const visit = async () => {
+    const context = await browser.newContext({ viewport: { width: 410, height: 560 } });
+    const page = await context.newPage();
+    await page.goto(url);
+    return page;
+  };
+  const post = async (page, from, text) => {
+    await page.fill('input[name=from]', from);
+    await page.fill('input[name=text]', text);
+    await page.click('button');
+    await page.getByText(`${from} (you)`).last().waitFor();
+  };
+  const [alice, bob] = [await visit(), await visit()];
+  await post(bob, 'Bob', 'Good morning');
+  await bob.fill('input[name=text]', 'I was just about to');
+  await post(alice, 'Alice', 'The page is live!');
+  await bob.getByText('The page is live!').waitFor();
+  const figure = async (title, page) => {
+    const picture = (await page.screenshot()).toString('base64');
+    return `<figure><figcaption>${title}</figcaption><img src="data:image/png;base64,${picture}"></figure>`;
+  };
+  const both = await browser.newPage({ viewport: { width: 860, height: 640 } });
+  await both.setContent(`<style>
+    body { margin: 0; padding: 12px; display: flex; align-items: flex-start; gap: 16px; background: #e9edf2; font: 600 15px system-ui, sans-serif; }
+    figure { margin: 0; border-radius: 8px; overflow: hidden; background: #dfe3ec; } figcaption { padding: 8px 12px; } img { display: block; }
+  </style>${await figure('Alice has just posted', alice)}${await figure('Bob, in the middle of a sentence', bob)}`);
+  const path = join(root, 'docs', 'live.png');
+  await both.screenshot({ path, clip: { x: 0, y: 0, width: 860, height: 618 } });
 }
 
 /** A directory to be listed, with long names, sizes of all kinds and a day of its own for each file. */

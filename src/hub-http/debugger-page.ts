@@ -176,6 +176,8 @@ main > div { display: grid; gap: var(--gap); align-content: start; min-width: 0;
 .card > :last-child, .card li > :last-child, .empty > :last-child { margin-bottom: 0; }
 .skip { position: absolute; left: -100vw; z-index: 2; }
 .skip:focus { left: var(--gap); top: 0; background: var(--page); padding: var(--gap-s); }
+#explained { font-size: var(--small); }
+#explained > :last-child { margin-bottom: 0; }
 .status { display: flex; flex-wrap: wrap; gap: var(--gap-s) var(--gap); align-items: center; }
 code.block { display: block; white-space: pre-wrap; color: var(--text); }
 .badge { display: inline-block; border: 1px solid var(--control); border-radius: 1rem; padding: 0 0.625rem; font-size: var(--small); font-weight: 600; }
