@@ -2,8 +2,7 @@
 // committed): wide and 390 px, light and dark. To be looked at before and after a change of a page.
 //
 //   npm run screenshots [NAME…]     only the pages whose name contains one of the words
-//   npm run screenshots -- --docs   docs/debugger.png and docs/live.png; then make them small:
-//                                   convert docs/debugger.png -colors 128 PNG8:docs/debugger.png
+//   npm run screenshots -- --docs   docs/debugger.png and docs/live.png
 import { mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,6 +11,7 @@ import { freePort } from '../test/support/free-port.ts';
 import { startGateway } from '../test/support/gateway.ts';
 import { root, runCommand, startProcess } from '../test/support/process.ts';
 import { build } from './build.mjs';
+import { palettePng } from './palette-png.mjs';
 
 const KEY = 'the key of publishers and subscribers, long enough';
 const OUT = join(root, 'screenshots');
@@ -258,7 +258,25 @@ async function pictureDebugger(browser, { url, act }) {
   await page.goto(url);
   await act(page);
   await page.evaluate('scrollTo(0, 0)');
-  await page.screenshot({ path: join(root, 'docs', 'debugger.png') });
+  await writeSmall(await browser.newPage(), 'debugger.png', await page.screenshot());
+}
+
+/** Writes a picture of the documents, which a page without a policy decodes. */
+async function writeSmall(page, name, png) {
+  const { width, height, pixels } = await page.evaluate(
+    async (source) => {
+      const image = new Image();
+      image.src = source;
+      await image.decode();
+      const canvas = new OffscreenCanvas(image.width, image.height);
+      const context = canvas.getContext('2d');
+      context.drawImage(image, 0, 0);
+      const { data } = context.getImageData(0, 0, image.width, image.height);
+      return { width: image.width, height: image.height, pixels: [...data] };
+    },
+    `data:image/png;base64,${png.toString('base64')}`,
+  );
+  await writeFile(join(root, 'docs', name), palettePng(width, height, pixels));
 }
 
 /** docs/live.png: what one visitor posts stands on the page of another, whose sentence stays. */
@@ -289,8 +307,8 @@ async function pictureLivePages(browser, url) {
     body { margin: 0; padding: 12px; display: flex; align-items: flex-start; gap: 16px; background: #e9edf2; font: 600 15px system-ui, sans-serif; }
     figure { margin: 0; border-radius: 8px; overflow: hidden; background: #dfe3ec; } figcaption { padding: 8px 12px; } img { display: block; }
   </style>${await figure('Alice has just posted', alice)}${await figure('Bob, in the middle of a sentence', bob)}`);
-  const path = join(root, 'docs', 'live.png');
-  await both.screenshot({ path, clip: { x: 0, y: 0, width: 860, height: 618 } });
+  const clip = { x: 0, y: 0, width: 860, height: 618 };
+  await writeSmall(both, 'live.png', await both.screenshot({ clip }));
 }
 
 /** A directory to be listed, with long names, sizes of all kinds and a day of its own for each file. */
