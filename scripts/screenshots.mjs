@@ -217,6 +217,7 @@ ${files_.url} {
         await page.selectOption('#whisper select', 'bob');
         await page.fill('#whisper input', 'Are you there?');
         await page.locator('#whisper button').click();
+        await page.locator('#messages li.whisper.mine').first().waitFor();
       },
     },
     live: { url: live.url },

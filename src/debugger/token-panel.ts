@@ -152,7 +152,7 @@ function coverage(covered: readonly Covered[]): HTMLElement[] {
     );
   });
   return [
-    element('h3', {}, 'What of this page it covers'),
+    element('h3', {}, 'Topics on this page'),
     element('ul', { class: 'checks', id: 'covered' }, ...rows),
   ];
 }
