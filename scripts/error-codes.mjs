@@ -1,5 +1,5 @@
-// Writes docs/errors.md: every code of an error or a warning, with what its message says, as they stand
-// in the source. `--check` changes nothing and fails where the page is out of date.
+// Writes docs/errors.md: each code of an error or a warning with its messages, as the source has them.
+// `--check` writes nothing and fails if the page is out of date.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseSync } from 'oxc-parser';
@@ -11,26 +11,31 @@ const PAGE = 'docs/errors.md';
 const THROWING = new Set(['HubgateError']);
 
 const found = new Map();
+/** The constants of the file that is read: where each may be used, and what it is. */
+let constants = [];
 const names = readdirSync(join(root, 'src'), { recursive: true });
 for (const name of names.sort((a, b) => (a < b ? -1 : 1))) {
   if (!name.endsWith('.ts')) continue;
   const file = join('src', name);
   const text = readFileSync(join(root, file), 'utf8');
-  visit(parseSync(file, text).program);
+  const { program } = parseSync(file, text);
+  constants = [];
+  collectConstants(program, program);
+  visit(program);
 }
 
 const page = `# Errors by code
 
-Every error and warning has a code that does not change, in \`validate --json\`, in the log (\`code\`) and in
-\`HubgateError.code\`; its message says what is wrong, where, and what to do. What stands in braces is filled in.
-This page is written by \`node scripts/error-codes.mjs\`.
+Each error and warning has a code that never changes. You find it in \`validate --json\`, in the log (\`code\`) and in
+\`HubgateError.code\`. The message says what is wrong, where, and how to fix it. hubgate fills in the words in braces.
+\`node scripts/error-codes.mjs\` writes this page.
 
 | code | | message |
 |---|---|---|
 ${[...found]
   .sort(([a], [b]) => (a < b ? -1 : 1))
   .map(([code, { kinds, messages }]) => {
-    const said = [...messages].map(cell).join('<br>') || '(the message says what is wrong)';
+    const said = [...messages].map(cell).join('<br>') || '(the message gives the cause)';
     return `| \`${code}\` | ${[...kinds].join(', ')} | ${said} |`;
   })
   .join('\n')}
@@ -47,7 +52,7 @@ function visit(node) {
   if (Array.isArray(node)) for (const one of node) visit(one);
   else if (node !== null && typeof node === 'object') {
     if (node.type === 'NewExpression' && THROWING.has(node.callee.name)) {
-      note(literal(node.arguments[0]), 'error', messageOf(node.arguments[1]));
+      note(literal(node.arguments[0]), 'error', messagesOf(node.arguments[1]));
     } else if (node.type === 'ObjectExpression') noteProblem(node);
     else if (node.type === 'CallExpression') noteCall(node);
     for (const inner of Object.values(node)) visit(inner);
@@ -59,7 +64,7 @@ function noteProblem({ properties }) {
   const code = literal(value('code'));
   const message = value('message');
   if (code === null || message === undefined) return;
-  note(code, literal(value('severity')) ?? 'error', messageOf(message));
+  note(code, literal(value('severity')) ?? 'error', messagesOf(message));
 }
 
 /** \`fail(place, 'code', 'message')\`, \`report.warning('code', 'message')\` and their like. */
@@ -69,21 +74,51 @@ function noteCall({ callee, arguments: given }) {
   const next = given[at + 1];
   if (at === -1 || next === undefined || !/error|warn|problem|fail|refuse|complain/i.test(name))
     return;
-  const message = messageOf(next);
-  if (message !== null) note(literal(given[at]), /warn/i.test(name) ? 'warning' : 'error', message);
+  const messages = messagesOf(next);
+  if (messages.length === 0) return;
+  note(literal(given[at]), /warn/i.test(name) ? 'warning' : 'error', messages);
 }
 
-function note(code, kind, message) {
+function note(code, kind, messages) {
   if (code === null) return;
   const entry = found.get(code) ?? { kinds: new Set(), messages: new Set() };
   entry.kinds.add(kind);
-  if (message !== null) entry.messages.add(message);
+  for (const message of messages) entry.messages.add(message);
   found.set(code, entry);
 }
 
 function literal(node) {
   if (node?.type !== 'Literal' || typeof node.value !== 'string') return null;
   return CODE.test(node.value) ? node.value : null;
+}
+
+/** Remembers each constant with the block in which it can be used. */
+function collectConstants(node, block) {
+  if (Array.isArray(node)) for (const one of node) collectConstants(one, block);
+  else if (node !== null && typeof node === 'object') {
+    if (node.type === 'VariableDeclarator' && node.init !== null) {
+      constants.push({ name: node.id.name, block, init: node.init });
+    }
+    const inside = node.type === 'BlockStatement' ? node : block;
+    for (const inner of Object.values(node)) collectConstants(inner, inside);
+  }
+}
+
+/** Every message that an expression may be: both sides of a condition, the value of a constant. */
+function messagesOf(node) {
+  if (node?.type === 'ConditionalExpression') {
+    return [...messagesOf(node.consequent), ...messagesOf(node.alternate)];
+  }
+  if (node?.type === 'Identifier') {
+    const within = constants.filter(
+      ({ name, block }) => name === node.name && block.start <= node.start && node.end <= block.end,
+    );
+    // The innermost block begins last.
+    const [nearest] = within.sort((a, b) => b.block.start - a.block.start);
+    return nearest === undefined ? [] : messagesOf(nearest.init);
+  }
+  const message = messageOf(node);
+  return message === null ? [] : [message];
 }
 
 /** The text of a message, with names in braces for what is filled in; null for what is not text. */

@@ -151,6 +151,6 @@ export function malformed(check: string, expected: string, found: unknown): Inva
     check,
     expected,
     found: quote(found),
-    fix: 'correct the claim where the token is issued; one bad entry refuses the whole token',
+    fix: 'correct the claim where the token is issued; one invalid entry makes the whole token invalid',
   });
 }

@@ -2,7 +2,8 @@ import { type Check, quote } from './diagnosis.ts';
 import { stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
 
 const TYPE = 'at+jwt';
-const CLOCKS = 'compare the clocks of the issuer and of this machine (no leeway is given)';
+const CLOCKS =
+  'compare the clocks of the issuer and of this machine (hubgate allows no difference)';
 
 /**
  * Only access tokens (RFC 9068 §2.1): an ID token of the same issuer is none.
@@ -79,7 +80,7 @@ export function checkClaimTypes({ claims }: UnverifiedToken): Check {
     check: 'claims',
     passed: wrong === undefined,
     expected: '"iat" a number, "sub" and "jti" strings',
-    found: wrong === undefined ? 'all of the right type' : quote(wrong),
+    found: wrong === undefined ? 'claims with the right types' : quote(wrong),
     fix: 'correct the type of the claim where the token is issued',
   };
 }

@@ -49,11 +49,11 @@ export function coverSubscription(
   const touching = grants.filter((grant) => mayTouch(grant, matcher, base));
   if (touching.length > 0) {
     const named = touching.slice(0, MAX_REASONS).map(nameOf).join('; ');
-    return { verdict: 'part', because: `only where it is also ${named}` };
+    return { verdict: 'part', because: `only if it is also ${named}` };
   }
   return {
     verdict: 'none',
-    because: reasons(grants, (grant) => `${nameOf(grant)} is apart from it`),
+    because: reasons(grants, (grant) => `${nameOf(grant)} does not overlap with it`),
   };
 }
 
@@ -73,17 +73,17 @@ function mayTouch(grant: GrantMatcher, matcher: SubscriptionMatcher, base: strin
 }
 
 function reasons(grants: readonly GrantMatcher[], why: (grant: GrantMatcher) => string): string {
-  if (grants.length === 0) return 'the token has no grant of that kind';
+  if (grants.length === 0) return 'the token has no such grant';
   const rest = grants.length - MAX_REASONS;
   const told = grants.slice(0, MAX_REASONS).map(why).join('; ');
-  return rest > 0 ? `${told}; and ${rest} more do not` : told;
+  return rest > 0 ? `${told}; nor do ${rest} others` : told;
 }
 
 /** Why a grant is not for a topic. */
 function whyNot(grant: GrantMatcher, topic: Topic): string {
   const name = nameOf(grant);
   if (grant.kind !== 'urlpattern') return `${name} is another`;
-  if (topic.url === null) return `${name} is for URLs, and this is none`;
+  if (topic.url === null) return `${name} is only for URLs, and the topic is not a URL`;
   const component = grant.pattern.mismatch(topic.url);
   return component === null
     ? `${name} does not match`

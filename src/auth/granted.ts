@@ -34,7 +34,7 @@ export function describeGranted(text: string, names: GrantNames): readonly strin
   if (details === undefined && legacy !== undefined) return describeLegacy(legacy, names);
   const lines = Array.isArray(details) ? describeDetails(details, names) : [];
   return lines.length === 0
-    ? ['It grants nothing: with it one may read public updates only, and publish nothing.']
+    ? ['It grants nothing: its bearer can read public updates only, and cannot publish.']
     : ['It grants:', ...bounded(lines)];
 }
 
@@ -42,7 +42,7 @@ function describeDetails(details: readonly JsonValue[], { detailType }: GrantNam
   return details.filter(isJsonObject).flatMap((detail) => {
     if (detail['type'] !== detailType) {
       return [
-        `  nothing here by an entry of the type ${quote(detail['type'])}: it is not this hub's`,
+        `  nothing at this hub, by an entry of the type ${quote(detail['type'])}: this hub uses another type`,
       ];
     }
     const actions = list(detail['actions']).filter((one) => typeof one === 'string');
@@ -72,18 +72,18 @@ function describeLegacy(claim: JsonValue, names: GrantNames): readonly string[] 
   });
   const missing = [
     ...(compatible ? [] : ['protocol_version_compatibility 8 in the hub']),
-    ...(readsLegacy ? [] : ['a start by node --conditions=deprecated_claim']),
+    ...(readsLegacy ? [] : ['to start hubgate with node --conditions=deprecated_claim']),
   ];
   return [
-    `It is a 0.x token: it grants by the claim ${quote(legacyClaim)}, which version 1.0 of the protocol has no more.`,
+    `It is a 0.x token: it grants by the claim ${quote(legacyClaim)}, which version 1.0 of the protocol no longer has.`,
     ...(listed.length === 0 ? ['It grants nothing.'] : ['It would grant:', ...bounded(listed)]),
     missing.length === 0
       ? 'This hub reads it.'
-      : `This hub does not read it; that takes ${missing.join(' and ')}.`,
+      : `This hub does not read it. That needs ${missing.join(' and ')}.`,
     ...(details.length === 0
       ? []
       : [
-          'Better, have it issued with the header "typ": "at+jwt", with "iss", "aud" and "exp", and with:',
+          'It is better to issue it with the header "typ": "at+jwt", with "iss", "aud" and "exp", and with:',
           `  "authorization_details": ${JSON.stringify(details)}`,
         ]),
   ];
@@ -104,7 +104,7 @@ function modernMatcher(entry: JsonValue): JsonValue {
 }
 
 function describeMatcher(topic: JsonValue): string {
-  if (!isJsonObject(topic)) return `what cannot be read: ${quote(topic)}`;
+  if (!isJsonObject(topic)) return `something that cannot be read: ${quote(topic)}`;
   const { match, match_type: type } = topic;
   if (match === '*') return 'everything';
   if (type === 'urlpattern') return `all URLs that match ${quote(match)}`;

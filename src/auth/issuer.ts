@@ -52,7 +52,7 @@ export function findIssuer(
     passed: issuer !== null,
     expected:
       issuers.flatMap(({ id }) => (id === null ? [] : [quote(id)])).join(' or ') ||
-      'an issuer of the hub, which has none',
+      'an issuer of the hub (the hub has none)',
     found: quote(iss),
     fix: 'declare the issuer in the Hubfile exactly as the token spells it, or correct "iss"',
   };
@@ -70,7 +70,7 @@ export function checkRole(issuerKey: IssuerKey | null, issuer: TrustedIssuer, ro
     passed: issuerKey !== null,
     expected: `an issuer with a ${role} key`,
     found: quote(issuer.id ?? undefined),
-    fix: `add ${role} { jwt … } to this issuer, or use a token of another one`,
+    fix: `add ${role} { jwt … } to this issuer, or use a token of another issuer`,
   };
 }
 
@@ -82,7 +82,7 @@ export function checkAlgorithm({ header }: UnverifiedToken, { keys }: IssuerKey)
     passed: typeof alg === 'string' && keys.algorithms.includes(alg),
     expected: keys.algorithms.join(' or '),
     found: quote(alg),
-    fix: 'sign with that algorithm, or configure the one of the key beside it',
+    fix: 'sign with that algorithm, or configure the algorithm of the key',
   };
 }
 
@@ -96,21 +96,21 @@ export async function checkSignature(token: UnverifiedToken, { keys }: IssuerKey
   return {
     check: 'signature',
     passed,
-    expected: 'a signature by a key of the issuer for this role',
+    expected: "a signature of one of the issuer's keys for this role",
     found: describeSignature(passed, candidates.length, kid),
     fix:
       candidates.length > 0
-        ? 'check that the key is the counterpart of the one that signs, and meant for this role'
-        : 'check that the issuer publishes the key that signs, with that "kid" and algorithm',
+        ? 'check that the key matches the signing key, and that it is configured for this role'
+        : 'check that the issuer publishes the signing key with this "kid" and algorithm',
   };
 }
 
 function describeSignature(passed: boolean, candidates: number, kid: unknown): string {
-  const named = kid === undefined ? 'none by "kid"' : `the "kid" ${quote(kid)}`;
+  const named = kid === undefined ? 'no key by "kid"' : `the "kid" ${quote(kid)}`;
   if (passed) return 'a signature by its key';
   return candidates > 0
     ? `no configured key (${candidates} tried) matches the signature; the token names ${named}`
-    : `no key of the issuer; the token names ${named}`;
+    : `the issuer has no key; the token names ${named}`;
 }
 
 async function isSignedByOne(

@@ -240,7 +240,7 @@ export class Jwks {
       if (this.#isFile && this.#isFailing) return;
       this.#isFailing = true;
       const { uri, log } = this.#options;
-      log.warn('A JWK Set could not be fetched; the keys known so far stay in use', {
+      log.warn('A JWK Set could not be fetched; the known keys stay in use', {
         uri: this.#isFile ? uri : withoutCredentials(uri),
         reason: messageOf(error),
         cause: error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : null,

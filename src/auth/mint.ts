@@ -136,7 +136,7 @@ export async function signToken(options: SignTokenOptions): Promise<string> {
   if (publish.length === 0 && subscribe.length === 0) {
     throw new HubgateError(
       'token-without-grant',
-      'A token without a grant is of no use: give publish or subscribe',
+      'A token needs a grant: set publish or subscribe',
     );
   }
   const issuedAtMs = Date.now();

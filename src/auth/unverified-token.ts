@@ -23,7 +23,7 @@ export interface UnverifiedToken {
 export function parseToken(text: string): UnverifiedToken {
   const bytes = Buffer.byteLength(text);
   if (bytes > MAX_TOKEN_BYTES) {
-    throw misshapen(`at most ${MAX_TOKEN_BYTES} bytes`, `${bytes} bytes`, 'put less into it');
+    throw misshapen(`at most ${MAX_TOKEN_BYTES} bytes`, `${bytes} bytes`, 'shorten the token');
   }
   const parts = text.split('.', 6);
   const [header, claims, signature] = parts;
@@ -61,9 +61,9 @@ function readPart(part: string, name: string): JsonObject {
   const value = parseStrictJson(Buffer.from(part, 'base64url'));
   if (isJsonObject(value)) return value;
   throw misshapen(
-    `a ${name} part that is one JSON object in UTF-8, no member of it twice`,
-    'something that is none',
-    'correct the library that issues the token',
+    `a ${name} part that is one JSON object in UTF-8 without duplicate members`,
+    'something else',
+    'fix the library that issues the token',
   );
 }
 

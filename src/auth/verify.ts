@@ -157,7 +157,7 @@ export function isLegacy({ claims }: UnverifiedToken, options: LegacyOptions): b
 export const readsLegacyTokens = readLegacyClaim !== null;
 
 /** What a process that cannot read 0.x tokens needs. */
-export const LEGACY_FIX = 'start hubgate by node --conditions=deprecated_claim';
+export const LEGACY_FIX = 'start hubgate with node --conditions=deprecated_claim';
 
 /** A token that is a 0.x one, where those are asked for, is not judged by the rules of the others. */
 export function checkReadable(token: UnverifiedToken, { legacyClaim }: LegacyOptions): Check {
@@ -168,7 +168,7 @@ export function checkReadable(token: UnverifiedToken, { legacyClaim }: LegacyOpt
     check: legacyClaim ?? 'claims',
     passed: readsLegacyTokens || !asked,
     expected: 'a process that reads 0.x tokens',
-    found: 'one that does not',
+    found: 'a process that does not',
     fix: LEGACY_FIX,
   };
 }

@@ -118,7 +118,7 @@ export class AdminPorts {
     try {
       await server.resume();
     } catch (error) {
-      this.#log.error('A port could not be taken back', { error: messageOf(error) });
+      this.#log.error('A port could not be opened again', { error: messageOf(error) });
     }
   }
 }

@@ -18,7 +18,7 @@ export function adminAddressOf(
   if (told !== undefined) return told;
   const { admin } = options;
   if (admin === 'off') {
-    const message = 'The configuration says admin off; name the admin address with --address';
+    const message = 'The configuration says "admin off"; pass the admin address with --address';
     throw new HubgateError('admin-off', message);
   }
   const { host, port } = admin;
@@ -77,7 +77,7 @@ function askAdmin(
   return new Promise((resolve, reject) => {
     const fail = (cause: Error): void => {
       const why = unreachableReason(cause, url);
-      const message = `No gateway answers on ${address}: ${why} --address names its admin address`;
+      const message = `No gateway answers on ${address}: ${why} Pass its admin address with --address`;
       reject(new HubgateError('no-gateway', message, { cause }));
     };
     const headers = body === null ? {} : { 'content-type': type, 'content-length': body.length };
@@ -106,7 +106,7 @@ export function isDone({ status, body }: AdminAnswer): boolean {
 export function refusalText(address: string, { status, body }: AdminAnswer): string {
   if (typeof body === 'object' && body !== null && 'error' in body)
     return `The gateway on ${address} answered ${status}: ${String(body.error)}`;
-  return `What answers on ${address} (status ${status}) is not the admin API of a hubgate; --address names it`;
+  return `What answers on ${address} (status ${status}) is not the admin API of hubgate; pass its address with --address`;
 }
 
 function parse(text: string): unknown {

@@ -72,13 +72,13 @@ class Pages {
 
   read(number: number): Buffer {
     this.#left -= 1;
-    if (this.#left < 0) throw damaged('its pages have no end');
+    if (this.#left < 0) throw damaged('its pages form a loop');
     const { pageSize } = this.#meta;
     const at = number * pageSize;
     const overflow = readAt(this.#file, at, HEADER_BYTES).readUInt32LE(12);
     const bytes = (overflow + 1) * pageSize;
     if (bytes > MAX_PAGE_BYTES || at + bytes > this.#size)
-      throw damaged(`page ${number} is cut off`);
+      throw damaged(`page ${number} is incomplete`);
     return readAt(this.#file, at, bytes);
   }
 
@@ -99,7 +99,7 @@ function leafElement(page: Buffer, at: number): Element {
   const start = at + page.readUInt32LE(at + 4);
   const middle = start + page.readUInt32LE(at + 8);
   const end = middle + page.readUInt32LE(at + 12);
-  if (end > page.length) throw damaged('an element is cut off');
+  if (end > page.length) throw damaged('an element is incomplete');
   return {
     flags: page.readUInt32LE(at),
     key: page.subarray(start, middle),
@@ -141,7 +141,7 @@ function numberAt(bytes: Buffer, at: number): number {
 
 function readAt(file: number, at: number, length: number): Buffer {
   const bytes = Buffer.alloc(length);
-  if (readSync(file, bytes, 0, length, at) !== length) throw damaged('it ends too early');
+  if (readSync(file, bytes, 0, length, at) !== length) throw damaged('it is incomplete');
   return bytes;
 }
 

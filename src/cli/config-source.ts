@@ -36,7 +36,7 @@ export function withConfigSource(
     .addOption(
       new Option(
         '--adapter <language>',
-        'what it is written in, if the extension does not say it',
+        'language of the file, if the extension does not say it',
       ).choices(adapters),
     );
 }

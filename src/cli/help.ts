@@ -80,6 +80,6 @@ export function describeFurther(command: Command): void {
     // After a mistake the message comes first, and short.
     if (error) return '';
     const title = examples.length > 0 ? ['', 'Examples:', ...examples] : [];
-    return [...title, '', `More in ${page} of the package.`].join('\n');
+    return [...title, '', `See ${page} of the package.`].join('\n');
   });
 }

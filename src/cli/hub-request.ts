@@ -100,7 +100,7 @@ export async function* parseEventStream(
     const text = decoder.decode(chunk, { stream: true });
     const mayEnd = /[\r\n]/.test(text) || buffered.endsWith('\r');
     buffered += text;
-    if (buffered.length > MAX_LINE_LENGTH) throw new RangeError('The stream has an endless line');
+    if (buffered.length > MAX_LINE_LENGTH) throw new RangeError('A line of the stream is too long');
     // A long line is not looked through again with each of its chunks.
     if (!mayEnd) continue;
     // A carriage return at the very end may be the first half of CRLF: it waits for what follows.

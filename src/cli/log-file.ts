@@ -73,7 +73,7 @@ export class LogFile {
     this.#broken = false;
     if (this.#dropped === 0) return;
     this.#options.onTrouble(
-      `The log ${this.#options.path} is written again; ${this.#dropped} lines were dropped`,
+      `The log ${this.#options.path} can be written again; ${this.#dropped} lines were lost`,
     );
     this.#dropped = 0;
   }

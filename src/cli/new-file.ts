@@ -11,7 +11,7 @@ export function writeNew(file: string, text: string, mode = 0o600): void {
     writeFileSync(file, text, { flag: 'wx', mode });
   } catch (cause) {
     if (codeOf(cause) === 'EEXIST') {
-      const message = `${file} is there already; name another file, or move it away`;
+      const message = `${file} exists already; choose another file, or move it away`;
       throw new HubgateError('file-exists', message, { cause });
     }
     const message = `Cannot write ${file}: ${messageOf(cause)}`;

@@ -18,7 +18,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   for (const command of await commandsFor(args, processOutput)) program.addCommand(command);
   program.addCommand(completionCommand(program, processOutput));
   for (const command of [program, ...program.commands.flatMap((one) => [one, ...one.commands])]) {
-    command.exitOverride().showHelpAfterError('(--help tells more)');
+    command.exitOverride().showHelpAfterError('(see --help)');
     describeFurther(command);
   }
   // A reader that has seen enough (`hubgate subscribe | head -1`) is not fault.

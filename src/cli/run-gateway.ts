@@ -85,7 +85,7 @@ export async function runGateway({
       if (meaning === 'stop') stop(name);
       if (meaning !== 'force') return;
       const exit = EXIT.forced;
-      log.warn('A second signal: what is in flight is cut off', { signal: name, exit });
+      log.warn('Second signal: closing all connections', { signal: name, exit });
       if (pidfile !== undefined) rmSync(pidfile, { force: true });
       void endProcess(exit);
     });
@@ -187,7 +187,7 @@ function count(number: number, noun: string): string {
 function announceLegacy(log: Logger, config: Config): void {
   for (const { site, hub } of allHubs(config)) {
     if (hub.protocolVersionCompatibility === null) continue;
-    log.info('Clients of 0.x are understood', {
+    log.info('This process accepts 0.x tokens', {
       site: site.addresses.map(siteAddressText).join(', '),
       deprecated_claim: readsLegacyTokens ? 'on' : 'off',
       accepts: acceptedBy(hub).join(', ') || 'nothing',

@@ -62,7 +62,7 @@ export class ServiceManager {
           const options = { env: this.#environment, timeout: TIMEOUT_MS };
           execFile('systemd-notify', message, options, (error) => {
             if (error !== null) {
-              this.#log.warn('systemd could not be told', {
+              this.#log.warn('systemd could not be notified', {
                 state: message[0],
                 error: messageOf(error),
               });

@@ -40,7 +40,7 @@ export function starterHubfile({ site, upstream, anonymous }: Starter, envFile: 
     : '';
   const access = anonymous
     ? '# Whoever has no token may subscribe to public updates.\nanonymous'
-    : '# Only who has a token may subscribe.';
+    : '# Only clients with a token may subscribe.';
   const cookie = origin.startsWith('https:')
     ? ''
     : '# Over plain HTTP no browser keeps a cookie named __Secure-…\ncookie_name hub_access_token';

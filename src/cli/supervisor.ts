@@ -216,7 +216,7 @@ export class Supervisor {
 
   #checkWorkers({ options }: Config): void {
     if (workerCount(options) === workerCount(this.#current.config.options)) return;
-    this.#options.log.warn('The number of workers changes when hubgate is started again');
+    this.#options.log.warn('The number of workers changes at the next start of hubgate');
   }
 
   #follow(watched: WatchedFiles, seen: ReadDigests): void {
@@ -228,7 +228,8 @@ export class Supervisor {
   async #filesChanged(unanswered: readonly string[]): Promise<void> {
     if (unanswered.length === 0) await this.reload();
     else {
-      const message = 'The configuration has changed; it is loaded when these files answer';
+      const message =
+        'The configuration has changed; hubgate loads it when these files can be read';
       this.#options.log.warn(message, { files: unanswered });
     }
   }

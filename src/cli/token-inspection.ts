@@ -91,6 +91,6 @@ function chooseHub(hubs: readonly ConfiguredHub[], url: string | undefined): Con
   const known = hubs.flatMap(({ urls }) => urls).join(', ');
   throw new HubgateError(
     'invalid-argument',
-    hubs.length === 0 ? 'This configuration has no hub' : `Say which hub with --url: ${known}`,
+    hubs.length === 0 ? 'This configuration has no hub' : `Choose a hub with --url: ${known}`,
   );
 }

@@ -41,7 +41,7 @@ export async function changeTrust(
       for (const command of commands) output.result(commandText(store, command));
     } else if (store.obstacle !== null) {
       complete = false;
-      output.note(`${store.name} can only be changed by its administrator; run:`);
+      output.note(`${store.name} can be changed only by an administrator; run:`);
       for (const command of commands) output.note(`    ${commandText(store, command)}`);
     } else if (await runAll(commands, store, output)) output.result(done);
     else complete = false;

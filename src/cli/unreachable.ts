@@ -23,25 +23,25 @@ export function unreachableReason(cause: unknown, { protocol, hostname, port }: 
       return `nothing listens on ${where} of ${hostname}; is the gateway running, and is that its port?`;
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
-      return `no address is known for ${hostname}; is the name spelled right, and is there a network?`;
+      return `no address found for ${hostname}; is the name spelled right, and is there a network?`;
     case 'ETIMEDOUT':
     case 'EHOSTUNREACH':
     case 'ENETUNREACH':
-      return `${hostname} does not answer on ${where}; is a firewall between?`;
+      return `${hostname} does not answer on ${where}; does a firewall block it?`;
     case 'no-answer':
-      return `${where} of ${hostname} took the connection and said nothing (${text}); is it another service?`;
+      return `${where} of ${hostname} accepted the connection but sent nothing (${text}); is it another service?`;
     case 'EPROTO':
     case 'ERR_SSL_WRONG_VERSION_NUMBER':
     case 'ERR_SSL_PACKET_LENGTH_TOO_LONG':
       return `${where} does not speak TLS; does the URL begin with http:// instead?`;
     case 'ECONNRESET':
     case 'HPE_INVALID_CONSTANT':
-      return `${where} closed the connection without an answer in HTTP; does it speak TLS (https://), or is it another service?`;
+      return `${where} closed the connection without an HTTP response; does it use TLS (https://), or is it another service?`;
     case 'ERR_TLS_CERT_ALTNAME_INVALID':
-      return `the certificate there is for another name than ${hostname}; is the name spelled right, and has the Hubfile a site of that name?`;
+      return `the certificate is not for ${hostname}; is the name spelled right, and does the Hubfile have a site with that name?`;
     default:
       if (!/certificate|self.signed/i.test(text)) return text;
-      return `${text}; name the authority with --cacert (a local gateway keeps it in its storage, pki/local/root.crt)`;
+      return `${text}; pass the authority's certificate with --cacert (a local gateway has it in its storage, pki/local/root.crt)`;
   }
 }
 

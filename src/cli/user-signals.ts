@@ -16,9 +16,9 @@ export function handleUserSignals(): { apply(log: Logger, logs: Logs): void } {
     apply(log, logs) {
       reopen = () => {
         logs.reopen();
-        log.info('Log files were opened again', { signal: 'SIGUSR1' });
+        log.info('Log files reopened', { signal: 'SIGUSR1' });
       };
-      say = () => log.info('SIGUSR2 means nothing here; SIGHUP reloads, SIGTERM stops');
+      say = () => log.info('SIGUSR2 has no effect; SIGHUP reloads, SIGTERM stops');
     },
   };
 }

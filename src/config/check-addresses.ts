@@ -92,7 +92,7 @@ function checkOwner(
     owners.set(key, address);
     return;
   }
-  const message = `two sites have the address ${siteAddressText(address)}`;
+  const message = `two sites have the same address ${siteAddressText(address)}`;
   report(address, { severity: 'error', code: 'duplicate-address', message }, { other });
 }
 

@@ -9,8 +9,7 @@ const DEMO_SECRETS = new Set([
   '!ChangeThisMercureHubJWTSecretKey!',
 ]);
 const HASH_BYTES: Readonly<Record<string, number>> = { HS256: 32, HS384: 48, HS512: 64 };
-const LEGACY_HINT =
-  'take it out once no client needs it: docs/from-mercure.md tells how to see that';
+const LEGACY_HINT = 'remove it when no client needs it: see docs/from-mercure.md';
 const SECURE_COOKIE = /^__(?:Secure|Host)-/;
 
 /** The load errors and warnings of a hub that need no cryptography (catalogue, section H.2). */
@@ -41,7 +40,7 @@ function checkIssuers({ issuers }: HubConfig, report: Report): void {
     if (issuer.publisher === null && issuer.subscriber === null) {
       const message = `the issuer ${issuer.id} has neither a publisher nor a subscriber key`;
       const hint =
-        'add publisher { jwt … } or subscriber { jwks_uri … }, and set the variables they use';
+        'add publisher { jwt … } or subscriber { jwks_uri … }, and set the variables in them';
       report(issuer, error('issuer-without-keys', message, hint));
     }
     for (const source of [issuer.publisher, issuer.subscriber]) checkKeySource(source, report);
@@ -52,7 +51,7 @@ function checkIssuers({ issuers }: HubConfig, report: Report): void {
 function checkIssuerScheme(issuer: IssuerConfig, report: Report): void {
   if (issuer.id === '' || /^[a-z][a-z0-9+.-]*:/i.test(issuer.id)) return;
   const message = `the issuer ${issuer.id} has no scheme, and the "iss" of tokens is a URL`;
-  const hint = `write it as tokens spell it, probably https://${issuer.id}`;
+  const hint = `write it exactly as in the tokens, probably https://${issuer.id}`;
   report(issuer, warning('issuer-without-scheme', message, hint), { field: 'id' });
 }
 
@@ -77,7 +76,7 @@ function checkLegacyForms(
     return;
   }
   if (templates && !strings && !topics) {
-    const message = 'templates says how bare strings and topic= are read, and neither is on';
+    const message = 'templates changes how strings and topics are read, and neither option is set';
     report(legacyForms, error('legacy-templates-alone', message, 'add strings or topics'), {
       field: 'templates',
     });
@@ -97,14 +96,14 @@ function checkLegacyForms(
 function checkVerifiers(hub: HubConfig, site: SiteConfig, report: Report): void {
   const has = (role: 'publisher' | 'subscriber'): boolean =>
     hub.legacy[role] !== null || hub.issuers.some((issuer) => issuer[role] !== null);
-  const missing = 'a JWT key or the URL of a JWK Set must be provided';
+  const missing = 'a JWT key or the URL of a JWK Set is missing';
   if (!has('publisher') && !isToldByGateway(hub, site)) {
     const hint =
       'issuer <id> { publisher { jwt … } }, or discovery { changes public } where only the gateway publishes';
     report(hub, error('no-publisher-key', `publishers: ${missing}`, hint));
   }
   if (!has('subscriber') && !hub.anonymous) {
-    const hint = 'issuer <id> { subscriber { jwt … } }, or anonymous if everything is public';
+    const hint = 'issuer <id> { subscriber { jwt … } }, or anonymous if all updates are public';
     report(hub, error('no-subscriber-key', `subscribers: ${missing}`, hint));
   }
 }
@@ -127,7 +126,7 @@ function checkKeySource(source: KeySource | null, report: Report): void {
   const secret = source.key.reveal();
   if (secret.includes('-----BEGIN')) return;
   if (DEMO_SECRETS.has(secret)) {
-    const message = 'this key is a demonstration key that everybody knows';
+    const message = 'this key is a public demonstration key';
     report(source, warning('demo-key', message, 'generate one: openssl rand -base64 48'));
     return;
   }
@@ -135,7 +134,7 @@ function checkKeySource(source: KeySource | null, report: Report): void {
   const needed = HASH_BYTES[algorithm];
   const bytes = source.key.bytes().length;
   if (needed === undefined || bytes >= needed) return;
-  const message = `this secret has ${bytes} bytes, ${algorithm} wants at least ${needed} (RFC 7518 §3.2)`;
+  const message = `this secret has ${bytes} bytes, ${algorithm} needs at least ${needed} (RFC 7518 §3.2)`;
   report(source, warning('short-secret', message, 'generate one: openssl rand -base64 48'));
 }
 
@@ -144,13 +143,12 @@ function checkOrigins(hub: HubConfig, report: Report): void {
     for (const origin of hub[field]) {
       if (isOrigin(origin)) continue;
       const message = `"${origin.slice(0, 80)}" is not an origin`;
-      const hint =
-        'an origin is scheme://host[:port] and nothing more, such as https://example.com; or *, or null';
+      const hint = 'write scheme://host[:port], such as https://example.com; or *, or null';
       report(hub[field], error('bad-origin', message, hint));
     }
   }
   if (hub.corsOrigins.includes('*')) {
-    const message = 'with cors_origins * browsers of other origins send no cookie';
+    const message = 'with cors_origins *, browsers send no cookie from other origins';
     const hint = 'list the origins that may use the cookie';
     report(hub.corsOrigins, warning('cors-without-credentials', message, hint));
   }
@@ -180,7 +178,7 @@ function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
     source?.kind === 'mint' && source.publish.length + source.publishUrlPattern.length > 0;
   if (mintsPublishers && hub.publishOrigins.length === 0) {
     const message =
-      'the cookie may publish, but without publish_origins every such publication is refused';
+      'the cookie can publish, but without publish_origins the hub refuses every such publication';
     const hint = 'add publish_origins with the origins of your pages';
     report(source, warning('cookie-publisher', message, hint));
   }
@@ -190,8 +188,8 @@ function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
     site.addresses.length > 0 && site.addresses.every(({ scheme }) => scheme === 'http');
   if (isSecure && isPlain) {
     const message =
-      'browsers keep a __Secure- cookie only from HTTPS, but this site speaks plain HTTP';
-    const hint = 'serve the site by https://, or choose another cookie_name for development';
+      'browsers accept a __Secure- cookie only over HTTPS, but this site uses plain HTTP';
+    const hint = 'serve the site over https://, or choose another cookie_name for development';
     report(hub, warning('secure-cookie-over-http', message, hint), { field: 'cookieName' });
   }
 }

@@ -38,7 +38,7 @@ export function checkConfig(config: Config, registry: ConfigRegistry, report: Re
       report(discovery, {
         severity: 'error',
         code: 'file-matcher',
-        message: 'discovery cannot wait for files to be looked for',
+        message: 'discovery cannot use the matcher file',
         hint: 'match by path, host, header or query instead of file',
       });
     }
@@ -46,8 +46,8 @@ export function checkConfig(config: Config, registry: ConfigRegistry, report: Re
       report(discovery, {
         severity: 'error',
         code: 'discovery-without-hub',
-        message: 'this site has no hub to announce',
-        hint: 'add a hub, or name another one: discovery { hub hub.example.com }',
+        message: 'this site has no hub that discovery could announce',
+        hint: 'add a hub, or name one of another site: discovery { hub hub.example.com }',
       });
     }
   }
@@ -73,7 +73,7 @@ function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, repo
     severity: 'error',
     code: 'memory-with-workers',
     message: `with several workers each would have a ${transport.kind} transport of its own`,
-    hint: 'use transport lmdb, which they share, or leave workers out',
+    hint: 'use transport lmdb, which workers share, or remove workers',
   });
 }
 
@@ -87,7 +87,7 @@ function checkStores(config: Config, report: Report): void {
     if (other === undefined) stores.set(store.id, hub.transport);
     else if (!saysShared(hub.transport) || !saysShared(other)) {
       const message = `two hubs keep their history in ${store.shown}`;
-      const hint = 'give each hub its own, or write `shared` in both transports';
+      const hint = 'give each hub its own store, or write `shared` in both transports';
       report(hub.transport, { severity: 'error', code: 'shared-store', message, hint }, { other });
     }
   }
@@ -105,7 +105,7 @@ function checkHubNames(config: Config, report: Report): void {
     const other = names.get(hub.name);
     if (other === undefined) names.set(hub.name, hub);
     else {
-      const message = `two hubs have the name ${hub.name}`;
+      const message = `two hubs have the same name, ${hub.name}`;
       report(
         hub,
         { severity: 'error', code: 'duplicate-hub-name', message },
@@ -119,8 +119,8 @@ function checkHubNames(config: Config, report: Report): void {
 function checkLogs({ options, sites }: Config, registry: ConfigRegistry, report: Report): void {
   for (const servers of [options.servers, ...options.listeners.map((each) => each.servers)]) {
     if (!servers.logCredentials) continue;
-    const message = 'log_credentials: whoever reads an access log can act as the users in it';
-    const hint = 'leave it out once you have seen what you were looking for';
+    const message = 'log_credentials: anyone who can read an access log can act as its users';
+    const hint = 'remove it when you have found what you were looking for';
     const finding = { severity: 'warning', code: 'log-credentials', message, hint } as const;
     report(servers, finding, { field: 'logCredentials' });
   }
@@ -152,7 +152,7 @@ function checkTransport(transport: TransportConfig, report: Report): void {
   };
   const { urls, sentinel, cluster } = transport;
   if (urls.length === 0) {
-    refuse('redis-without-url', 'transport redis does not say where', 'add url redis://HOST:6379');
+    refuse('redis-without-url', 'transport redis has no url', 'add url redis://HOST:6379');
   }
   if (urls.some((url) => !isRedisUrl(url.reveal()))) {
     const hint = 'write redis://HOST:6379, or rediss://HOST:6379 for TLS';
@@ -160,7 +160,7 @@ function checkTransport(transport: TransportConfig, report: Report): void {
   }
   if (sentinel !== null && cluster) {
     const message = 'sentinel and cluster are mutually exclusive';
-    refuse('mutually-exclusive', message, 'leave one of them out', 'cluster');
+    refuse('mutually-exclusive', message, 'remove one of them', 'cluster');
   }
   if (urls.length > 1 && sentinel === null && !cluster) {
     const hint = 'add sentinel NAME or cluster, or name one server';
@@ -186,7 +186,7 @@ function checkOwnUpstreams(
     for (const { about, upstream } of dataOf(handler, registry).upstreams?.(handler) ?? []) {
       const other = addressOf(upstream, config);
       if (other === undefined) continue;
-      const message = `the upstream ${upstream.slice(0, 80)} is a port of this gateway itself`;
+      const message = `the upstream ${upstream.slice(0, 80)} is a port of the gateway itself`;
       const hint = 'name the port of the app; requests would loop';
       const code = 'upstream-is-own-port';
       report(about, { severity: 'warning', code, message, hint }, { other });

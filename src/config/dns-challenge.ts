@@ -98,7 +98,7 @@ export function providerFault(provider: DnsProviderConfig): string | null {
       if (parseNameServer(provider.server) === null) {
         return 'server is not a name server such as ns.example.com or 192.0.2.53:53';
       }
-      if (!isDnsName(provider.keyName)) return 'key_name is not a name of a key';
+      if (!isDnsName(provider.keyName)) return 'key_name is not the name of a key';
       if (!isTsigKey(provider.key.reveal())) {
         return 'key is not base64 of at least 16 bytes, as tsig-keygen and keymgr print it';
       }

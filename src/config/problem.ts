@@ -128,10 +128,10 @@ export function problemData({ severity, code, message, place, hint }: Problem): 
 }
 
 const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  ENOTDIR: 'there is no such file',
+  ENOENT: 'the file does not exist',
+  ENOTDIR: 'the file does not exist',
   EISDIR: 'it is a directory',
-  EACCES: 'reading it is not allowed',
+  EACCES: 'the user of the gateway may not read it',
 };
 
 /** Why a file could not be read, without the absolute path that the system's message repeats. */

@@ -102,7 +102,7 @@ class Resolver {
     this.#sources.report(source, {
       severity: 'warning',
       code: EMPTY_KEY,
-      message: `${what}, so no key is configured here`,
+      message: `${what}, so this key is empty`,
     });
     return null;
   }
@@ -167,8 +167,8 @@ class Resolver {
     this.#sources.report(this.origins.get(about) ?? about, {
       severity: 'error',
       code: 'not-utf8',
-      message: `{file.${name}} is not UTF-8, and a text is wanted here`,
-      hint: 'a file of bytes can only be a key, and nothing may stand beside it',
+      message: `{file.${name}} is not UTF-8 text`,
+      hint: 'a binary file can only be a key, and must be the whole value',
     });
     return `{file.${name}}`;
   }

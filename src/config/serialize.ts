@@ -115,10 +115,10 @@ export function configSchema(registry: ConfigRegistry): JsonSchema {
   return {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     title: 'hubgate',
-    description: 'What a gateway serves: docs/hubfile.md, "YAML and JSON"',
+    description: 'Configuration of hubgate: docs/hubfile.md, "YAML and JSON"',
     ...schema,
     properties: {
-      $schema: { type: 'string', description: 'where this schema is, for editors' },
+      $schema: { type: 'string', description: 'the place of this schema, for editors' },
       ...(typeof properties === 'object' ? properties : {}),
     },
     $defs: Object.fromEntries(definitions),

@@ -44,7 +44,7 @@ export const secret: Shape<Secret> = {
       throw new ShapeProblem(
         node,
         'bad-value',
-        'expected a secret, which is a text: put it in quotes',
+        'expected a secret, which is text: put it in quotes',
       );
     }
     if (!inClear && node.value.includes(REDACTED)) return refuseRedacted(node);
@@ -53,7 +53,7 @@ export const secret: Shape<Secret> = {
   write: (value, { secret: show }) => show(value),
   schema: () => ({
     type: 'string',
-    description: 'a secret: {env.VARIABLE} or {file.PATH} keep it out of this file',
+    description: 'a secret; {env.VARIABLE} or {file.PATH} keep it out of this file',
   }),
 };
 
@@ -155,7 +155,8 @@ function secretBytes(members: ReadonlyMap<string, DataMember>): Secret {
 }
 
 function refuseRedacted(node: DataNode): never {
-  const message = `${REDACTED} stands for a secret that was left out when this was printed`;
-  const hint = 'write {env.VARIABLE} or {file.PATH} here, or print it with adapt --show-secrets';
+  const message = `${REDACTED} marks a secret that was left out when this configuration was printed`;
+  const hint =
+    'write {env.VARIABLE} or {file.PATH}, or print the configuration with adapt --show-secrets';
   throw new ShapeProblem(node, 'redacted-secret', message, hint);
 }

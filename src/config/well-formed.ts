@@ -101,5 +101,7 @@ export function misplacedStatus(files: readonly string[], policy: TryPolicy): st
   const at = files.findIndex((file) => fallbackStatus(file) !== null);
   if (at === -1) return null;
   if (at < files.length - 1) return `${files[at]} ends the search, so it must be the last`;
-  return policy === 'first_exist' ? null : `${files[at]} goes only with the policy first_exist`;
+  return policy === 'first_exist'
+    ? null
+    : `${files[at]} is allowed only with the policy first_exist`;
 }

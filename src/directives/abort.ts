@@ -18,7 +18,7 @@ declare module '../config/routes.ts' {
 
 const syntax: DirectiveSyntax = {
   usage: 'abort [<matcher>]',
-  summary: 'closes the connection without an answer',
+  summary: 'closes the connection without a response',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     cursor.end();

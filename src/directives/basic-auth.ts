@@ -89,8 +89,8 @@ function checkAccounts({ accounts }: BasicAuthConfig, report: Report): void {
   const known = new Map<string, object>();
   for (const each of accounts) {
     if (hashAlgorithm(each.hash.reveal()) === null) {
-      const message = `the password of ${each.user} is not a hash of bcrypt or argon2id, or one that costs too much`;
-      const hint = 'make one with hubgate hash-password';
+      const message = `the password of ${each.user} is not a bcrypt or argon2id hash, or its cost is too high`;
+      const hint = 'create one with hubgate hash-password';
       report(each, { severity: 'error', code: 'bad-password-hash', message, hint });
     }
     const other = known.get(each.user);
@@ -110,7 +110,7 @@ basic_auth [<matcher>] [bcrypt|argon2id] [<realm>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'asks for a user and a password (HTTP basic authentication)',
+  summary: 'requires a user and a password (HTTP basic authentication)',
   oldNames: ['basicauth'],
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
@@ -126,7 +126,7 @@ const syntax: DirectiveSyntax = {
       .lines()
       .flatMap((line) => cursor.problems.attempt(() => account(line)) ?? []);
     if (accounts.length === 0 && cursor.line.block?.length === 0) {
-      const hint = 'write a user and what hubgate hash-password gives for the password';
+      const hint = 'write a user and the output of hubgate hash-password';
       cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an account`, hint);
     }
     cursor.end();
@@ -139,7 +139,7 @@ const syntax: DirectiveSyntax = {
 function account(line: Cursor): BasicAuthAccount {
   const [user] = line.line.words;
   if (user === undefined || !isUserName(user.text)) {
-    return line.fail(line.span, 'bad-value', 'a user is a name without a colon');
+    return line.fail(line.span, 'bad-value', 'the name of a user must not contain a colon');
   }
   const hash = line.argument('the hash of a password');
   line.end();

@@ -12,7 +12,7 @@ bind fd/<number>
 /** Where the site listens: on interfaces, Unix sockets, or sockets that the gateway was handed. */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'where the site listens: interfaces, Unix sockets, or sockets that it was handed',
+  summary: 'where the site listens: addresses, Unix sockets, or inherited sockets',
   siteOnly: true,
   once: true,
   read(cursor, scope) {

@@ -50,7 +50,7 @@ encode [<matcher>] [zstd] [br] [gzip] {
 /** Without any encoding named: br, then gzip. */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'compresses text in what is answered',
+  summary: 'compresses text in responses',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const encodings = cursor.rest().map((word) => choiceOf(cursor, word, ENCODINGS));
@@ -70,7 +70,9 @@ const syntax: DirectiveSyntax = {
         minimum_length: (option) => ({ minimumLength: size(option) }),
       },
       {
-        unsupported: { match: 'only text-like types are encoded; use a matcher to limit requests' },
+        unsupported: {
+          match: 'hubgate encodes only text-like types; use a matcher to limit requests',
+        },
       },
     );
     cursor.end();

@@ -38,7 +38,7 @@ error [<matcher>] <status>|<message> [<status>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'fails, so that `handle_errors` answers',
+  summary: 'raises an error, which `handle_errors` answers',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const first = cursor.argument('a status or a message');

@@ -39,7 +39,7 @@ file_server [<matcher>] [browse] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'answers with files below the root',
+  summary: 'serves files below the root',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const browse = cursor.left > 0 && oneOf(cursor, ['browse']) === 'browse';
@@ -62,9 +62,9 @@ const OPTIONS: OptionTable<FileServerConfig> = {
 };
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  disable_canonical_uris: 'rewrite to the directory with its slash instead',
-  etag_file_extensions: 'tags are made of size and time of change',
-  fs: 'files are those of the operating system',
+  disable_canonical_uris: 'rewrite to the directory with a slash at the end',
+  etag_file_extensions: 'hubgate makes tags from size and time of change',
+  fs: 'hubgate serves files of the operating system',
 };
 
 function listing(option: Cursor): true {

@@ -62,7 +62,7 @@ forward_auth [<matcher>] <upstream…> {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'asks another service whether a request may pass',
+  summary: 'asks another service whether a request is allowed',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     let uri: string | null = null;
@@ -87,7 +87,7 @@ const syntax: DirectiveSyntax = {
         cursor.span,
         'missing-option',
         'forward_auth needs uri',
-        'for example uri /auth',
+        'for example: uri /auth',
       );
     }
     return [step(cursor, matcher, { kind: 'forward_auth', proxy, uri, copyHeaders })];

@@ -5,7 +5,7 @@ import type { Directive } from './directive.ts';
 
 const syntax: DirectiveSyntax = {
   usage: 'handle_errors [<status…>] { … }',
-  summary: "answers in place of hubgate's own page of an error",
+  summary: "answers errors in place of hubgate's own error pages",
   holdsDirectives: true,
   siteOnly: true,
   read(cursor, scope) {
@@ -23,7 +23,7 @@ const syntax: DirectiveSyntax = {
         cursor.span,
         'duplicate-directive',
         message,
-        'name statuses: handle_errors 404 5xx',
+        'name the statuses, for example: handle_errors 404 5xx',
       );
     }
     // Only the first that is for the error runs, so the one for all comes last.

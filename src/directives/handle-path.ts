@@ -3,7 +3,7 @@ import type { Directive } from './directive.ts';
 
 const syntax: DirectiveSyntax = {
   usage: 'handle_path <path>/* { … }',
-  summary: 'a `handle` that takes the prefix off the path',
+  summary: 'a `handle` that strips the prefix from the path',
   besides: 'handle',
   holdsDirectives: true,
   read(cursor, scope) {
@@ -20,8 +20,8 @@ const syntax: DirectiveSyntax = {
     }
     const matcher = takeMatcher(cursor, scope);
     if (!word.text.endsWith('*') && word.text !== '/') {
-      const message = `handle_path ${word.text} takes this one path, and nothing below it`;
-      const hint = `write ${word.text.replace(/\/$/, '')}/* for what lies below`;
+      const message = `handle_path ${word.text} matches this path only, nothing below it`;
+      const hint = `write ${word.text.replace(/\/$/, '')}/* for paths below it`;
       cursor.warn(word.span, 'handle-path-without-star', message, hint);
     }
     const text = word.text.replace(/\/?\*$/, '');

@@ -34,7 +34,7 @@ handle [<matcher>] {
 /** Of the `handle` and `handle_path` blocks side by side, only the first that matches runs. */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'a block of directives; of those side by side, only the first that matches runs',
+  summary: 'a block of directives; among its neighbours only the first that matches runs',
   holdsDirectives: true,
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);

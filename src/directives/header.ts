@@ -39,7 +39,7 @@ header [<matcher>] {
  */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'changes fields of the response',
+  summary: 'changes response fields',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const operations: HeaderOperation[] = [];

@@ -110,7 +110,7 @@ export function readHub(
     repeatable: ['issuer'],
     unsupported: {
       transport_url: 'use a transport block: transport lmdb { path … }',
-      demo: 'debugger serves the page for trying things out, playground a hub that needs no keys',
+      demo: 'debugger serves a test page, and playground opens the hub without keys',
     },
   });
   cursor.end();

@@ -4,7 +4,7 @@ import type { Directive } from './directive.ts';
 /** It has no handler: it is a `route` with the steps of the one that is named. */
 const syntax: DirectiveSyntax = {
   usage: 'invoke [<matcher>] <route>',
-  summary: 'runs a route `&(name) { … }` that is written beside the sites',
+  summary: 'runs a named route `&(name) { … }`',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const name = cursor.argument('the name of a route');

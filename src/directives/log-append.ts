@@ -45,7 +45,7 @@ declare module '../config/routes.ts' {
 
 const syntax: DirectiveSyntax = {
   usage: 'log_append [<matcher>] [<]<field> <value>',
-  summary: 'adds a field to the lines of the access logs',
+  summary: 'adds a field to access log lines',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const word = cursor.argument('the name of a field and a value');

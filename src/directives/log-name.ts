@@ -26,7 +26,7 @@ declare module '../config/routes.ts' {
 
 const syntax: DirectiveSyntax = {
   usage: 'log_name [<matcher>] <name…>',
-  summary: 'has requests logged by these logs of the site, and by no other',
+  summary: 'chooses the logs of the site for a request',
   specificLast: 'last-written',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);

@@ -19,7 +19,7 @@ declare module '../config/routes.ts' {
 
 const syntax: DirectiveSyntax = {
   usage: 'log_skip [<matcher>]',
-  summary: 'leaves requests out of the access log',
+  summary: 'leaves a request out of the access log',
   oldNames: ['skip_log'],
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);

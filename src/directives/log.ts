@@ -54,8 +54,9 @@ const syntax: DirectiveSyntax = {
       },
       {
         unsupported: {
-          include: 'a log of a site has its lines; include is for logs of the global options',
-          exclude: 'log_skip with a matcher leaves requests out',
+          include:
+            'a log of a site has the lines of that site; include is for logs of the global options',
+          exclude: 'use log_skip with a matcher to leave requests out',
         },
       },
     );

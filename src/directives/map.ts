@@ -81,7 +81,7 @@ map [<matcher>] <source> <destination…> {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'gives variables values that depend on another value',
+  summary: 'sets variables depending on another value',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const source = cursor.argument('a source such as {host}').text;
@@ -97,7 +97,7 @@ const syntax: DirectiveSyntax = {
         const outputs = line.rest().map(({ text }) => text);
         if (input === undefined) return;
         if (outputs.length !== destinations.length) {
-          const message = `${destinations.length} outputs are needed, one for each destination, not ${outputs.length}`;
+          const message = `${destinations.length} outputs are needed, one per destination, not ${outputs.length}`;
           line.fail(line.span, 'expected-argument', message);
         }
         line.end();
@@ -121,7 +121,11 @@ function destination(cursor: Cursor, word: Word): string {
   const name = word.text.replace(/^\{(.*)\}$/s, '$1');
   return isDestination(name)
     ? name
-    : badValue(cursor, word, 'a destination such as {name}, which no placeholder is called');
+    : badValue(
+        cursor,
+        word,
+        'a destination such as {name}, which is not the name of a placeholder',
+      );
 }
 
 function mapCase(line: Cursor, { text, span }: Word, written: readonly string[]): MapCase {

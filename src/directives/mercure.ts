@@ -25,7 +25,7 @@ mercure [@<matcher>] [<path>] {
  */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'a hub that is configured as in a Caddyfile with Mercure',
+  summary: 'a hub, configured as in a Caddyfile with Mercure',
   after: 'hub',
   read: (cursor, scope) => readHub(cursor, scope, { ...defaultHub, profile: 'mercure' }, TABLE),
 };
@@ -34,7 +34,7 @@ const TABLE: OptionTable<HubConfig> = {
   ...OPTIONS,
   transport: (cursor) => ({ transport: nearestTransport(cursor) }),
   ui: (cursor) => {
-    warn(cursor, 'ui is called debugger here, and its page is at HUB/debug/');
+    warn(cursor, 'ui is called debugger in hubgate; its page is at HUB/debug/');
     return { debugger: flag() };
   },
   topic_selector_cache: (cursor) => ({ topicMatcherCache: count(cursor, { min: -(2 ** 31) }) }),
@@ -48,7 +48,7 @@ function nearestTransport(cursor: Cursor): HubConfig['transport'] {
     cursor.argument('a transport');
     warn(
       cursor,
-      'transport local is transport memory here, which also replays the last 1000 updates',
+      'transport local is called transport memory in hubgate; it also replays the last 1000 updates',
     );
     return transportKinds.memory.defaults;
   }
@@ -62,7 +62,7 @@ function nearestTransport(cursor: Cursor): HubConfig['transport'] {
   });
   warn(
     cursor,
-    'transport bolt is transport lmdb here: a history of its own, in the storage of the gateway; hubgate history import --from-bolt brings over the file',
+    'hubgate uses transport lmdb instead of bolt, with a history in its own storage; import the bolt file with hubgate history import --from-bolt',
   );
   return settings;
 }
@@ -73,7 +73,7 @@ function nothing(_value: unknown): Record<string, never> {
 }
 
 function warn(cursor: Cursor, message: string): void {
-  cursor.warn(cursor.span, 'reference-hub', message, 'docs/from-mercure.md tells all that differs');
+  cursor.warn(cursor.span, 'reference-hub', message, 'docs/from-mercure.md lists all differences');
 }
 
 export const mercure: Directive = { syntax };

@@ -25,13 +25,13 @@ php_fastcgi [<matcher>] <upstream…> {
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
   ...FASTCGI_UNSUPPORTED,
-  transport: 'its options stand in php_fastcgi itself',
+  transport: 'write its options in php_fastcgi itself',
 };
 
 /** `php_fastcgi` itself has no handler: it is a redirect, a `try_files` and a `reverse_proxy`. */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'has PHP-FPM answer what is a script, or no file',
+  summary: 'sends scripts, and paths without a file, to PHP-FPM',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     let fastcgi = {

@@ -89,7 +89,7 @@ rate_limit [<matcher>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'refuses who sends too many requests',
+  summary: 'limits the rate of requests',
   after: 'try_files',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
@@ -101,10 +101,10 @@ const syntax: DirectiveSyntax = {
       {
         repeatable: ['zone'],
         unsupported: {
-          distributed: 'nodes share their counts where the hub of the site has transport redis',
-          storage: 'nodes share their counts where the hub of the site has transport redis',
-          jitter: 'Retry-After is what it takes',
-          sweep_interval: 'what is over is forgotten by itself',
+          distributed: 'nodes share their counts if the hub of the site has transport redis',
+          storage: 'nodes share their counts if the hub of the site has transport redis',
+          jitter: 'Retry-After is exact',
+          sweep_interval: 'hubgate removes old counts by itself',
         },
       },
     );

@@ -39,7 +39,7 @@ const syntax: DirectiveSyntax = {
     const matcher = matcherBeforeTarget(cursor, scope);
     const target = cursor.argument('a target');
     if (Object.hasOwn(NAMED_STATUS, target.text) || /^3\d\d$/.test(target.text)) {
-      const hint = `a path in front of it is a matcher; for every request write: redir * /path ${target.text}`;
+      const hint = `the path is read as a matcher; for every request write: redir * /path ${target.text}`;
       cursor.fail(target.span, 'expected-argument', 'redir needs a target before the status', hint);
     }
     const to = headerValue(cursor, target);

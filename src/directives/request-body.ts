@@ -49,7 +49,7 @@ request_body [<matcher>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'bounds the body of a request, and how long it and the answer may take',
+  summary: 'limits the size of request bodies, and the time for bodies and responses',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     if (cursor.block().length === 0) {
@@ -64,7 +64,7 @@ const syntax: DirectiveSyntax = {
         read_timeout: (option) => ({ readTimeoutMs: duration(option) }),
         write_timeout: (option) => ({ writeTimeoutMs: duration(option) }),
       },
-      { unsupported: { set: 'hubgate passes bodies on as they come; let the app change them' } },
+      { unsupported: { set: 'hubgate streams bodies; let the app change them' } },
     );
     cursor.end();
     return [step(cursor, matcher, limits)];

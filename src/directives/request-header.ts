@@ -28,7 +28,7 @@ declare module '../config/routes.ts' {
 
 const syntax: DirectiveSyntax = {
   usage: 'request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]',
-  summary: 'changes fields of the request',
+  summary: 'changes request fields',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const operations = [headerOperation(cursor, 'request')];

@@ -241,17 +241,17 @@ const OPTIONS: OptionTable<Draft> = {
 };
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  lb_retry_match: 'requests that are safe to repeat are retried within lb_try_duration',
+  lb_retry_match: 'hubgate retries requests that are safe to repeat within lb_try_duration',
   health_path: 'use health_uri',
   health_upstream: 'use health_port',
   health_request_body: 'use health_uri and health_method',
-  health_follow_redirects: 'a redirect counts as bad: name its target in health_uri',
-  buffer_requests: 'bodies are passed on as they come',
-  buffer_responses: 'bodies are passed on as they come',
-  max_buffer_size: 'bodies are passed on as they come',
-  verbose_logs: 'each failed try is logged at level debug',
-  request_buffers: 'bodies are passed on as they come',
-  response_buffers: 'bodies are passed on as they come',
+  health_follow_redirects: 'a redirect counts as unhealthy: write its target in health_uri',
+  buffer_requests: 'hubgate streams bodies',
+  buffer_responses: 'hubgate streams bodies',
+  max_buffer_size: 'hubgate streams bodies',
+  verbose_logs: 'hubgate logs each failed attempt at level debug',
+  request_buffers: 'hubgate streams bodies',
+  response_buffers: 'hubgate streams bodies',
 };
 
 function health(

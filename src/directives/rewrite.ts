@@ -25,7 +25,7 @@ declare module '../config/routes.ts' {
 
 const syntax: DirectiveSyntax = {
   usage: 'rewrite [<matcher>] <to>',
-  summary: 'changes path and query',
+  summary: 'changes the path and the query',
   read(cursor, scope) {
     const matcher = matcherBeforeTarget(cursor, scope);
     const target = cursor.argument('a path or a query');

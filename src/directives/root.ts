@@ -24,7 +24,7 @@ declare module '../config/routes.ts' {
 
 const syntax: DirectiveSyntax = {
   usage: 'root [<matcher>] <directory>',
-  summary: 'the directory of the files of the site',
+  summary: "sets the directory of the site's files",
   specificLast: 'first-written',
   read(cursor, scope) {
     const matcher = matcherBeforeTarget(cursor, scope);

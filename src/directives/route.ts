@@ -23,7 +23,7 @@ declare module '../config/routes.ts' {
 
 const syntax: DirectiveSyntax = {
   usage: 'route [<matcher>] { … }',
-  summary: 'a block of directives that run as they are written',
+  summary: 'a block of directives that run in their written order',
   holdsDirectives: true,
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);

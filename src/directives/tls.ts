@@ -79,7 +79,7 @@ tls [internal|<email>|<certificate file> <key file>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'the certificate of the site, and what TLS it speaks',
+  summary: 'sets the certificate of the site and its TLS options',
   siteOnly: true,
   once: true,
   read(cursor, scope) {
@@ -116,7 +116,7 @@ const OPTIONS: OptionTable<TlsDraft> = {
   issuer: (cursor, { source, issuers }) => {
     const issuer = certificateIssuer(cursor);
     if (source.kind !== 'auto') {
-      const message = 'where the certificate comes from is said twice';
+      const message = 'the source of the certificate is set twice';
       cursor.fail(cursor.span, 'mutually-exclusive', message);
     }
     return { issuers: [...issuers, issuer] };
@@ -149,16 +149,16 @@ function finished(cursor: Cursor, draft: TlsDraft): TlsConfig {
   const { dnsSettings, issuers, ...rest } = draft;
   const settings = { ...rest, source: issuers.length > 0 ? sourceOf(issuers) : rest.source };
   if (dnsSettings !== null && settings.dns === null) {
-    const message = 'how the record of a challenge is waited for is said, and no dns <provider>';
+    const message = 'these options need dns <provider>';
     cursor.fail(cursor.span, 'missing-option', message);
   }
   const { kind } = settings.source;
   if (settings.dns !== null && (kind === 'internal' || kind === 'files')) {
-    const message = 'dns is for certificates by ACME, and this site has others';
+    const message = 'dns is for ACME certificates, but this site has others';
     cursor.fail(cursor.span, 'mutually-exclusive', message);
   }
   if (settings.onDemand && kind === 'files') {
-    const message = 'on_demand gets certificates, and this site has files';
+    const message = 'on_demand orders certificates, but this site has certificate files';
     cursor.fail(cursor.span, 'mutually-exclusive', message);
   }
   const tls = { ...settings, dns: settings.dns && { ...settings.dns, ...dnsSettings } };
@@ -194,7 +194,8 @@ function version(cursor: Cursor): Protocol {
 /** Ends up in an OpenSSL list, where `:` would separate and `!` or `@` would mean something. */
 function names(cursor: Cursor, expected: string): readonly string[] {
   for (const word of cursor.line.words.slice(1)) {
-    if (!/^[A-Za-z0-9_-]+$/.test(word.text)) badValue(cursor, word, `${expected} by its name`);
+    if (!/^[A-Za-z0-9_-]+$/.test(word.text))
+      badValue(cursor, word, `${expected} by its OpenSSL name`);
   }
   return list(cursor, expected);
 }
@@ -223,7 +224,7 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
       trust_pool: (option) => ({ trustPoolFile: trustPool(option) }),
       trusted_ca_cert_file: (option, { trustPoolFile }) => {
         if (trustPoolFile !== null) {
-          const hint = 'put the certificates of all authorities into one file';
+          const hint = 'put all authorities into one file';
           option.fail(option.span, 'duplicate-option', 'the trust pool is named twice', hint);
         }
         return { trustPoolFile: name(option, 'a PEM file') };
@@ -233,11 +234,9 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
       repeatable: ['trusted_ca_cert_file'],
       unsupported: {
         trusted_ca_cert: 'write the certificate to a file, and trust_pool <pem file>',
-        trusted_leaf_cert:
-          'trust_pool takes the authorities that have signed, not single certificates',
-        trusted_leaf_cert_file:
-          'trust_pool takes the authorities that have signed, not single certificates',
-        verifier: 'trust_pool <pem file> is what clients are verified with',
+        trusted_leaf_cert: 'trust_pool contains authorities, not single certificates',
+        trusted_leaf_cert_file: 'trust_pool contains authorities, not single certificates',
+        verifier: 'use trust_pool <pem file> to verify clients',
       },
     },
   );

@@ -56,7 +56,7 @@ try_files <file…> [=<status>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'rewrites the path to the first of some files that is there',
+  summary: 'rewrites the path to the first file that exists',
   read(cursor, scope) {
     const word = cursor.peek();
     // A path is a file here, so that only a matcher by its name can be one.

@@ -31,7 +31,7 @@ uri [<matcher>] query [-|+]<name> [<value>|<regexp> <replacement>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'takes something off the path, or replaces something in path or query',
+  summary: 'strips, replaces or adds parts of the path or the query',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const change = changeOf(cursor);
@@ -97,7 +97,12 @@ function queryChange(cursor: Cursor, first?: string): QueryChange {
   if (cursor.left > 1) return withPattern(cursor, { kind: 'replace', name: written });
   if (written === '*' && cursor.left === 1) {
     const hint = 'give * a regular expression and its replacement';
-    return cursor.fail(word.span, 'bad-value', '* stands for all parameters', hint);
+    return cursor.fail(
+      word.span,
+      'bad-value',
+      '* is not allowed here; it means all parameters',
+      hint,
+    );
   }
   return { kind: 'set', name: written, value: text(cursor, value) };
 }

@@ -47,7 +47,7 @@ vars [<matcher>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'gives the request variables, which are `{vars.NAME}` from then on',
+  summary: 'sets variables, which later directives read as `{vars.NAME}`',
   specificLast: 'last-written',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);

@@ -14,7 +14,7 @@ export interface AnnouncedUpdate {
 export interface AnnouncementCounts {
   /** Updates made of answers of the app. */
   announced: number;
-  /** Changes that became part of another update. */
+  /** Changes that were merged into another update. */
   merged: number;
   /** Updates that the hub, or the bounds of `Hub-Publish`, refused. */
   refused: number;

@@ -47,7 +47,7 @@ export function createAnnounce({ publish, announcements }: AnnouncedHub): Announ
       log.debug('Announced', { because, topics, private: isPrivate, type });
     } catch (error) {
       announcements.refused += 1;
-      log.warn('The hub refused what the app announced', {
+      log.warn('The hub refused an update of the app', {
         because,
         topics,
         code: codeOf(error),

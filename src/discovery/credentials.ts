@@ -36,7 +36,10 @@ export class Credentials {
     // RFC 9110 §15.4.5: a 304 has the Cache-Control of the response that it stands for. Unless that
     // forbids it, a shared cache may be asking, and would keep the cookie with what it has stored.
     if (status === 304 && !isPrivate(headers)) {
-      this.#warn(exchange, 'A 304 carried a token; without Cache-Control: private it is dropped');
+      this.#warn(
+        exchange,
+        'A 304 had a token but not Cache-Control: private; the token is dropped',
+      );
       return;
     }
     if (sent === '') this.end(exchange, headers);
@@ -60,11 +63,11 @@ export class Credentials {
     }
     const attributes = this.#attributes(exchange);
     if (attributes === null) {
-      this.#warn(exchange, 'There is a token, but no cookie of this site reaches the hub');
+      this.#warn(exchange, 'The app sent a token, but no cookie of this site can reach the hub');
       return;
     }
     if (isTooLarge(attributes, token)) {
-      this.#warn(exchange, 'A token is larger than browsers keep in a cookie (4096 bytes)');
+      this.#warn(exchange, 'A token is too large for a cookie (4096 bytes)');
     }
     const mark = sessionMark(exchange, hub.cookieName) ?? newSessionMark();
     for (const cookie of tokenCookies(attributes, token, mark, seconds)) {

@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
 
-/** Debouncer that are under way. Beyond it each change is an update of its own. */
+/** Bursts that are under way. Beyond it each change is an update of its own. */
 const MAX_BURSTS = 10_000;
 
 /**

@@ -94,7 +94,7 @@ function parsePayload(text: string | null): JsonValue | undefined {
   } catch (error) {
     throw new HubgateError(
       'invalid-payload',
-      'payload is JSON, with placeholders inside of its strings',
+      'payload must be JSON, with placeholders only inside strings',
       { cause: error },
     );
   }

@@ -45,9 +45,7 @@ export function readHubPublish(
   const faults: string[] = [];
   const members = fields.flatMap((field) => membersOf(field, faults));
   if (data.length > 1 && (faults.length > 0 || members.length !== data.length)) {
-    faults.push(
-      `${members.length} members can be read, and there are ${data.length} ${DATA_FIELD}`,
-    );
+    faults.push(`${members.length} valid members, but ${data.length} ${DATA_FIELD}`);
     return { updates: [], faults };
   }
   for (const [position, member] of members.entries()) {

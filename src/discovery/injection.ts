@@ -85,7 +85,7 @@ function bounded(decoder: Transform & { readonly bytesWritten: number }): Transf
       decoded += chunk.length;
       const mayDecode = Math.max(FREE_BYTES, decoder.bytesWritten * MAX_RATIO);
       if (decoded > mayDecode)
-        done(new HubgateError('page-too-large', 'The page decodes to too much'));
+        done(new HubgateError('page-too-large', 'The page decodes to too many bytes'));
       else done(null, chunk);
     },
   });

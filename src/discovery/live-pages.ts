@@ -115,7 +115,7 @@ function isReadable({ log }: Exchange, headers: HeaderList): boolean {
   const encoding = codingOf(headers);
   const length = headers.get('content-length');
   if (canDecode(encoding, length === undefined ? null : Number(length))) return true;
-  log.debug('A page is not live: its encoding is unknown here, or it is too long', { encoding });
+  log.debug('A page is not live: its encoding is unknown, or it is too long', { encoding });
   return false;
 }
 

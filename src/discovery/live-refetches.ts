@@ -60,7 +60,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
       return next();
     },
     sharing: {
-      // After an update has told them, a page that asks next gets the answer too; one that does not
+      // After an update has told them, a page that asks next gets the answer too; a process that does not
       // know what it has missed gets only what was asked for after it came.
       groupOf(exchange) {
         const name = causes.get(exchange);

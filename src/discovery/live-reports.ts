@@ -53,7 +53,7 @@ export function createLiveReports({ hub, counts }: LiveReportsOptions): Handler 
     // Browsers say which page it was, to its own site alone; of its query nothing is told.
     const referrer = parseUrl(exchange.headers.get('referer') ?? '')?.pathname ?? '';
     const page = withoutSecretParts(referrer.slice(0, MAX_PATH), 'REDACTED');
-    exchange.log.debug('Something is withheld from a live page', about(exchange, { reason, page }));
+    exchange.log.debug('A change is withheld from a live page', about(exchange, { reason, page }));
     answer(exchange, 204, {});
     return Promise.resolve();
   };

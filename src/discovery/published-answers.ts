@@ -27,7 +27,7 @@ export function createPublishedAnswers({
     for (const fault of faults) {
       hub.announcements.refused += 1;
       const told = about(exchange, { field: PUBLISH_FIELD, fault });
-      exchange.log.warn('The app sent a Hub-Publish that nobody can read', told);
+      exchange.log.warn('The app sent an invalid Hub-Publish field', told);
     }
     return updates;
   };
@@ -35,7 +35,7 @@ export function createPublishedAnswers({
     const data = update.data ?? body;
     if (data === null) {
       hub.announcements.refused += 1;
-      exchange.log.warn('The body was not published: too large, broken off or no UTF-8', {
+      exchange.log.warn('The body was not published: it is too large, incomplete or not UTF-8', {
         field: PUBLISH_FIELD,
         topics: update.topics.map(withoutQuery),
       });

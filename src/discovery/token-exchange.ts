@@ -111,7 +111,7 @@ export function createTokenExchange(
         return { kind: 'token', token };
       } catch (error) {
         const quiet = error instanceof HubgateError && error.code === 'exchange-paused';
-        exchange.log[quiet ? 'debug' : 'warn']('No token was got for the page', {
+        exchange.log[quiet ? 'debug' : 'warn']('The token exchange for a page failed', {
           endpoint: config.endpoint,
           reason: messageOf(error),
         });
@@ -173,7 +173,7 @@ class AuthorizationServer {
     const now = this.#purpose.clock.monotonic();
     const until = Math.max(this.#unreachableUntil, askers.pausedUntil);
     if (now < until || now < (this.#pausedUntil.get(key) ?? 0)) {
-      throw new HubgateError('exchange-paused', 'it failed a moment ago');
+      throw new HubgateError('exchange-paused', 'it failed less than 10 seconds ago');
     }
     const timeout = new AbortController();
     const cancel = this.#purpose.clock.after(TIMEOUT_MS, () => timeout.abort());
@@ -184,7 +184,7 @@ class AuthorizationServer {
       if (subject !== null) this.#remember(subject);
       return issued;
     } catch (error) {
-      if (giveBack === null) throw refused('too many questions are under way');
+      if (giveBack === null) throw refused('too many exchanges are in progress');
       if (error instanceof HubgateError) throw error;
       // Nobody there is nobody there for all, whatever the question.
       if (UNREACHABLE.has(codeOf(causeOf(error)) ?? '')) {
@@ -234,7 +234,7 @@ class AuthorizationServer {
       if (answer === null) throw refused('its answer is not a JSON object');
       throw refused(
         typeof token === 'string'
-          ? 'the access token that it gave is not a JWT, which the hub needs'
+          ? 'its access token is not a JWT, which the hub needs'
           : 'its answer has no access_token',
       );
     }

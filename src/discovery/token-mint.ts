@@ -71,7 +71,7 @@ export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose):
         const { token } = await cache.get(JSON.stringify([audience, grants]), issue);
         return { kind: 'token', token };
       } catch (error) {
-        exchange.log.error('A token could not be minted', { error: messageOf(error) });
+        exchange.log.error('A token could not be created', { error: messageOf(error) });
         return FAILED;
       }
     },

@@ -23,7 +23,7 @@ export function breakOff(body: Writable): void {
   body.destroy(isHttp2(body) ? new HubgateError('response-broken-off', BROKEN_OFF) : undefined);
 }
 
-const BROKEN_OFF = 'The response was broken off';
+const BROKEN_OFF = 'The response was aborted';
 
 /**
  * RFC 9113 §8.1: after the answer the rest of the request is not wanted. A turn later than the head was
@@ -127,7 +127,7 @@ function told(body: Writable, event: 'drain' | 'finish'): Promise<void> {
 }
 
 function clientLeft(): HubgateError {
-  return new HubgateError('client-left', 'The client left before the end of the response');
+  return new HubgateError('client-left', 'The client disconnected before the end of the response');
 }
 
 function isHttp2(body: Readable | Writable): boolean {

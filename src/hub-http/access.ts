@@ -54,7 +54,7 @@ export function createAccess(settings: AccessSettings): Access {
     if (origin !== undefined && publishOrigins.find(origin) !== undefined) return;
     refusals.write(exchange, {
       check: 'publish_origins',
-      expected: 'an Origin or Referer that publish_origins lists',
+      expected: 'an Origin or Referer in publish_origins',
       found: origin ?? 'none',
       fix: 'add the origin to publish_origins, or publish with an Authorization header',
     });
@@ -83,7 +83,7 @@ export function createAccess(settings: AccessSettings): Access {
         check: 'presence',
         expected: `an Authorization header or the cookie ${cookieName}`,
         found: 'no token',
-        fix: 'have the app send the token header of discovery, or the client an Authorization header; a cookie reaches the hub only on its own path and domain',
+        fix: 'have the app send the token header of discovery, or the client an Authorization header; the browser sends the cookie only to the path and domain of the hub',
       });
       return new RefusedRequest(401, { challenge: null, check: 'presence' });
     },
@@ -108,8 +108,9 @@ export function grantMissing(exchange: Exchange, expected: string, found: string
 export function accessRevoked(exchange: Exchange): RefusedRequest {
   logRefusal(exchange, {
     check: 'revocation',
-    expected: 'a token that is still accepted when its stream opens',
-    found: 'its issuer or key was removed, it was revoked, or its user logged out meanwhile',
+    expected: 'a token that is still valid when the stream opens',
+    found:
+      'its issuer or key was removed, the token was revoked, or the user logged out in the meantime',
     fix: 'connect again',
   });
   return new RefusedRequest(401, { challenge: 'invalid_token', check: 'revocation' });
@@ -119,7 +120,7 @@ function malformedPresentation(exchange: Exchange): RefusedRequest {
   logRefusal(exchange, {
     check: 'presentation',
     expected: 'one "Authorization: Bearer <token>"',
-    found: 'another scheme, several fields, or no token',
+    found: 'another scheme, several fields, or an empty token',
     fix: 'send one Authorization field with the scheme Bearer and a token after one space',
   });
   return new RefusedRequest(400, { challenge: 'invalid_request', check: 'presentation' });

@@ -138,7 +138,7 @@ export function createForeignOrigin(
     const found = origin.slice(0, MAX_SHOWN);
     refusals.write(exchange, {
       check: 'cors_origins',
-      expected: 'a page of an origin that cors_origins lists',
+      expected: 'a page of an origin in cors_origins',
       found,
       fix: `add ${found} to cors_origins, or serve the page from the origin of the hub`,
     });

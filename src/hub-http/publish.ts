@@ -56,7 +56,7 @@ export function createPublish(
   const store = async (exchange: Exchange, { update, topics }: Publication): Promise<void> => {
     try {
       await hub.publish(update, topics);
-      if (failures > 0) exchange.log.info('Updates are stored again', { notStored: failures });
+      if (failures > 0) exchange.log.info('Updates can be stored again', { notStored: failures });
       failures = 0;
     } catch (error) {
       failures += 1;

@@ -1,29 +1,32 @@
 import type { SubscriberOptions } from './subscriber.ts';
 
-/** Whether a stream may be open, by what stands behind its token; null stands for no token. */
+/**
+ * Decides from the authorization behind a token whether its stream may be open. null means that there is no
+ * token.
+ */
 type IssuerKey = Pick<SubscriberOptions, 'issuerKey'>;
 export type MayStayOpen = (stream: IssuerKey) => boolean;
 
-/** Revocations that are remembered for those who were being let in when they came. */
+/** Revocations that are remembered for subscribers that were connecting when they arrived. */
 const REMEMBERED = 1000;
 
 /**
- * Who may still come in. Between the moment at which a token was found good and the one at which
- * its stream is registered, a reload may have dropped its issuer, the operator may have revoked it,
- * or its user may have logged out: what ends the open streams must reach those that are opening.
+ * Decides which subscribers may still connect. Between the check of a token and the registration of its
+ * stream, a reload may remove its issuer, the operator may revoke it, or its user may log out. Everything
+ * that ends open streams must also reach streams that are just opening.
  */
 export class Admission {
   #keeps: MayStayOpen = () => true;
-  /** The last ones, by their numbers. */
+  /** The most recent ones, by their numbers. */
   readonly #revocations: { readonly tokenId?: string; readonly session?: string }[] = [];
   #count = 0;
 
-  /** How many revocations there have been: what a request notes before it looks at its token. */
+  /** The number of revocations so far. A request remembers it before it checks its token. */
   get revision(): number {
     return this.#count;
   }
 
-  /** From now on this decides. */
+  /** Replaces the rule for streams from now on. */
   decideBy(keeps: MayStayOpen): void {
     this.#keeps = keeps;
   }
@@ -33,13 +36,13 @@ export class Admission {
     this.#count += 1;
   }
 
-  /** Whether a stream may be opened whose token was looked at when the revision was `revocationEpoch`. */
+  /** Whether a stream may be opened if its token was checked at `revocationEpoch`. */
   admits(
     stream: Pick<SubscriberOptions, 'issuerKey' | 'tokenId' | 'session'>,
     revocationEpoch: number,
   ): boolean {
     if (!this.#keeps(stream)) return false;
-    // Too long ago to know: the client comes again.
+    // The revocations since then are no longer known, so the client must connect again.
     if (this.#count - revocationEpoch > REMEMBERED) return false;
     for (let number = revocationEpoch; number < this.#count; number += 1) {
       const revocation = this.#revocations[number % REMEMBERED];

@@ -1,16 +1,15 @@
 import { framed, type Framing } from './event-stream.ts';
 
 /**
- * What waits for a subscriber: an event behind those that came before it. Subscribers whose events
- * are the same share their batches, so that these are combined and framed once for all of them.
- * An event is known by its Buffer.
+ * The queue of a subscriber: an event and those before it. Subscribers with the same queue share their
+ * batches, so that events are combined and framed once for all of them. An event is identified by its Buffer.
  */
 export class Batch {
-  /** Of all its events, without frames. */
+  /** Bytes of all its events, without framing. */
   readonly bytes: number;
   readonly #before: Batch | null;
   readonly #event: Buffer | null;
-  /** What has been added to it: nearly always one event, to all who have it. */
+  /** Batches that continue this one: nearly always a single one, with the same event for all subscribers. */
   #after: Batch | null = null;
   #others: Map<Buffer, Batch> | null = null;
   #plain: Buffer | null = null;
@@ -22,12 +21,12 @@ export class Batch {
     this.bytes = (before?.bytes ?? 0) + (event?.length ?? 0);
   }
 
-  /** A beginning, whose descendants share what they have in common as long as it is in use. */
+  /** An empty batch. Batches that continue it share their common parts as long as it is in use. */
   static empty(): Batch {
     return new Batch(null, null);
   }
 
-  /** This batch with an event behind it. */
+  /** This batch followed by one more event. */
   with(event: Buffer): Batch {
     if (this.#after === null) {
       this.#after = new Batch(this, event);
@@ -43,7 +42,7 @@ export class Batch {
     return next;
   }
 
-  /** All its events in one piece, framed; made once for each framing. */
+  /** All its events as one framed piece, which is created once per framing. */
   framed(framing: Framing): Buffer {
     if (framing === 'plain') {
       this.#plain ??= framed(this.#events(), this.bytes, framing);

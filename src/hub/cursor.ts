@@ -4,13 +4,13 @@ import type { Scheduler } from '../kernel/scheduler.ts';
 import type { StreamBacklog } from './hub-measures.ts';
 import type { Subscriber } from './subscriber.ts';
 
-/** Whether a cursor is none, or one that no log can know: there is no such id. */
+/** Whether there is no cursor, or one that cannot be the id of an update. */
 export function knowsNothing(lastEventId: string | null): boolean {
   return lastEventId === null || lastEventId === '' || !isPossibleId(lastEventId);
 }
 
 /**
- * The position after which to replay; null when the log does not know the cursor.
+ * The position after which to replay; null if the history does not contain the cursor.
  *
  * @throws HubgateError `transport-closed` or `transport-failed`
  */
@@ -20,22 +20,22 @@ export async function locate(
 ): Promise<number | null> {
   if (lastEventId === null || knowsNothing(lastEventId)) return null;
   const found = await reader.find(lastEventId);
-  // Asked for all the same: a log that cannot be read must not pass for one that is empty.
+  // Asks the history nevertheless: one that cannot be read must not look like an empty one.
   return lastEventId === EARLIEST ? 0 : found;
 }
 
-/** Where the replay begins: what was asked for when the log knows it, else `earliest`. */
+/** Where the replay begins: at the requested cursor if the history contains it, otherwise at `earliest`. */
 export function cursorAnswer(asked: string | null, found: number | null): string | null {
   if (asked === null) return null;
   return found === null ? EARLIEST : asked;
 }
 
-/** What looking at a stream costs, in steps. */
+/** Cost of visiting a stream, in steps. */
 const LOOK_STEPS = 20;
-/** Slowest streams that are told by name. */
+/** Number of the slowest streams that are listed individually. */
 const SLOWEST = 10;
 
-/** Looks at each stream, a slice at a time: some may come and go meanwhile. */
+/** Visits each stream, in slices. Streams may begin and end in the meantime. */
 export async function streamBacklog(
   all: ReadonlySet<Subscriber>,
   nowMs: () => number,

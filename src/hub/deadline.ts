@@ -1,21 +1,21 @@
 import type { Subscriber } from './subscriber.ts';
 
 export interface DeadlineInput {
-  /** Milliseconds since the epoch, as the other times. */
+  /** Milliseconds since the Unix epoch, like the other times. */
   readonly now: number;
   /** `exp` of the token; null without one. */
   readonly expiresAtMs: number | null;
   /** 0 for none. */
   readonly writeTimeoutMs: number;
   readonly dispatchTimeoutMs: number;
-  /** From 0 up to 1. */
+  /** At least 0, less than 1. */
   readonly random: number;
 }
 
 /**
- * How long a stream may live, in milliseconds; null for ever. A random point between 80 % and
- * 100 % of the shorter of token lifetime and write timeout, less the time that a last write may
- * take: never after `exp`, and not at the same instant for all who connected together.
+ * How long a stream may live, in milliseconds; null means for ever. A random time between 80 % and 100 % of
+ * the shorter of token lifetime and write timeout, minus the time for a last write. A stream never outlives
+ * `exp`, and streams that opened together do not end together.
  */
 export function streamLifetime(input: DeadlineInput): number | null {
   const limits: number[] = [];
@@ -27,10 +27,10 @@ export function streamLifetime(input: DeadlineInput): number | null {
   return Math.floor(early > 0 ? early : lifetime);
 }
 
-/** What a stream's one timer was for: `stalled` and `gone` are those who take nothing. */
+/** The purpose of a stream's single timer. `stalled` and `gone` are for clients that read nothing. */
 export type Due = 'over' | 'stalled' | 'gone' | 'heartbeat' | 'nothing';
 
-/** Monotonic time at which something becomes due of a stream; Infinity for never. */
+/** Monotonic time of the next event of a stream; Infinity if there is none. */
 export function nextDueAt(subscriber: Subscriber, nowMs: number): number {
   const { sendBuffer, options, ended } = subscriber;
   const { heartbeatMs, dispatchTimeoutMs } = options.settings;
@@ -38,17 +38,17 @@ export function nextDueAt(subscriber: Subscriber, nowMs: number): number {
   if (ended !== null) return Math.min(due, nowMs + dispatchTimeoutMs);
   due = Math.min(due, subscriber.endsAtMs);
   if (heartbeatMs === 0) return due;
-  // Where something waits already there is nothing to add.
+  // If data already waits, a heartbeat is not necessary.
   const silentSince = sendBuffer.isIdle ? sendBuffer.lastWriteMs : nowMs;
   return Math.min(due, silentSince + heartbeatMs);
 }
 
-/** What is due of a stream now. */
+/** What is due for a stream now. */
 export function dueNow(subscriber: Subscriber, nowMs: number): Due {
   const { sendBuffer, options, ended, endsAtMs } = subscriber;
   const { heartbeatMs, dispatchTimeoutMs } = options.settings;
   if (ended !== null) {
-    // It may not even take the end of its stream.
+    // The client does not even read the end of its stream.
     const takes = sendBuffer.stallsAt(dispatchTimeoutMs) !== null;
     return takes && !sendBuffer.isStalled(nowMs, dispatchTimeoutMs) ? 'nothing' : 'gone';
   }

@@ -8,30 +8,30 @@ import type { Update } from './update.ts';
 import { Batch } from './batch.ts';
 
 /**
- * Turns for which writing waits while updates are still given out, so that more leave in one write;
- * then what is to be given out waits until all that waited by then is written.
+ * Turns for which writing waits while updates are still handed to streams, so that one write carries
+ * several updates. After that, handing out waits until everything that was queued is written.
  */
-const HELD_SLICES = 8;
-/** Scheduler after which it waits no longer: who catches up may always have something to be written. */
-const WRITING_SLICES = 512;
-/** Characters of data and topics that may wait to be given out before publishers have to wait. */
+const HELD_TURNS = 8;
+/** Turns after which handing out no longer waits: streams that catch up may always have more to write. */
+const WRITING_TURNS = 512;
+/** Characters of data and topics that may wait for delivery before publishers have to wait. */
 const MAX_BACKLOG = 16 * 1024 * 1024;
 
 export interface DeliveryKeeper {
-  /** Gives an event to a subscriber that it concerns. */
+  /** Queues an event for a subscriber that should receive it. */
   deliver(subscriber: Subscriber, event: Buffer): void;
-  /** Told of each stream that has been seen to. */
+  /** Called for each stream that has been written to. */
   flushed(subscriber: Subscriber): void;
 }
 
-/** Live delivery: first whom the updates of the log concern, then one write for each of them. */
+/** Live delivery: it first finds the subscribers of the new updates, then writes once to each of them. */
 export class Delivery implements Task {
   readonly flusher: Flusher;
   readonly #fanOut: FanOut;
   readonly #scheduler: Scheduler;
   #held = 0;
   #waiting: (() => void)[] = [];
-  /** Who waits for what was dispatched before, in order. */
+  /** Callers that wait until earlier updates have been delivered, in order. */
   readonly #following: { readonly after: number; readonly go: () => void }[] = [];
 
   constructor(
@@ -48,36 +48,38 @@ export class Delivery implements Task {
     this.#scheduler = scheduler;
   }
 
-  /** Remembers the topics of an update that will come by the log. */
+  /** Remembers the parsed topics of an update that will arrive through the history. */
   know(update: Update, topics: readonly Topic[]): void {
     this.#fanOut.know(update, topics);
   }
 
-  /** Gives entries out, after those that were added before. */
+  /** Delivers entries, after those that were added before. */
   dispatch(entries: readonly LogEntry[]): void {
     this.#fanOut.add(entries);
     this.#scheduler.add(this);
   }
 
-  /** Does some work when all that was dispatched before has been given out, and nothing of what comes. */
+  /**
+   * Runs work after everything that was dispatched before, and before everything that is dispatched later.
+   */
   inTurn(work: InTurn): void {
     this.#fanOut.addInTurn(work);
     this.#scheduler.add(this);
   }
 
-  /** Has what waits for a subscriber written. */
+  /** Schedules the write of what waits for a subscriber. */
   flush(subscriber: Subscriber): void {
     this.flusher.add(subscriber);
     this.#scheduler.add(this);
   }
 
-  /** Resolves when no more waits to be given out than may; null when that is so. */
+  /** Resolves when the backlog is within its limit; null if it already is. */
   backpressure(): Promise<void> | null {
     if (this.#fanOut.backlogSize <= MAX_BACKLOG) return null;
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Resolves when what was dispatched so far waits for each whom it concerns; null when it does. */
+  /** Resolves when everything dispatched so far is queued for its subscribers; null if it already is. */
   delivered(): Promise<void> | null {
     const { delivered, waiting } = this.#fanOut;
     if (waiting === 0) return null;
@@ -86,12 +88,12 @@ export class Delivery implements Task {
 
   run(budget: Budget): boolean {
     this.#held += 1;
-    if (this.#held <= HELD_SLICES) {
+    if (this.#held <= HELD_TURNS) {
       const isGivingOut = this.#fanOut.run(budget);
       this.#makeRoom();
       this.#goOn();
-      // What is given out meanwhile would lengthen queues faster than they are written.
-      if (this.#held === HELD_SLICES) this.flusher.beginRound();
+      // Handing out more now would fill queues faster than they are written.
+      if (this.#held === HELD_TURNS) this.flusher.beginRound();
       if (isGivingOut) return true;
     }
     const isWriting = this.flusher.run(budget);
@@ -100,8 +102,8 @@ export class Delivery implements Task {
   }
 
   #hasWrittenEnough(): boolean {
-    if (this.#held < HELD_SLICES) return false;
-    return this.flusher.hasEndedRound || this.#held >= HELD_SLICES + WRITING_SLICES;
+    if (this.#held < HELD_TURNS) return false;
+    return this.flusher.hasEndedRound || this.#held >= HELD_TURNS + WRITING_TURNS;
   }
 
   #goOn(): void {
@@ -121,25 +123,25 @@ export class Delivery implements Task {
   }
 }
 
-/** What looking at a stream costs when there is nothing to write, in steps. */
+/** Cost of visiting a stream that has nothing to write, in steps. */
 const LOOK_STEPS = 5;
-/** Streams that stay listed though they have been seen to, before they are cut off. */
+/** Finished streams that stay in the list before it is truncated. */
 const MAX_SEEN_TO = 1_000;
 
-/** Writes what waits for subscribers, in slices: each in its turn, with one write for all that waits. */
+/** Writes what waits for subscribers, in slices: each in its turn, with a single write for all its events. */
 export class Flusher {
-  /** What every queue begins with, so that equal queues are shared while they are filled. */
+  /** The empty batch with which every queue begins, so that equal queues are shared. */
   empty = Batch.empty();
   readonly #flushed: (subscriber: Subscriber) => void;
   readonly #nowMs: () => number;
   #listed: Subscriber[] = [];
   #next = 0;
-  /** Those to be seen to until the round is over. */
+  /** Streams to write to before the round is over. */
   #ahead = 0;
 
   /**
-   * @param nowMs monotonic
-   * @param flushed told of each that has been seen to
+   * @param nowMs monotonic time
+   * @param flushed called for each stream that has been written to
    */
   constructor(nowMs: () => number, flushed: (subscriber: Subscriber) => void) {
     this.#nowMs = nowMs;
@@ -153,7 +155,7 @@ export class Flusher {
     this.#listed.push(subscriber);
   }
 
-  /** Begins a round: it is over when all that waits now has been written, whatever else comes. */
+  /** Begins a round. It is over when everything that waits now has been written. */
   beginRound(): void {
     this.#ahead = this.#listed.length - this.#next;
   }
@@ -162,7 +164,7 @@ export class Flusher {
     return this.#ahead === 0;
   }
 
-  /** Works as far as the budget goes; true when there is more to do. */
+  /** Works until the budget is used up; returns true if there is more to do. */
   run(budget: Budget): boolean {
     const now = this.#nowMs();
     while (!budget.isSpent) {
@@ -170,16 +172,16 @@ export class Flusher {
       if (subscriber === undefined) {
         this.#listed = [];
         this.#next = 0;
-        // Nobody shares what was queued before any more.
+        // Nobody can share the earlier queues any longer.
         this.empty = Batch.empty();
         return false;
       }
       this.#next += 1;
-      // Where some always wait, the list is never empty.
+      // If some streams always wait, the list is never empty, so it is truncated here.
       if (this.#next >= MAX_SEEN_TO && this.#next * 2 >= this.#listed.length) {
         this.#listed = this.#listed.slice(this.#next);
         this.#next = 0;
-        // All that was ever begun with hangs on it.
+        // Otherwise it would keep all batches that ever continued it.
         this.empty = Batch.empty();
       }
       const isOfRound = this.#ahead > 0;
@@ -189,7 +191,7 @@ export class Flusher {
     return this.#next < this.#listed.length;
   }
 
-  /** Writes what waits for one; true when some of it still does. */
+  /** Writes what waits for one subscriber; returns true if some of it still waits. */
   flush(subscriber: Subscriber, nowMs: number, budget: Budget): boolean {
     const { sendBuffer } = subscriber;
     sendBuffer.isListed = false;

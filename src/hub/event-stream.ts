@@ -2,19 +2,20 @@ import { Budget, completed, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { Update } from './update.ts';
 import { parseTopic, type Topic } from './topic.ts';
 
-/** How a connection wants its bytes: as chunks (RFC 9112 §7.1), or as they are. */
+/** How the bytes of a connection are framed: as chunks (RFC 9112 §7.1), or not at all. */
 export type Framing = 'chunked' | 'plain';
 
-/** A comment: keeps proxies and clients from giving up on a silent stream (WHATWG HTML §9.2.6). */
+/** A comment, which keeps proxies and clients from closing a silent stream (WHATWG HTML §9.2.6). */
 export const HEARTBEAT: Buffer = Buffer.from(':\n');
 
-/** When the clients of a hub that ends are to come back: some sooner, some later, in milliseconds. */
+/** When clients should reconnect after their hub has ended: a random time in milliseconds. */
 const COME_BACK_MS = [1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500] as const;
 const comeBack = COME_BACK_MS.map((ms) => Buffer.from(`retry: ${ms}\n`));
 
 /**
- * Sets the client's reconnection time (WHATWG HTML §9.2.6), so that not all come at one moment. The field
- * counts at the end of its line; an empty line behind it would be an event to some clients.
+ * Sets the reconnection time of the client (WHATWG HTML §9.2.6), so that clients do not all reconnect at
+ * once. The field takes effect at the end of its line. An empty line after it would be an event to some
+ * clients.
  */
 export function retryHint(): Buffer {
   return comeBack[Math.floor(Math.random() * comeBack.length)] ?? HEARTBEAT;
@@ -22,22 +23,22 @@ export function retryHint(): Buffer {
 
 const LINE_END = /\r\n|\r|\n/g;
 const NEXT_LINE = '\ndata: ';
-/** Characters of data that are encoded in one go. */
+/** Characters of data that are encoded without a pause. */
 const PIECE_LENGTH = 8 * 1024;
-/** What encoding costs, in steps: a character, and a line. */
+/** Cost of encoding a character and a line, in steps. */
 const CHARACTER_STEPS = 0.2;
 const LINE_STEPS = 6;
 const CARRIAGE_RETURN = 0x0d;
 
-/** {@link eventOf} in one go. */
+/** {@link eventOf} without pauses. */
 export function encodeEvent(update: Update): Buffer {
   return completed(eventOf(update, unlimitedBudget()));
 }
 
 /**
- * An update as a server-sent event (WHATWG HTML §9.2.5). The fields' values have been checked to
- * hold no line ends when the update was accepted; the data may hold any, and each begins a line of
- * its own, so that nothing in it can become a field. Yields when nothing is left of the budget.
+ * An update as a server-sent event (WHATWG HTML §9.2.5). The other fields were checked for line ends when the
+ * update was accepted. The data may contain line ends; each line of it gets its own `data:` field, so nothing
+ * in it can become another field. Yields when the budget is used up.
  */
 export function* eventOf(update: Update, budget: Budget): Generator<void, Buffer, void> {
   const { data, type, retry, id } = update;
@@ -64,7 +65,7 @@ export function* eventOf(update: Update, budget: Budget): Generator<void, Buffer
   return pieces.length === 0 ? last : Buffer.concat([...pieces, last]);
 }
 
-/** Where a piece ends: neither in the middle of a line end nor of a character. */
+/** The end of a piece: never in the middle of a line end or of a character. */
 function pieceEnd(data: string, start: number): number {
   const end = start + PIECE_LENGTH;
   if (end >= data.length) return data.length;
@@ -73,7 +74,7 @@ function pieceEnd(data: string, start: number): number {
   return isCut ? end + 1 : end;
 }
 
-/** The pieces as one, framed. A single piece that needs no frame is handed on as it is. */
+/** The pieces as one framed piece. A single piece without framing is returned as it is. */
 export function framed(pieces: readonly Buffer[], bytes: number, framing: Framing): Buffer {
   const [first] = pieces;
   if (framing === 'plain') {
@@ -88,22 +89,22 @@ export function framed(pieces: readonly Buffer[], bytes: number, framing: Framin
   return chunk;
 }
 
-/** An update as it is given out: its topics and its event, each made once for all who get it. */
+/** An update in delivery: its topics and its event, each created once for all subscribers. */
 export class PreparedUpdate {
   readonly update: Update;
   readonly topics: readonly Topic[];
-  /** The event is encoded in slices; the budget is that of the encoding. */
+  /** The event is encoded in slices. This is the budget of the encoder. */
   readonly #budget = new Budget(0);
   #encoding: Generator<void, Buffer, void> | null = null;
   #event: Buffer | null = null;
 
-  /** @param topics that have been read before; null to read them */
+  /** @param topics the parsed topics; null to parse them */
   constructor(update: Update, base: string, topics: readonly Topic[] | null = null) {
     this.update = update;
     this.topics = topics ?? update.topics.map((text) => parseTopic(text, base));
   }
 
-  /** The event; null when nothing is left of the budget before it is encoded: asked again it goes on. */
+  /** The event; null if the budget is used up before it is encoded. Another call continues. */
   event(budget: Budget): Buffer | null {
     if (this.#event !== null) return this.#event;
     this.#encoding ??= eventOf(this.update, this.#budget);

@@ -7,44 +7,44 @@ import type { Topic } from './topic.ts';
 import type { LogEntry } from './transport.ts';
 import { type Update, updateSize } from './update.ts';
 
-/** What giving an event to a subscriber costs, in steps. */
+/** Cost of queueing an event for a subscriber, in steps. */
 const VISIT_STEPS = 5;
-/** What beginning a dispatch costs, in steps. */
+/** Cost of starting the dispatch of an update, in steps. */
 const DISPATCH_STEPS = 200;
-/** Counted for an update beside its characters. */
+/** Characters counted for an update in addition to its own. */
 const UPDATE_OVERHEAD = 256;
-/** Updates that are kept though they have been given out, before they are cut off. */
+/** Delivered updates that stay in the list before it is truncated. */
 const MAX_GIVEN_OUT = 1_000;
 
-/** Work that is done when all updates before it have been given out; yields when nothing is left of the budget. */
+/** Work that runs after all earlier updates have been delivered. It yields when the budget is used up. */
 export type InTurn = (budget: Budget) => Iterator<void>;
 
-/** An update on its way to those who want it. */
+/** An update that is being delivered. */
 interface Dispatch {
   readonly entry: LogEntry;
   readonly prepared: PreparedUpdate;
-  /** Subscribers with equal tokens share their grants, so one check serves them all. */
+  /** Subscribers with equal tokens share their grants, so one check decides for all of them. */
   readonly readable: Map<Grants, ReadQuestion>;
   readonly sets: Iterator<ReadonlySet<Subscriber> | null>;
   visited: Iterator<Subscriber> | null;
-  /** The one whose grants are being looked at. */
+  /** The subscriber whose grants are being checked. */
   asked: Subscriber | null;
 }
 
-/** Finds, in slices, whom the updates of the log concern: one update after the other. */
+/** Finds the subscribers of new updates, in slices, one update after the other. */
 export class FanOut {
   readonly #index: SubscriptionIndex;
   readonly #base: string;
   readonly #budget = new Budget(0);
   readonly #deliver: (subscriber: Subscriber, event: Buffer) => void;
-  /** Updates that have been given out. */
+  /** The number of delivered updates. */
   delivered = 0;
   #backlog: (LogEntry | InTurn)[] = [];
   #backlogSize = 0;
-  /** How many of the backlog have been begun. */
+  /** How many entries of the backlog have been started. */
   #begun = 0;
   #current: Dispatch | Iterator<void> | null = null;
-  /** The topics of updates that have been read as such before. */
+  /** Parsed topics of updates that were parsed earlier. */
   readonly #read = new WeakMap<Update, readonly Topic[]>();
 
   /** @param base see `hubBase` */
@@ -58,17 +58,17 @@ export class FanOut {
     this.#deliver = deliver;
   }
 
-  /** Updates that wait to be given out, the one under way included. */
+  /** Updates that wait for delivery, including the one in progress. */
   get waiting(): number {
     return this.#backlog.length - this.#begun + (this.#current === null ? 0 : 1);
   }
 
-  /** Characters of data and topics that wait to be given out, and something for each update. */
+  /** Characters of data and topics that wait for delivery, plus a constant for each update. */
   get backlogSize(): number {
     return this.#backlogSize;
   }
 
-  /** Remembers an update's topics, so that they are not read again. */
+  /** Remembers the parsed topics of an update, so that they are not parsed again. */
   know(update: Update, topics: readonly Topic[]): void {
     this.#read.set(update, topics);
   }
@@ -80,14 +80,14 @@ export class FanOut {
     }
   }
 
-  /** Does some work between what was added before and what is added from now on. */
+  /** Runs work between the updates that were added before and those that are added later. */
   addInTurn(work: InTurn): void {
     this.#backlog.push(work);
   }
 
-  /** Works as far as the budget goes; true when there is more to do. */
+  /** Works until the budget is used up; returns true if there is more to do. */
   run(budget: Budget): boolean {
-    // The selection holds the budget that it was given, so that one is filled.
+    // The selection keeps a reference to its budget object, so the same object is filled again.
     const own = this.#budget;
     own.left = budget.left;
     let busy = true;
@@ -111,7 +111,7 @@ export class FanOut {
       return null;
     }
     this.#begun += 1;
-    // Where more always comes, the backlog is never empty.
+    // If updates keep arriving, the backlog is never empty, so it is truncated here.
     if (this.#begun >= MAX_GIVEN_OUT && this.#begun * 2 >= this.#backlog.length) {
       this.#backlog = this.#backlog.slice(this.#begun);
       this.#begun = 0;
@@ -136,12 +136,12 @@ export class FanOut {
 
   #prepare(update: Update): PreparedUpdate {
     const known = this.#read.get(update);
-    // The log may keep the update for long.
+    // The history may keep the update for a long time, so its event is released.
     if (known !== undefined) this.#read.delete(update);
     return new PreparedUpdate(update, this.#base, known);
   }
 
-  /** True when everybody has it. */
+  /** Returns true when all subscribers have it. */
   #advance(dispatch: Dispatch): boolean {
     const budget = this.#budget;
     while (!budget.isSpent) {
@@ -167,10 +167,10 @@ export class FanOut {
     return false;
   }
 
-  /** False when nothing is left of the budget before the subscriber has it, or is known not to get it. */
+  /** Returns false if the budget is used up before it is decided whether the subscriber gets the update. */
   #visit(dispatch: Dispatch, subscriber: Subscriber): boolean {
     const { position, update } = dispatch.entry;
-    // Several of its matchers may have selected it, or the log has shown it this one already.
+    // Several of its matchers may have selected it, or it has already read this update from the history.
     if (position <= subscriber.position || subscriber.ended !== null) return true;
     if (update.private) {
       const readable = this.#mayRead(dispatch, subscriber.options.grants);

@@ -16,12 +16,12 @@ export type JsonValue =
   | readonly JsonValue[]
   | { readonly [name: string]: JsonValue };
 
-/** What a token allows. Reading and writing are granted apart. */
+/** The grants of a token. Reading and publishing are granted separately. */
 export interface Grants {
   readonly publish: readonly GrantMatcher[];
-  /** In the order of the token: the first that applies gives the payload. */
+  /** In the order of the token: the payload comes from the first entry that applies. */
   readonly subscribe: readonly SubscribeGrant[];
-  /** Payload where no entry of `subscribe` applies; 0.x tokens have one. */
+  /** The payload if no entry of `subscribe` applies; only 0.x tokens have one. */
   readonly fallbackPayload?: JsonValue;
 }
 
@@ -32,12 +32,12 @@ export interface SubscribeGrant {
 
 export const NO_GRANTS: Grants = { publish: [], subscribe: [] };
 
-/** Whether every topic of an update may be published, in one go. */
+/** Whether every topic of an update may be published, without pauses. */
 export function mayPublish(grants: Grants, topics: readonly Topic[]): boolean {
   return publishQuestion(grants, topics, unlimitedBudget()).next().value === true;
 }
 
-/** As {@link mayPublish}; yields when nothing is left of the budget. */
+/** Like {@link mayPublish}, but yields when the budget is used up. */
 export function* publishQuestion(
   grants: Grants,
   topics: readonly Topic[],
@@ -55,7 +55,7 @@ export function* publishQuestion(
   return true;
 }
 
-/** Whether a private update may be read, asked in slices: one of its topics suffices. */
+/** Checks in slices whether a private update may be read. One granted topic is enough. */
 export class ReadQuestion {
   readonly #matchers: readonly GrantMatcher[];
   readonly #topics: readonly Topic[];
@@ -67,7 +67,7 @@ export class ReadQuestion {
     this.#topics = topics;
   }
 
-  /** The answer; null when nothing is left of the budget: ask again. */
+  /** The answer; null if the budget is used up. Another call continues. */
   ask(budget: Budget): boolean | null {
     this.#answer ??= anyMatches(this.#matchers, this.#topics, this.#progress, budget);
     return this.#answer;
@@ -81,14 +81,14 @@ export function readMatchers({ subscribe }: Grants): readonly GrantMatcher[] {
   return subscribe.flatMap(({ matchers }) => matchers);
 }
 
-/** As {@link ReadQuestion}, in one go, for what asks once. */
+/** Like {@link ReadQuestion}, without pauses. */
 export function mayReceive(grants: Grants, topics: readonly Topic[]): boolean {
   return new ReadQuestion(grants, topics).ask(unlimitedBudget()) === true;
 }
 
 /**
- * The payload of one subscription: that of the first entry that applies to its matcher, even when
- * it has none. null means no payload. Yields when nothing is left of the budget.
+ * The payload of a subscription: that of the first entry that applies to its matcher, even if that entry has
+ * none. null means no payload. Yields when the budget is used up.
  */
 export function* payloadFor(
   grants: Grants,

@@ -1,34 +1,34 @@
 import { BYTES, Histogram, SECONDS } from '../kernel/measures.ts';
 import type { EndReason } from './subscriber.ts';
 
-/** Updates that a replay was about, in steps of ten. */
+/** Updates in a replay, in powers of ten. */
 const REPLAYED = [0, 1, 10, 100, 1000, 10_000, 100_000] as const;
 
-/** What a check of a token or of a request is called; the rest of a longer name is the client's. */
+/** The name of a check of a token or a request. The rest of a longer name comes from the client. */
 const CHECK = /^[a-z][a-z_]*(?:\d{3})?/;
-/** Names of checks beyond which all are `other`. */
+/** The number of distinct check names. Further names count as `other`. */
 const MAX_CHECKS = 40;
 
-/** Numbers for the operator; they only grow, but for `connected`. */
+/** Counters for the operator. They only grow, except for `connected`. */
 export interface HubCounts {
   connected: number;
   subscribers: number;
   updates: number;
-  /** Requests with a token that only a hub of 0.x accepts. */
+  /** Requests with a token that is valid only with 0.x compatibility. */
   legacyTokens: number;
 }
 
-/** What is counted of a hub beside its {@link HubCounts}. */
+/** Measures of a hub in addition to its {@link HubCounts}. */
 export class HubMeasures {
-  /** Events handed to streams, and their bytes. */
+  /** Events queued for streams, and their bytes. */
   deliveries = 0;
   deliveredBytes = 0;
   failedAppends = 0;
-  /** From the append of an update to its being stored. */
+  /** Time from the append of an update until it is stored. */
   readonly store = new Histogram(SECONDS);
   /** Bytes of data of an update. */
   readonly updateSize = new Histogram(BYTES);
-  /** Updates that a stream was given before it went on live. */
+  /** Updates that a stream received from the history before it continued live. */
   readonly replays = new Histogram(REPLAYED);
   readonly ended: Record<EndReason, number> = {
     client: 0,
@@ -52,16 +52,16 @@ export class HubMeasures {
   }
 }
 
-/** More waited than `max_subscriber_buffer`, or nothing was taken for `dispatch_timeout`. */
+/** More than `max_subscriber_buffer` waited, or the client read nothing for `dispatch_timeout`. */
 export type SlowReason = 'buffer' | 'timeout';
 
-/** How far behind the streams of a hub are. */
+/** How far the streams of a hub are behind. */
 export interface StreamBacklog {
-  /** Bytes that each has not taken, in no order. */
+  /** Bytes that wait for each stream, unordered. */
   readonly bytes: Float64Array;
-  /** Milliseconds for which what waits has waited; 0 for those that have everything. */
+  /** Milliseconds for which data has waited; 0 for streams without waiting data. */
   readonly waitingMs: Float64Array;
-  /** Those with the most bytes first, few of them. */
+  /** The few streams with the most waiting bytes, in descending order. */
   readonly slowest: readonly SlowStream[];
 }
 

@@ -18,42 +18,42 @@ import type { Topic } from './topic.ts';
 import type { Transport } from './transport.ts';
 import { EARLIEST, type Update } from './update.ts';
 
-/** Subscribers whose subscriptions are read at once. */
+/** Subscribers whose subscriptions are read in one go. */
 const SUBSCRIBERS_AT_ONCE = 250;
 
 export interface HubOptions {
   readonly transport: Transport;
   readonly names: PresenceNames;
   readonly clock: Clock;
-  /** The one of the process. */
+  /** Default: the one of the process. */
   readonly wheel: TimerWheel;
-  /** The one of the process. */
+  /** Default: the one of the process. */
   readonly scheduler: Scheduler;
   readonly log: Logger;
 }
 
 export interface SubscribeOptions extends SubscriberOptions {
-  /** Where the client wants to go on; null when it did not say. */
+  /** The client's cursor; null if it sent none. */
   readonly lastEventId: string | null;
-  /** {@link Hub.revision} before its token was looked at. */
+  /** {@link Hub.revision} before the token was checked. */
   readonly revocationEpoch: number;
 }
 
-/** What a subscribe request has become. */
+/** The result of a subscribe request. */
 export interface Subscription {
   readonly subscriber: Subscriber;
-  /** What the cursor header says; null when the client named no cursor. */
+  /** The value of the cursor header; null if the client sent no cursor. */
   readonly cursor: string | null;
-  /** Gives the stream its connection. Call it once, after the head has been sent. */
+  /** Gives the stream its connection. Call it once, after the response head has been sent. */
   open(sink: EventSink): void;
-  /** Instead of {@link open}, where there is not a connection any more. */
+  /** Call it instead of {@link open} if the connection has closed. */
   abandon(): void;
 }
 
 /**
- * The publish/subscribe core. Updates go into the transport's log and come back by its tail; what
- * comes back is delivered, so that live delivery and replay cannot disagree. A subscriber with a
- * cursor reads the log until it has reached the tail and, in that same turn, joins the live ones.
+ * The publish/subscribe core. Updates go into the history of the transport and come back from its end. Only
+ * what comes back is delivered, so live delivery and replay cannot disagree. A subscriber with a cursor reads
+ * the history up to its end and, in the same turn, joins the live subscribers.
  */
 export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0, legacyTokens: 0 };
@@ -99,29 +99,32 @@ export class Hub {
     );
   }
 
-  /** The hub-wide cursor: id of the last update dispatched here, or `earliest` before the first. */
+  /**
+   * The cursor of the hub: the id of the last update dispatched in this process, or `earliest` before the
+   * first.
+   */
   get lastEventId(): string {
     return this.#transport.lastEventId ?? EARLIEST;
   }
 
   /**
-   * The cursor for pages: id of the last update dispatched here that is not a presence event, or `earliest` before the
-   * first. Streams that come and go do not wear it out.
+   * The cursor for pages: the id of the last update dispatched in this process that is not a presence event,
+   * or `earliest` before the first. Presence events are evicted separately, so they would make a poor cursor.
    */
   get lastUpdateId(): string {
     return this.#transport.lastUpdateId ?? EARLIEST;
   }
 
-  /** Grows with each revocation; see {@link SubscribeOptions.revocationEpoch}. */
+  /** Increases with each revocation; see {@link SubscribeOptions.revocationEpoch}. */
   get revision(): number {
     return this.#admission.revision;
   }
 
   /**
-   * Stores an update; it is delivered from the log.
+   * Stores an update. It is delivered when it comes back from the history.
    *
-   * @param topics those of the update, where they have been read already
-   * @throws HubgateError `transport-closed` or `transport-failed`; nobody has received it then
+   * @param topics the parsed topics, if they have been parsed already
+   * @throws HubgateError `transport-closed` or `transport-failed`; then nobody has received the update
    */
   async publish(update: Update, topics?: readonly Topic[]): Promise<void> {
     if (topics !== undefined) this.#streams.delivery.know(update, topics);
@@ -145,21 +148,21 @@ export class Hub {
   }
 
   /**
-   * Registers a subscriber. Every update that is published after this has resolved reaches it, if
-   * its matchers and grants select it.
+   * Registers a subscriber. It receives every update that is published after this promise has resolved, if
+   * its matchers and grants select the update.
    *
-   * @throws HubgateError `transport-closed` or `transport-failed`; `not-admitted` when what stands
-   *   behind it has been revoked or removed since its token was looked at
+   * @throws HubgateError `transport-closed` or `transport-failed`; `not-admitted` if the authorization
+   *   behind its token was revoked or removed after the check
    */
   async subscribe(options: SubscribeOptions): Promise<Subscription> {
     const { lastEventId, revocationEpoch } = options;
     const streams = this.#streams;
-    // Nothing to wait for where there is not a cursor.
+    // Without a cursor there is nothing to wait for.
     const found = knowsNothing(lastEventId) ? null : await locate(this.#reader, lastEventId);
     const knownGap = found === null ? 0 : await this.#eventsGone(options);
     if (streams.isLeaving) throw new HubgateError('transport-closed', 'The hub is closed');
     if (!this.#admission.admits(options, revocationEpoch)) {
-      throw new HubgateError('not-admitted', 'What let the subscriber in has gone');
+      throw new HubgateError('not-admitted', "The subscriber's access has ended");
     }
     const start = found ?? this.#transport.position;
     const isBehind = start < this.#transport.position;
@@ -179,19 +182,19 @@ export class Hub {
     };
   }
 
-  /** Position of the newest presence event that is gone, for a subscriber that might have read it. */
+  /** Position of the newest evicted presence event, for a subscriber that was allowed to read it. */
   async #eventsGone(options: SubscribeOptions): Promise<number> {
     if (!mayReadPresence(options, this.#names)) return 0;
     return (await this.#transport.evicted()).events;
   }
 
-  /** How many live streams have asked for exactly this topic. */
+  /** The number of live streams that subscribe to exactly this topic. */
   interest(topic: string): number {
     return this.#streams.interest(topic);
   }
 
   /**
-   * What the cursor header would say, without subscribing.
+   * The value that the cursor header would have, without subscribing.
    *
    * @throws HubgateError `transport-closed` or `transport-failed`
    */
@@ -200,8 +203,8 @@ export class Hub {
   }
 
   /**
-   * The active subscriptions of all who are announced, on every process that shares the log: of
-   * those with one matcher, or of all in the order in which they came, some at a time.
+   * The active subscriptions of all announced subscribers in every process that shares the history: those
+   * with one matcher, or all in the order of their arrival, in portions.
    *
    * @throws HubgateError `transport-closed`, `transport-failed`
    */
@@ -226,34 +229,34 @@ export class Hub {
   }
 
   /**
-   * From now on `keep` decides which streams may be open: those that it refuses end, spread evenly
-   * at random over `spreadMs`. Says how many there are.
+   * From now on `keep` decides which streams may be open. Streams that it rejects end at random times within
+   * `spreadMs`. Returns their number.
    */
   reauthorise(keep: MayStayOpen, spreadMs: number): number {
     return this.#revocation.reauthorise(keep, spreadMs);
   }
 
-  /** How many streams {@link reauthorise} would end: of those without a token, and of the others. */
+  /** How many streams {@link reauthorise} would end: without a token, and with one. */
   countRefused(keep: MayStayOpen): { readonly anonymous: number; readonly authorised: number } {
     return this.#revocation.countRefused(keep);
   }
 
-  /** Ends at once the streams that were opened with the token of this `jti`, and says how many. */
+  /** Ends the streams that were opened with the token of this `jti` at once, and returns their number. */
   revoke(tokenId: string): number {
     return this.#revocation.revoke(tokenId);
   }
 
-  /** Ends at once the streams of a browser session that is over, and says how many. */
+  /** Ends the streams of a browser session at once, and returns their number. */
   signOut(session: string): number {
     return this.#revocation.signOut(session);
   }
 
-  /** The position of the log that has been given out; this process's own count. */
+  /** The position of the history up to which updates have been delivered in this process. */
   get logPosition(): number {
     return this.#transport.position;
   }
 
-  /** How far behind its streams are. */
+  /** How far the streams are behind. */
   backlog(): Promise<StreamBacklog> {
     return streamBacklog(
       this.#streams.registry.all(),
@@ -267,18 +270,18 @@ export class Hub {
     return this.#transport.check();
   }
 
-  /** Ends every stream, spread over `spreadMs`, and resolves when the last has ended. */
+  /** Ends every stream at a random time within `spreadMs`, and resolves when the last has ended. */
   async drain(spreadMs: number): Promise<void> {
     const streams = this.#streams;
     streams.isLeaving = true;
-    // What has been acknowledged comes before the end.
+    // Acknowledged updates are delivered before the streams end.
     const delivered = streams.delivery.delivered();
     if (delivered !== null) await delivered;
     this.#revocation.drain(spreadMs);
     await streams.emptied();
   }
 
-  /** Ends every stream at once and closes nothing else: the transport belongs to who opened it. */
+  /** Ends every stream at once. The transport stays open, because it belongs to its opener. */
   close(): void {
     const streams = this.#streams;
     streams.isLeaving = true;

@@ -2,24 +2,24 @@ import { PreparedUpdate } from './event-stream.ts';
 import type { Evicted, LogEntry, Transport } from './transport.ts';
 import { updateSize } from './update.ts';
 
-/** Entries of a page, at most. */
+/** Most entries of a page. */
 const PAGE_ENTRIES = 64;
-/** What a page should hold, in characters of data; only its last entry exceeds it. */
+/** Target size of a page, in characters of data. Only its last entry may exceed it. */
 const PAGE_SIZE = 256 * 1024;
-/** Characters of data and topics in all pages that are kept for others who read the same part. */
+/** Characters of data and topics in all pages that are kept for other readers of the same part. */
 const KEPT_SIZE = 4 * 1024 * 1024;
 const KEPT_PAGES = 64;
 
-/** A part of the log as all who read it share it: entries that follow each other, in order. */
+/** A part of the history, shared by all its readers: consecutive entries in order. */
 export class LogPage {
-  /** The entries after this position … */
+  /** The page covers the entries after this position … */
   readonly after: number;
-  /** … up to this one have been looked for. */
+  /** … up to and including this one. */
   readonly until: number;
   readonly entries: readonly LogEntry[];
   /** Characters of data and topics. */
   readonly size: number;
-  /** Positions of the newest that were evicted of those that the page would hold or that stand before it. */
+  /** Positions of the newest evicted entries that belong to this page or come before it. */
   readonly evicted: Evicted;
   readonly #base: string;
   readonly #prepared: (PreparedUpdate | undefined)[] = [];
@@ -43,7 +43,7 @@ export class LogPage {
     return index === -1 ? this.entries.length : index;
   }
 
-  /** The update of an entry of this page, as all who read the page give it out. */
+  /** The prepared update of an entry of this page, shared by all readers of the page. */
   prepared(index: number, { update }: LogEntry): PreparedUpdate {
     let prepared = this.#prepared[index];
     if (prepared === undefined) {
@@ -62,21 +62,21 @@ interface Reading {
 }
 
 /**
- * Reads the log in pages that all who catch up share: a thousand clients that reconnect at once
- * cost one reading, and each update is read as topics and encoded once.
+ * Reads the history in pages that all catching-up streams share. A thousand clients that reconnect at once
+ * cost one read, and each update is parsed and encoded once.
  */
 export class LogReader {
   readonly #transport: Transport;
   readonly #base: string;
-  /** What is being looked for, by id: as many as there are clients that wait, at most. */
+  /** Look-ups in progress, by id. There are at most as many as waiting clients. */
   readonly #finding = new Map<string, Promise<number | null>>();
   #readings: Reading[] = [];
-  /** The oldest first. */
+  /** The oldest page first. */
   #kept: LogPage[] = [];
   #keptSize = 0;
-  /** So many entries are read at a time; fewer when the last ones were large. */
+  /** Entries to read at a time; fewer if recent entries were large. */
   #entries = 8;
-  /** Pages that have been asked of the log. */
+  /** The number of pages that were read from the history. */
   begun = 0;
 
   /** @param base see `hubBase` */
@@ -86,9 +86,9 @@ export class LogReader {
   }
 
   /**
-   * The position of an update, as {@link Transport.find}. Clients that lost the same node ask for the
-   * same few at once, and share the answer: one that was found, or one that was asked for after they
-   * came, for what was not there before may be there by then.
+   * The position of an update, like {@link Transport.find}. Clients of a failed node ask for the same few ids
+   * at once and share the result: either one that was found, or a look-up that began after their request,
+   * because the update may have been stored in the meantime.
    */
   async find(eventId: string): Promise<number | null> {
     const before = this.#finding.get(eventId);
@@ -107,7 +107,7 @@ export class LogReader {
     return found;
   }
 
-  /** Some of the log after a position; without entries where all up to its end have been evicted. */
+  /** A part of the history after a position. It has no entries if all up to its end have been evicted. */
   after(position: number): LogPage | Promise<LogPage> {
     const covers = ({ after, until }: { after: number; until: number }): boolean =>
       after <= position && position < until;
@@ -128,7 +128,7 @@ export class LogReader {
 
   async #read(after: number, until: number): Promise<LogPage> {
     const entries = await this.#transport.read(after, until - after, PAGE_SIZE);
-    // Large updates end a page early.
+    // Large updates make a page end early.
     const end = entries.at(-1)?.position ?? until;
     const evicted = await this.#evicted(after, end, entries);
     const page = new LogPage({ after, until: end, evicted }, entries, this.#base);
@@ -141,7 +141,8 @@ export class LogReader {
   async #evicted(after: number, end: number, entries: readonly LogEntry[]): Promise<Evicted> {
     if (end - after === entries.length) return { updates: 0, events: 0 };
     const { updates, events } = await this.#transport.evicted();
-    // More may have gone since the page was read. Updates go from the front, events from wherever they stand.
+    // More entries may have been evicted since the page was read: updates from the front, presence events
+    // from anywhere.
     const present = new Set(entries.map(({ position }) => position));
     let missing = end;
     while (present.has(missing)) missing -= 1;
@@ -150,7 +151,7 @@ export class LogReader {
   }
 
   #keep(page: LogPage): void {
-    // Near the tail the same part is never asked for in the same portions again.
+    // Near the end of the history, readers never ask for the same portions again.
     if (page.entries.length < PAGE_ENTRIES / 8 && page.size < PAGE_SIZE) return;
     this.#kept.push(page);
     this.#keptSize += page.size;

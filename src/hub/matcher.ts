@@ -4,42 +4,43 @@ import { UriTemplate } from './pattern/uri-template.ts';
 import { UrlPattern } from './pattern/url-pattern.ts';
 import { hasForbiddenCharacters, type Topic } from './topic.ts';
 
-/** Longest matcher in bytes of UTF-8. */
+/** Maximum length of a matcher, in bytes of UTF-8. */
 export const MAX_MATCHER_BYTES = 4096;
 
-/** A pattern counts in the cache once for each so many of its instructions. */
+/** A pattern counts as one cache entry per this many instructions. */
 const INSTRUCTIONS_PER_ENTRY = 64;
 
 export type MatchType = 'exact' | 'urlpattern';
 
-/** A matcher as it is written, in a query or in a token. */
+/** A matcher as written in a query or a token. */
 export interface MatcherSpec {
   readonly match: string;
   readonly matchType: MatchType;
 }
 
-/** A matcher ready to be asked. */
+/** A compiled matcher. */
 export type Matcher =
   | { readonly kind: 'any'; readonly spec: MatcherSpec }
   | { readonly kind: 'exact'; readonly spec: MatcherSpec }
   | { readonly kind: 'urlpattern'; readonly spec: MatcherSpec; readonly pattern: UrlPattern }
-  /** A text of 0.x: itself, or an expansion of the template that it is. */
+  /** A text of 0.x: it matches itself, or the expansions of the template that it is. */
   | { readonly kind: 'template'; readonly spec: MatcherSpec; readonly template: UriTemplate };
 
-/** What a token may hold. A predicate comes from a 0.x token: no subscription is written like it. */
+/** Matchers in a token. Only 0.x tokens contain predicates; subscriptions cannot. */
 export type GrantMatcher =
   | Matcher
   | { readonly kind: 'predicate'; readonly spec: null; readonly test: (topic: string) => boolean };
 
-/** A matcher of a subscription: one with words of its own. */
+/** A matcher of a subscription. */
 export type SubscriptionMatcher = Exclude<Matcher, { kind: 'predicate' }>;
 
 /**
- * The only match-anything is `*`, whatever the type; a URL Pattern never covers what is not a URL.
+ * Compiles a matcher. Only `*` matches everything, whatever the type. A URL Pattern never matches a topic
+ * that is not a URL.
  *
  * @param base see `hubBase`
  * @param cache shares equal patterns; null compiles again
- * @param budget pays for a pattern that has to be compiled
+ * @param budget pays for compiling a pattern
  * @throws HubgateError `invalid-matcher-characters`, `pattern-too-long` (over 4096 bytes),
  *   `invalid-pattern`
  */
@@ -58,8 +59,8 @@ export function compileMatcher(
 }
 
 /**
- * The selector of 0.x that is a bare string: `*`, a topic, or a URI Template where those are read.
- * It is told as an exact matcher.
+ * Compiles a bare string of 0.x: `*`, a topic, or a URI Template if those are enabled. Its type is reported
+ * as exact.
  *
  * @throws HubgateError `invalid-matcher-characters`, `pattern-too-long` (over 4096 bytes),
  *   `invalid-pattern`: a template that is too large
@@ -76,7 +77,7 @@ export function compileSelector(
   return template === null ? { kind: 'exact', spec } : { kind: 'template', spec, template };
 }
 
-/** What is not a template is a topic. */
+/** A text that is not a template is a topic. */
 function readTemplate(text: string, budget: Budget): UriTemplate | null {
   budget.spend(COMPILE_STEPS + text.length * COMPILE_STEPS_PER_CHARACTER);
   try {
@@ -99,13 +100,13 @@ function checkMatcherText(match: string): void {
   }
 }
 
-/** Instructions of a matcher: a measure of its memory. */
+/** Instructions of a matcher, as a measure of its memory. */
 export function sizeOf(matcher: GrantMatcher): number {
   if (matcher.kind === 'template') return matcher.template.size;
   return matcher.kind === 'urlpattern' ? matcher.pattern.size : 0;
 }
 
-/** What comparing two texts costs, and asking a predicate, in steps. */
+/** Cost of comparing two texts, and of calling a predicate, in steps. */
 const COMPARE_STEPS = 1;
 const PREDICATE_STEPS = 500;
 
@@ -131,19 +132,19 @@ export function matches(
   }
 }
 
-/** How far a question has come that is asked in slices. */
+/** Progress of a check that runs in slices. */
 export interface Progress {
-  /** Pairs of matcher and topic that have been tried; 0 to begin with. */
+  /** Pairs of matcher and topic that have been tried; initially 0. */
   tried: number;
-  /** Steps that they have cost; 0 to begin with. */
+  /** Steps that they have cost; initially 0. */
   spent: number;
 }
 
 /**
- * Whether one of the matchers matches one of the topics; null when nothing is left of the budget:
- * ask again with the same progress.
+ * Whether one of the matchers matches one of the topics. null means that the budget is used up: call again
+ * with the same progress.
  *
- * @param mostSteps what all pairs together may cost; beyond it nothing matches
+ * @param mostSteps limit for all pairs together; beyond it nothing matches
  */
 export function anyMatches(
   matchers: readonly GrantMatcher[],
@@ -167,8 +168,8 @@ export function anyMatches(
 }
 
 /**
- * Whether a grant's matcher speaks about a subscription's: it matches the subscription's text as a
- * topic, or is written the same, for a pattern need not match its own text.
+ * Whether the matcher of a grant covers that of a subscription: it matches the text of the subscription as a
+ * topic, or both have the same text. The latter is necessary because a pattern need not match its own text.
  */
 export function appliesTo(
   matcher: GrantMatcher,
@@ -180,14 +181,16 @@ export function appliesTo(
   return matches(matcher, topic, budget);
 }
 
-/** The compiled patterns used last, bounded. */
+/** A bounded cache of the most recently used compiled patterns. */
 export class MatcherCache {
   readonly #capacity: number;
-  /** In the order of their last use. */
+  /** In the order of last use. */
   readonly #patterns = new Map<string, UrlPattern>();
   #weight = 0;
 
-  /** @param capacity entries, where a large pattern counts as several; 0 or less keeps none */
+  /**
+   * @param capacity number of entries, where a large pattern counts as several; 0 or less turns the cache off
+   */
   constructor(capacity: number) {
     this.#capacity = capacity;
   }
@@ -213,7 +216,7 @@ export class MatcherCache {
   }
 }
 
-/** What compiling a pattern costs, and each of its characters, in steps. */
+/** Cost of compiling a pattern, and of each of its characters, in steps. */
 const COMPILE_STEPS = 5_000;
 const COMPILE_STEPS_PER_CHARACTER = 100;
 

@@ -20,23 +20,23 @@ import {
 import { SubscriptionIndex } from './subscription-index.ts';
 import type { Missed } from './transport.ts';
 
-/** What asking a stream whether it has missed something costs, and what ending it costs, in steps. */
+/** Cost of checking whether a stream has missed something, and of ending it, in steps. */
 const ASK_STEPS = 20;
 const END_STEPS = 500;
 
-/** As the log says it. */
+/** The reason as logged. */
 const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
-  buffer: 'more waits for it than max_subscriber_buffer',
-  timeout: 'it has taken nothing for dispatch_timeout',
+  buffer: 'more than max_subscriber_buffer is waiting for the client',
+  timeout: 'the client has read nothing for dispatch_timeout',
 };
 
 interface OpenStreamsOptions {
-  /** Position of the last entry that live streams have been shown or will be. */
+  /** Position of the last entry that live streams have received or will receive. */
   readonly tail: () => number;
-  /** Whether a stream may be given presence events. */
+  /** Whether a stream may receive presence events. */
   readonly mayReadPresence: (options: SubscriberOptions) => boolean;
   readonly reader: LogReader;
-  /** The base of topics. */
+  /** The base URL of topics. */
   readonly base: string;
   readonly presencePublisher: PresencePublisher;
   readonly counts: HubCounts;
@@ -48,18 +48,18 @@ interface OpenStreamsOptions {
 }
 
 /**
- * The streams of a hub, from their registration to their end: each is behind, and is replayed to,
- * or live, and is in the index. What ends them from outside goes through {@link end}.
+ * The streams of a hub from registration to end. Each is either catching up from the history, or live and in
+ * the index. Everything that ends streams from outside uses {@link end}.
  */
 export class OpenStreams {
   readonly registry = new StreamRegistry();
   readonly delivery: Delivery;
-  /** The hub is leaving: who is ended is told when to come back. */
+  /** The hub is closing: clients learn when to reconnect. */
   isLeaving = false;
   readonly #options: OpenStreamsOptions;
   readonly #index = new SubscriptionIndex();
   readonly #replay: Replay;
-  /** Those that wait for the last stream to end. */
+  /** Callers that wait for the end of the last stream. */
   readonly #waiting: (() => void)[] = [];
 
   constructor(options: OpenStreamsOptions) {
@@ -72,7 +72,10 @@ export class OpenStreams {
     this.#replay = new Replay(reader, this.#catchingUp, scheduler, log);
   }
 
-  /** Registers a stream that has seen the log up to `start`; one that is not behind is live at once. */
+  /**
+   * Registers a stream that has received the history up to `start`. A stream that is not behind is live at
+   * once.
+   */
   add(options: SubscriberOptions, start: number, isBehind: boolean): Subscriber {
     const { counts } = this.#options;
     const subscriber = new Subscriber(options, start, this.#now(), this.#keeper);
@@ -84,11 +87,11 @@ export class OpenStreams {
     return subscriber;
   }
 
-  /** Gives a stream its connection; one that was behind when it was registered reads the log first. */
+  /** Gives a stream its connection. If it was behind when it was registered, it reads the history first. */
   open(subscriber: Subscriber, sink: EventSink, isBehind: boolean): void {
     subscriber.sendBuffer.open(sink, subscriber);
     if (subscriber.ended !== null) {
-      // Its goodbye waits.
+      // Its last bytes are waiting.
       this.#writeNow(subscriber);
       this.#arm(subscriber);
       return;
@@ -98,12 +101,12 @@ export class OpenStreams {
     else this.delivery.flush(subscriber);
   }
 
-  /** How many live streams have asked for exactly this topic. */
+  /** The number of live streams that subscribe to exactly this topic. */
   interest(topic: string): number {
     return this.#index.countExact(topic);
   }
 
-  /** Lets a stream end by itself at this monotonic time, if it would not end before. */
+  /** Ends a stream at this monotonic time, unless it ends earlier. */
   endBy(subscriber: Subscriber, atMs: number, reason: EndReason): void {
     if (atMs >= subscriber.endsAtMs) return;
     subscriber.endsAtMs = atMs;
@@ -129,13 +132,13 @@ export class OpenStreams {
   }
 
   /**
-   * Entries were evicted before they could be dispatched. The streams that were live get what was dispatched
-   * before, and end: a hole would stay unseen. Those that read the log find out by themselves.
+   * Entries were evicted before this process could dispatch them. Live streams receive what was dispatched
+   * before, and end, because they cannot see the gap. Streams that read the history notice it themselves.
    */
   overtaken(missed: Missed): void {
     const until = this.#options.tail();
     this.#options.log.warn(
-      'The log dropped entries before this process had read them: the streams that missed them end',
+      'Entries of the history were removed before this process had read them; streams that miss them end',
       { missed },
     );
     this.delivery.inTurn((budget) => this.#endThoseBefore(until, missed, budget));
@@ -145,7 +148,7 @@ export class OpenStreams {
     for (const subscriber of this.registry.all()) {
       if (budget.isSpent) yield;
       budget.spend(ASK_STEPS);
-      // Who has come since stands behind what is missing.
+      // Streams that opened later begin after the gap.
       if (!subscriber.isLive || subscriber.position >= until) continue;
       if (missed === 'events' && !this.#options.mayReadPresence(subscriber.options)) continue;
       budget.spend(END_STEPS);
@@ -174,9 +177,9 @@ export class OpenStreams {
   }
 
   #deliver(subscriber: Subscriber, event: Buffer): void {
-    // What waited before counts: an event of any size reaches whoever has kept up.
+    // Only earlier waiting data counts: a client that has kept up receives an event of any size.
     if (subscriber.sendBuffer.waitingBytes > subscriber.options.settings.maxBufferBytes) {
-      // Ended, not lost: the client resumes by the cursor of the last event it received.
+      // Nothing is lost: the client resumes from the id of the last event it received.
       this.#endSlow(subscriber, 'buffer');
       return;
     }
@@ -225,7 +228,7 @@ export class OpenStreams {
     failed: (subscriber) => this.end(subscriber, 'failed'),
     overtaken: (subscriber) => {
       this.#options.log.warn(
-        'A replay was overtaken: the log dropped updates it had not read yet',
+        'A replay was too slow: updates that it had not read yet were removed',
         {
           subscriber: subscriber.id,
         },
@@ -234,7 +237,7 @@ export class OpenStreams {
     },
   };
 
-  /** Sets the stream's one timer to what comes first. */
+  /** Sets the stream's single timer to its next event. */
   #arm(subscriber: Subscriber): void {
     const { wheel } = this.#options;
     const now = this.#now();

@@ -40,7 +40,7 @@ export class PresencePublisher {
   left(subscriber: Subscriber): void {
     if (!this.#entered.has(subscriber)) return;
     this.#transport.presence.leave(subscriber.id).catch((error: unknown) => {
-      this.#log.warn('That subscriptions have ended could not be announced; it is tried again', {
+      this.#log.warn('The end of subscriptions could not be announced; hubgate tries again', {
         error: messageOf(error),
       });
     });

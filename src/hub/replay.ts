@@ -173,7 +173,7 @@ export class Replay implements Task {
         if (this.#all.has(subscriber)) this.#resume(state);
       },
       (error: unknown) => {
-        this.#log.error('Replay stopped: the log cannot be read', { error: messageOf(error) });
+        this.#log.error('Replay stopped: the history cannot be read', { error: messageOf(error) });
         this.#keeper.failed(subscriber);
       },
     );

@@ -66,13 +66,13 @@ function sitesOf(
   const sites = whole.flatMap((line) => {
     if (line.words.length > 0) return [{ head: line, body: line.block ?? [] }];
     const hint = 'a site begins with its address';
-    const message = 'the block of global options stands first in the file, and only once';
+    const message = 'global options must be the first block of the file, and only one block';
     problems.error(line.span, 'misplaced-options', message, hint);
     return [];
   });
   if (head === undefined) return sites;
   if (sites.length > 0) {
-    const hint = 'only a file with a single site may leave its { } out';
+    const hint = 'only a file with a single site may omit { }';
     const message = `{ is missing behind ${head.words
       .map(({ text }) => text)
       .join(' ')

@@ -29,7 +29,7 @@ export function addressWords(words: readonly Word[]): Word[] {
   for (const word of words) {
     const text = word.text.endsWith(',') ? word.text.slice(0, -1) : word.text;
     if (text.includes(',')) {
-      throw fault(word.span, `"${word.text}" holds a comma`, 'put a space behind the comma');
+      throw fault(word.span, `"${word.text}" contains a comma`, 'put a space after the comma');
     }
     const span = { ...word.span, end: word.span.end - (word.text.length - text.length) };
     if (text !== '') addresses.push({ ...word, text, span });
@@ -39,7 +39,7 @@ export function addressWords(words: readonly Word[]): Word[] {
     comma = word.text.endsWith(',') ? word : null;
   }
   if (comma !== null) {
-    throw fault(comma.span, 'another address is expected behind the comma', 'remove the comma');
+    throw fault(comma.span, 'expected another address after the comma', 'remove the comma');
   }
   return addresses;
 }
@@ -66,7 +66,7 @@ export function parseAddress(word: Word, ports: Schemes): SiteAddress {
   }
   const scheme = schemeText?.toLowerCase() ?? null;
   if (scheme !== null && scheme !== 'http' && scheme !== 'https') {
-    throw fault(word.span, `sites are served by http:// or https://, not ${scheme}://`);
+    throw fault(word.span, `a site uses http:// or https://, not ${scheme}://`);
   }
   const port = parsePort(portText, word.span);
   if (hostText === '' && port === null && scheme === null) {
@@ -114,7 +114,7 @@ function parseHost(text: string, span: Span): string {
     throw fault(
       span,
       `"${shorten(text)}" is not a host name`,
-      text === '*' ? 'for any host write the port alone, such as :443' : undefined,
+      text === '*' ? 'for any host write only the port, such as :443' : undefined,
     );
   }
   const wildcard = text.startsWith('*.') ? '*.' : '';

@@ -137,7 +137,7 @@ class Inliner {
     this.#pieces.push({ start: this.#text.length, text, at, kept });
     this.#text += piece;
     if (this.#text.length > MAX_SOURCE_BYTES) {
-      throw tooLarge(`more than ${MAX_SOURCE_BYTES} characters with what is imported`);
+      throw tooLarge(`more than ${MAX_SOURCE_BYTES} characters, including imports`);
     }
   }
 
@@ -202,7 +202,7 @@ class Inliner {
     const { path, isPattern, isRefused } = importTarget(target, source);
     if (isPattern && isRefused) return null;
     const paths = isPattern ? this.#io.glob(path) : [path];
-    if (depthOf(from) > MAX_IMPORT_DEPTH) throw tooLarge('imports nested too deep');
+    if (depthOf(from) > MAX_IMPORT_DEPTH) throw tooLarge('imports are nested too deeply');
     const texts = paths.map((each) => {
       this.#imports += 1;
       if (this.#imports > MAX_IMPORTS) throw tooLarge(`more than ${MAX_IMPORTS} imports`);

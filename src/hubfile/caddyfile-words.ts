@@ -46,8 +46,8 @@ function replaced(
 }
 
 const LEVEL = {
-  message: 'the level of gzip is not chosen by hubgate',
-  hint: 'what is encoded often is better stored so: file_server { precompressed br gzip }',
+  message: 'hubgate has no option for the level of gzip',
+  hint: 'for large files use file_server { precompressed br gzip }',
 };
 
 /** Without its level. */
@@ -57,7 +57,7 @@ function plainGzip({ words, end, blockStart }: WrittenLine): Translation[] {
   return [{ start: level.start, end, text: '', loses: LEVEL }];
 }
 
-const HTTP_3 = { message: 'HTTP/3 is not spoken by hubgate', hint: 'clients use HTTP/2 instead' };
+const HTTP_3 = { message: 'hubgate does not support HTTP/3', hint: 'clients use HTTP/2 instead' };
 
 function withoutHttp3({ words }: WrittenLine): Translation[] {
   if (words.length < 3) return [];
@@ -67,8 +67,8 @@ function withoutHttp3({ words }: WrittenLine): Translation[] {
 }
 
 const FILTER = {
-  message: 'the fields of a log are not filtered by hubgate',
-  hint: 'credentials are never logged, in a field or in a query; log_skip leaves requests out',
+  message: 'hubgate does not filter log fields',
+  hint: 'hubgate never logs credentials in fields or queries; log_skip leaves requests out',
 };
 
 function wrappedFormat(line: WrittenLine): Translation[] {

@@ -109,7 +109,7 @@ export class Cursor {
       this.warn(
         this.span,
         'curly-quotes',
-        'typographic quotes stay in the text as they are',
+        'typographic quotes are not quotes: they stay in the text',
         curly,
       );
     }

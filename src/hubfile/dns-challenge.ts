@@ -60,7 +60,7 @@ export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
   const near = nearestName(word.text, DNS_PROVIDERS);
   const message = `${cursor.name} expects one of ${DNS_PROVIDERS.join(', ')}, not ${cursor.quote(word)}`;
   const instead =
-    'hubgate has no modules of providers: acme-dns serves every one by a CNAME, and exec runs a program that calls yours';
+    'hubgate has no modules for DNS providers: use acme-dns with a CNAME, or exec with a program that calls your provider';
   return cursor.fail(
     word.span,
     'bad-value',

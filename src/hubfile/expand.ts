@@ -280,9 +280,7 @@ class Expander {
       const names = [...this.#snippets.keys()];
       const near = nearestName(target.text, names);
       const hint =
-        near === undefined
-          ? 'no snippet has this name either'
-          : `did you mean the snippet (${near})?`;
+        near === undefined ? 'it is not a snippet either' : `did you mean the snippet (${near})?`;
       throw faultAt(
         target.span,
         'unreadable-file',
@@ -313,7 +311,7 @@ class Expander {
     const { path, isPattern, isRefused } = importTarget(target.text, source);
     if (!isPattern) return [{ file: shownPath(path, target.text, source), path }];
     if (isRefused) {
-      const hint = 'a pattern may hold one **/, one * and one ?, and no [ ]';
+      const hint = 'a pattern may contain one **/, one * and one ?, but no [ ]';
       throw faultAt(target.span, 'bad-pattern', `cannot import the pattern ${target.text}`, hint);
     }
     this.#globs.add(path);
@@ -330,7 +328,7 @@ class TooLarge extends Error {
   readonly span: Span;
 
   constructor(span: Span) {
-    super('the imports make this configuration too large');
+    super('with its imports, this configuration is too large');
     this.span = span;
   }
 }
@@ -338,7 +336,7 @@ class TooLarge extends Error {
 function enter(target: Word, stack: Scope['stack'], key: string, name: string): Scope['stack'] {
   if (stack.some((step) => step.key === key)) {
     const chain = [...stack.map((step) => step.name), name].join(' → ');
-    throw faultAt(target.span, 'import-cycle', `this import never ends: ${chain}`);
+    throw faultAt(target.span, 'import-cycle', `this import is a cycle: ${chain}`);
   }
   if (stack.length > MAX_IMPORT_DEPTH) throw new TooLarge(target.span);
   return [...stack, { key, name }];

@@ -76,8 +76,8 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   cert_issuer: 'use acme_ca, or tls internal in a site',
   key_type: 'keys are ECDSA P-256',
   pki: 'the local authority needs no settings',
-  ocsp_stapling: 'give certificate files if you need stapling',
-  default_sni: 'give each site its address',
+  ocsp_stapling: 'use certificate files if you need stapling',
+  default_sni: 'write the address of each site',
   default_bind: 'use bind in the sites',
   shutdown_delay: 'use grace_period',
 };
@@ -170,7 +170,7 @@ function admin(cursor: Cursor): AdminOptions | 'off' {
         origins: option.several('a host').map((one) => origin(option, one)),
       }),
     },
-    { unsupported: { enforce_origin: 'it is always enforced' } },
+    { unsupported: { enforce_origin: 'hubgate always enforces it' } },
   );
   return cursor.origins.of(cursor.span, { ...address, ...options });
 }
@@ -222,7 +222,7 @@ function persistConfig(cursor: Cursor): Record<string, never> {
   if (word?.text === 'on') {
     const message = 'persist_config on is not supported by hubgate';
     const hint =
-      'the file is the configuration, and is what a start reads: write what is loaded by the API into it';
+      'hubgate always starts with the file: write configurations that you load by the API into it';
     cursor.fail(word.span, 'unsupported-option', message, hint);
   }
   oneOf(cursor, ['off']);
@@ -277,7 +277,8 @@ const LOG: OptionTable<GlobalOptions['log']> = {
   output: (option) => logOutput(option),
 };
 
-const ALL_REQUESTS = 'name it: log <name> { include http.log.access … } has requests of all sites';
+const ALL_REQUESTS =
+  'name the log: log <name> { include http.log.access … } has the requests of all sites';
 
 /** What the gateway has to say; Caddy calls this log `default`. */
 function gatewayLog(cursor: Cursor, known: GlobalOptions['log']): GlobalOptions['log'] {
@@ -294,7 +295,7 @@ function requestLog(
 ): GlobalOptions['requestLogs'][number] {
   const name = logName(cursor);
   if (others.some((log) => log.name === name)) {
-    cursor.fail(cursor.span, 'duplicate-option', `there is a log ${name} already`);
+    cursor.fail(cursor.span, 'duplicate-option', `a log ${name} exists already`);
   }
   const start: GlobalOptions['requestLogs'][number] = {
     ...defaultOptions.log,
@@ -311,22 +312,20 @@ function requestLog(
   // What it includes may be what was wrong.
   if (read.include.length > 0 || cursor.problems.errors > errors) return read;
   const hint =
-    'include http.log.access, or http.log.access.NAME; what the gateway says itself is in log { … }';
+    "include http.log.access or http.log.access.NAME; the gateway's own messages are in log { … }";
   return cursor.fail(cursor.span, 'missing-option', `log ${name} needs include`, hint);
 }
 
 /** What other loggers of Caddy say is found here, by how their names begin. */
 const OTHER_LOGGERS: Readonly<Record<string, string>> = {
-  'http.log.error':
-    'a request that fails has its line in http.log.access: include that with level error',
-  'http.handlers':
-    'what becomes of a request is in http.log.access, and why it failed in log { … }',
+  'http.log.error': 'failed requests are in http.log.access: include it with level error',
+  'http.handlers': 'requests are in http.log.access, and the reasons of failures in log { … }',
   'http.log': 'write http.log.access',
   http: 'write http.log.access',
-  admin: 'the admin API speaks in the log of the gateway: log { … }',
-  tls: 'what becomes of certificates is in the log of the gateway: log { … }',
-  pki: 'what becomes of certificates is in the log of the gateway: log { … }',
-  events: 'what happens is in the log of the gateway: log { … }',
+  admin: 'the admin API writes to the log of the gateway: log { … }',
+  tls: 'certificates are in the log of the gateway: log { … }',
+  pki: 'certificates are in the log of the gateway: log { … }',
+  events: 'events are in the log of the gateway: log { … }',
 };
 
 function logScopes(cursor: Cursor): readonly string[] {
@@ -339,9 +338,9 @@ function logScopes(cursor: Cursor): readonly string[] {
     }
     const excludes = cursor.name === 'exclude' && logger !== 'http' && logger !== 'http.log';
     const hint = excludes
-      ? 'leave it out: a log of requests has no lines but theirs'
+      ? 'leave it out: an access log has only lines of requests'
       : OTHER_LOGGERS[logger];
-    const message = `the logger ${word.text.slice(0, 80)} has no name in hubgate`;
+    const message = `the logger ${word.text.slice(0, 80)} does not exist in hubgate`;
     return cursor.fail(word.span, 'unsupported-option', message, hint);
   });
 }
@@ -412,8 +411,9 @@ function servers(cursor: Cursor): ServerOptions {
 
 const OTHER_AUTO_HTTPS: Readonly<Record<string, string>> = {
   disable_certs:
-    'a site that needs no certificate is written http://…; for files write tls <cert> <key>',
-  ignore_loaded_certs: 'a site with tls <cert> <key> uses those, all others get their own',
+    'write http://… for a site without a certificate, or tls <cert> <key> for certificate files',
+  ignore_loaded_certs:
+    'a site with tls <cert> <key> uses these files, all others get certificates of their own',
   prefer_wildcard: 'give each site the files of the wildcard: tls <cert> <key>',
 };
 

@@ -73,7 +73,7 @@ export class Arguments {
       const argument = this.#at(index ?? dotted ?? '');
       if (argument === null) {
         const message = (index ?? '').includes(':')
-          ? `${placeholder} must be a word of its own`
+          ? `${placeholder} must be a separate word`
           : `${placeholder} does not fit ${this.#count()}`;
         problems.warn(word.span, 'argument-out-of-range', message);
         return placeholder;

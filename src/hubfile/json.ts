@@ -31,7 +31,7 @@ class JsonReader {
 
   whole(): DataNode {
     const value = this.#value(0);
-    if (this.#at < this.#text.length) this.#fail('nothing may stand behind the value');
+    if (this.#at < this.#text.length) this.#fail('unexpected text after the value');
     return value;
   }
 
@@ -114,7 +114,7 @@ class JsonReader {
       return String(value);
     } catch {
       // The pattern finds where the text ends; what may stand in it is JSON.parse's to say.
-      return this.#fail('this text holds a line break or a wrong escape', start);
+      return this.#fail('this text contains a line break or an invalid escape', start);
     }
   }
 

@@ -115,7 +115,7 @@ function readBackticks(text: string, start: number, reading: Reading): Piece {
 }
 
 function unclosed(start: number, quote: string): TextProblem {
-  const message = `the ${quote} opened here is never closed`;
+  const message = `the ${quote} opened here is not closed`;
   return new TextProblem('unclosed-quote', start, message, `close it with another ${quote}`);
 }
 
@@ -140,7 +140,7 @@ function readHeredoc(text: string, start: number, reading: Reading): Piece | nul
   const bodyStart = start + opener[0].length;
   const closer = findCloser(text, bodyStart, marker, reading);
   if (closer === null) {
-    const message = `the heredoc <<${marker} opened here is never closed`;
+    const message = `the heredoc <<${marker} opened here is not closed`;
     const hint = `close it with a line that begins with ${marker}`;
     throw new TextProblem('unclosed-heredoc', start, message, hint);
   }
@@ -180,7 +180,7 @@ function findCloser(
 function badMarker(start: number, marker: string): TextProblem {
   const message = marker.startsWith('<')
     ? 'a heredoc opens with two <, not more'
-    : 'the marker of a heredoc is missing or has other characters than letters, digits, - and _';
+    : 'the marker of a heredoc is missing, or contains other characters than letters, digits, - and _';
   const hint = 'for example <<END; a literal << at the start of a word is written \\<<';
   return new TextProblem('bad-heredoc', start, message, hint);
 }

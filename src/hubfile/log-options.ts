@@ -43,11 +43,12 @@ function fileOptions(cursor: Cursor): Pick<LogOptions, 'roll' | 'mode'> {
     },
     {
       unsupported: {
-        roll_uncompressed: 'rolled files are not compressed, so leave it out',
+        roll_uncompressed: 'hubgate does not compress rolled files, so leave it out',
         roll_compression:
-          'rolled files are not compressed; let roll_keep and roll_keep_for bound them',
-        roll_gzip: 'rolled files are not compressed; let roll_keep and roll_keep_for bound them',
-        roll_local_time: 'the names of rolled files are UTC, so leave it out',
+          'hubgate does not compress rolled files; limit them with roll_keep and roll_keep_for',
+        roll_gzip:
+          'hubgate does not compress rolled files; limit them with roll_keep and roll_keep_for',
+        roll_local_time: 'hubgate names rolled files in UTC, so leave it out',
         roll_minutes: 'use roll_interval',
         roll_at: 'use roll_interval',
       },
@@ -59,8 +60,8 @@ function fileOptions(cursor: Cursor): Pick<LogOptions, 'roll' | 'mode'> {
 function fileMode(option: Cursor): string {
   const mode = name(option, 'a mode such as 0640');
   if (isLogMode(mode)) return mode;
-  const message = 'the mode of a log is 0600 to 0666: its owner reads and writes it';
-  return option.fail(option.span, 'bad-value', message, 'write 0640 for the group to read it');
+  const message = 'the mode of a log must be 0600 to 0666, so that its owner can read and write it';
+  return option.fail(option.span, 'bad-value', message, 'write 0640 to let the group read it');
 }
 
 function atLeastOne(option: Cursor): number {
@@ -69,7 +70,7 @@ function atLeastOne(option: Cursor): number {
   return option.fail(
     option.span,
     'bad-value',
-    'roll_size is 1 byte at least',
-    'roll_disabled rolls nothing',
+    'roll_size must be at least 1 byte',
+    'roll_disabled excludes the other roll options',
   );
 }

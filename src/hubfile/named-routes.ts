@@ -64,16 +64,16 @@ export class NamedRoutes {
     if (route === undefined) return this.#mayLack ? [] : this.#failUnknown(cursor, word);
     if (this.#open.includes(route)) {
       const chain = this.#open.map(({ name }) => `&(${name})`).join(', ');
-      const hint = 'a route can invoke neither itself nor one that invokes it';
-      cursor.fail(word.span, 'route-cycle', `this never ends: it stands in ${chain}`, hint);
+      const hint = 'a route must not invoke itself, directly or through others';
+      cursor.fail(word.span, 'route-cycle', `this is a cycle: ${chain}`, hint);
     }
     if (this.#open.length > MAX_DEPTH) {
-      const message = `more than ${MAX_DEPTH} routes invoke each other, one in another`;
+      const message = `more than ${MAX_DEPTH} routes are nested`;
       cursor.fail(word.span, 'too-large', message);
     }
     const routes = this.#routesOf(route);
     if (route.steps <= MAX_STEPS) return routes;
-    const message = `the route &(${word.text}) comes to more than ${MAX_STEPS} steps`;
+    const message = `the route &(${word.text}) expands to more than ${MAX_STEPS} steps`;
     return cursor.fail(word.span, 'too-large', message);
   }
 
@@ -107,7 +107,7 @@ export class NamedRoutes {
     const near = nearestName(word.text, [...this.#routes.keys()]);
     const hint =
       near === undefined
-        ? `define it beside the sites: &(${word.text.slice(0, 40)}) { … }`
+        ? `define it outside of the sites: &(${word.text.slice(0, 40)}) { … }`
         : `did you mean \`${near}\`?`;
     return cursor.fail(word.span, 'unknown-route', `unknown route ${cursor.quote(word)}`, hint);
   }

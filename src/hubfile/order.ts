@@ -23,11 +23,11 @@ export function reordered(
   if (position === 'first') return [[moved], ...others];
   if (position === 'last') return [...others, [moved]];
   const word = cursor.peek();
-  const anchor = directiveName(cursor, table, 'the directive that it is moved to');
+  const anchor = directiveName(cursor, table, 'the other directive');
   const at = others.findIndex((place) => place.includes(anchor));
   if (at === -1) {
     const span = word?.span ?? cursor.span;
-    cursor.fail(span, 'bad-value', 'a directive cannot be moved to where it is itself');
+    cursor.fail(span, 'bad-value', 'a directive cannot be placed relative to itself');
   }
   return others.toSpliced(position === 'before' ? at : at + 1, 0, [moved]);
 }
@@ -39,9 +39,9 @@ function directiveName(cursor: Cursor, table: DirectiveTable, expected: string):
   const near = table.nearest(word.text);
   const hint =
     near === undefined
-      ? 'what hubgate has not needs no place: take the line out'
+      ? 'hubgate does not have this directive: remove the line'
       : `did you mean \`${near}\`?`;
-  const message = `order expects a directive of hubgate, not ${cursor.quote(word)}`;
+  const message = `expected a directive of hubgate, not ${cursor.quote(word)}`;
   return cursor.fail(word.span, 'unknown-directive', message, hint);
 }
 

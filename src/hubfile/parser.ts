@@ -98,7 +98,7 @@ class Parser {
     const fault = this.#fault(
       'unclosed-block',
       opening,
-      'the block opened here is never closed',
+      'the block opened here is not closed',
       hint,
     );
     const again = new Parser(this.#source, this.#content);
@@ -185,14 +185,14 @@ class Parser {
   #separateBrace(brace: Lexeme): TextProblem {
     // The line above lacks its block, which is not a mistake of its own.
     (this.#open.at(-1)?.lines ?? this.#top).pop();
-    const hint = 'only a site may put its { on the next line';
+    const hint = 'only a site may have its { on the next line';
     return this.#fault('misplaced-brace', brace, '{ must end the line of its directive', hint);
   }
 
   #close(brace: Lexeme): void {
     const block = this.#open.pop();
     if (block === undefined) {
-      const hint = 'is a { missing above, or this one too many?';
+      const hint = 'is a { missing above, or is this } one too many?';
       throw this.#fault('unexpected-brace', brace, 'this } closes no block', hint);
     }
     if (this.#indentation(brace) !== this.#indentation(block.brace)) this.#suspect ??= block.brace;
@@ -232,7 +232,7 @@ class Parser {
           'misplaced-brace',
           after,
           message,
-          'begin a new line here, or quote the {',
+          'start a new line here, or quote the {',
         );
       }
       if (isBrace(lexeme, '}') && line.length > 1) {
@@ -244,7 +244,7 @@ class Parser {
         throw this.#fault('misplaced-brace', lexeme, '} must stand alone on its line', hint);
       }
       if (isLast && lexeme.text === '{}') {
-        const hint = 'leave an empty block out, or quote the braces';
+        const hint = 'remove the empty block, or quote the braces';
         throw this.#fault('misplaced-brace', lexeme, '{} is not a block', hint);
       }
       if (isLast && lexeme.text.length > 1 && lexeme.text.endsWith('{')) {

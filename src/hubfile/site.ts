@@ -48,7 +48,12 @@ export function readNamedRoutes(
     const at = draft.hub === null ? undefined : origins.find(draft.hub);
     if (at !== undefined) {
       const hint = 'write it in the site';
-      problems.error(at, 'misplaced-directive', "a hub is one site's, so no route has one", hint);
+      problems.error(
+        at,
+        'misplaced-directive',
+        'a hub belongs to a site, not to a named route',
+        hint,
+      );
     }
     return routes;
   });
@@ -89,9 +94,9 @@ export function readSite(
 }
 
 function refuseDirective({ text, span }: Word, problems: Problems): void {
-  const message = `${text} is a directive, and stands where the address of a site is expected`;
+  const message = `${text} is a directive, but an address of a site is expected here`;
   const hint =
-    'write the address of a site before it, for instance :8080, and the directive in its block or on the next line';
+    'write the address of a site first, for instance :8080, and the directive in its block or on the next line';
   problems.error(span, 'directive-as-address', message, hint);
 }
 
@@ -174,12 +179,12 @@ class SiteReader {
     const directive = this.#table.find(current);
     if (directive === undefined) return failUnknown(cursor, this.#table);
     if (current !== name) {
-      const message = `${name} is called ${current} now`;
+      const message = `${name} is now called ${current}`;
       cursor.warn(cursor.span, 'old-name', message, `write ${current}`);
     }
     if (directive.siteOnly === true && !scope.top) {
-      const hint = 'move it out of this block, directly into the site';
-      cursor.fail(cursor.span, 'misplaced-directive', `${name} concerns the whole site`, hint);
+      const hint = 'move it out of this block into the site';
+      cursor.fail(cursor.span, 'misplaced-directive', `${name} applies to the whole site`, hint);
     }
     this.#checkOnce(cursor, directive);
     return directive.read(cursor, scope);
@@ -213,7 +218,7 @@ function failUnknown(cursor: Cursor, table: DirectiveTable): never {
   const shown = first === undefined || name.length > 40 ? '' : ` ${cursor.quote(first)}`;
   if (cursor.hasBlock && /[.:]/.test(name)) {
     const hint =
-      'is this another site? Then close the one above with }, and give each site its { }';
+      'if this is another site, close the one above with }, and write { } around each site';
     return cursor.fail(span, 'unknown-directive', `unknown directive${shown}`, hint);
   }
   const near = table.nearest(name);

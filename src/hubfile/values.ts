@@ -129,7 +129,7 @@ export function headerValue(cursor: Cursor, word: Word): string {
 
 export function badValue(cursor: Cursor, word: Word, expected: string): never {
   const hint = RESOLVED_LATER.test(word.text)
-    ? 'this value is needed while the file is read: write {$VAR} instead of {env.VAR}'
+    ? 'hubgate needs this value while it reads the file: write {$VAR} instead of {env.VAR}'
     : undefined;
   const message = `${cursor.name} expects ${expected}, not ${cursor.quote(word)}`;
   return cursor.fail(word.span, 'bad-value', message, hint);
@@ -178,13 +178,13 @@ function operationOf(
   const written = field.text.slice(sign.length);
   if (sign === '-') {
     if (value !== undefined) {
-      cursor.fail(value.span, 'unexpected-argument', 'a field that is deleted takes no value');
+      cursor.fail(value.span, 'unexpected-argument', 'a deleted field must not have a value');
     }
     return { kind: 'delete', name: deletedName(cursor, field, written) };
   }
   const name = headerName(cursor, field, written);
   if (value === undefined) {
-    const hint = `to delete it write -${name.replace(/^-+/, '')}`;
+    const hint = `to delete the field write -${name.replace(/^-+/, '')}`;
     return cursor.fail(
       field.span,
       'expected-argument',

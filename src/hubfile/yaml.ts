@@ -48,7 +48,7 @@ function parse(text: string): Document.Parsed | undefined {
   });
   const [first, second] = composer.compose(tokens, false, text.length);
   if (second !== undefined) {
-    const message = 'a configuration is one document; this is the second';
+    const message = 'a configuration is a single document, and this is the second';
     throw new TextProblem('bad-yaml', second.range[0], message);
   }
   return first;
@@ -86,7 +86,7 @@ class YamlReader {
     if (isAlias(node)) {
       const known = this.#anchors.get(node.source);
       if (known === undefined) {
-        const message = 'this alias stands for nothing that comes before it';
+        const message = 'this alias refers to nothing before it';
         throw new TextProblem('bad-yaml', at.start, message);
       }
       this.#count(known.size, at);
@@ -141,7 +141,7 @@ class YamlReader {
   #count(nodes: number, at: SourceRange): void {
     this.#size += nodes;
     if (this.#size <= MAX_NODES) return;
-    const message = `with its aliases this document has more than ${MAX_NODES} values`;
+    const message = `with its aliases, this document has more than ${MAX_NODES} values`;
     throw new TextProblem('bad-yaml', at.start, message);
   }
 }

@@ -1,7 +1,7 @@
 /**
- * The body of a response, as far as it is not too long.
+ * Reads the body of a response.
  *
- * @throws Error for more than `maxBytes`
+ * @throws Error if it is longer than `maxBytes`
  */
 export async function readBounded(response: Response, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];

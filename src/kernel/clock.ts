@@ -1,14 +1,14 @@
-/** The time, passed in wherever it matters, so that a test can turn it. */
+/** The source of time. Code gets it as an argument, so that tests can control it. */
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
-  /** Milliseconds since some fixed moment; unlike {@link now} it never jumps when the clock is set. */
+  /** Milliseconds since a fixed moment. Unlike {@link now} it never jumps when the system clock is set. */
   monotonic(): number;
   /** Calls `task` once after `delayMs`; the returned function cancels it. Never keeps the process alive. */
   after(delayMs: number, task: () => void): () => void;
 }
 
-/** setTimeout clamps longer delays to 1 ms, so they are cut to this (24.8 days). */
+/** setTimeout treats longer delays as 1 ms, so they are limited to this value (24.8 days). */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
@@ -21,7 +21,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** @throws the reason of `signal` as soon as it is aborted */
+/** @throws the reason of `signal` when it is aborted */
 export function wait(delayMs: number, clock: Clock, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) {
@@ -40,7 +40,7 @@ export function wait(delayMs: number, clock: Clock, signal: AbortSignal): Promis
   });
 }
 
-/** Waits, at most until a client leaves. */
+/** Waits for some time, or until the client disconnects. */
 export function pause(
   clock: Clock,
   ms: number,

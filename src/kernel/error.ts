@@ -13,12 +13,12 @@ export class HubgateError extends Error {
   }
 }
 
-/** The message of anything that was thrown, for logs. */
+/** The message of any thrown value, for logs. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
-/** The `code` of a thrown value, when it has a string one (`ENOENT`, `ECONNRESET`, …). */
+/** The `code` of a thrown value if it is a string (`ENOENT`, `ECONNRESET`, …). */
 export function codeOf(thrown: unknown): string | undefined {
   if (typeof thrown !== 'object' || thrown === null || !('code' in thrown)) return undefined;
   return typeof thrown.code === 'string' ? thrown.code : undefined;

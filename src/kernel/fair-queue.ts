@@ -1,13 +1,13 @@
 import { HubgateError } from './error.ts';
 
 export interface FairQueueOptions {
-  /** How many are served at once. */
+  /** Callers that are served at the same time. */
   readonly places: number;
-  /** How many of them those may take that have not been served well before. */
+  /** Of these, how many may be clients that have not been served successfully before. */
   readonly placesOfStrangers: number;
-  /** How many of them one such client may take. */
+  /** Of these, how many may belong to one such client. */
   readonly placesOfStranger: number;
-  /** How many wait at most, of those that are known and of strangers each. */
+  /** Callers that may wait, counted separately for known clients and for strangers. */
   readonly maxWaiting: number;
 }
 
@@ -16,7 +16,7 @@ interface Waiting {
   readonly fail: (error: Error) => void;
 }
 
-/** Those that wait, by client, in the order in which their turns come. */
+/** Waiting callers by client, in the order of their turns. */
 class Line {
   readonly #clients = new Map<string, Waiting[]>();
   size = 0;
@@ -28,7 +28,9 @@ class Line {
     this.size += 1;
   }
 
-  /** The next of the first client that may; it goes behind all others for its next turn. */
+  /**
+   * The next caller of the first client that may be served. The client then moves to the end of the queue.
+   */
   take(may: (client: string) => boolean): { client: string; one: Waiting } | undefined {
     for (const [client, own] of this.#clients) {
       if (!may(client)) continue;
@@ -52,8 +54,8 @@ class Line {
   }
 
   /**
-   * Makes room for a client by turning away the last of another that has more waiting; false where
-   * none has.
+   * Makes room for a client by rejecting the last caller of a client that has more of them waiting. Returns
+   * false if there is none.
    */
   makeRoom(client: string): boolean {
     let most = { client, own: this.#clients.get(client) ?? [] };
@@ -70,9 +72,9 @@ class Line {
 }
 
 /**
- * Hands out places that are few, in fair turns: one of each client, then the next of each. Those
- * that have been served well before have a line of their own, of which every other turn is, so that
- * however many strangers come they are not kept waiting.
+ * Hands out a limited number of places in fair turns: one to each client, then the next to each. Clients that
+ * have been served successfully before have a queue of their own and get every other turn, so any number of
+ * strangers cannot keep them waiting.
  */
 export class FairQueue {
   readonly #options: FairQueueOptions;
@@ -88,9 +90,9 @@ export class FairQueue {
   }
 
   /**
-   * Resolves to what gives the place back.
+   * Resolves to a function that gives the place back.
    *
-   * @throws HubgateError `queue-full`; the signal's reason once that is aborted
+   * @throws HubgateError `queue-full`; the reason of the signal when it is aborted
    */
   take(client: string, isKnown: boolean, signal?: AbortSignal): Promise<() => void> {
     const line = isKnown ? this.#known : this.#strangers;
@@ -162,5 +164,5 @@ export class FairQueue {
 }
 
 function full(): HubgateError {
-  return new HubgateError('queue-full', 'Too many are waiting already');
+  return new HubgateError('queue-full', 'Too many callers are waiting');
 }

@@ -1,6 +1,6 @@
 import { HubgateError } from './error.ts';
 
-/** A piece of a pattern: as it is written, or a text that stands for itself. */
+/** One token of a pattern: a text that must match literally, or a wildcard or class. */
 export interface GlobPiece {
   readonly text: string;
   readonly isLiteral: boolean;
@@ -14,11 +14,11 @@ type Token =
   | { readonly kind: 'one'; readonly allows: (letter: string) => boolean };
 
 /**
- * Whether texts are like a pattern, by the rules of Go's `path.Match`: `*` is any text and `?` any
- * character without a slash, `[a-z]` and `[^a-z]` are classes, `\` takes the meaning from what follows.
- * It takes the product of both lengths at most, whatever they are.
+ * Compiles a pattern by the rules of Go's `path.Match`: `*` matches any text without a slash, `?` any
+ * character except a slash, `[a-z]` and `[^a-z]` are classes, and `\` makes the next character literal.
+ * Matching takes at most the product of both lengths.
  *
- * @throws HubgateError `invalid-pattern` for a class that does not end, or nothing behind `\`
+ * @throws HubgateError `invalid-pattern` for a class that is not closed, or for a `\` at the end
  */
 export function compileGlob(pieces: readonly GlobPiece[]): (text: string) => boolean {
   const tokens = pieces.flatMap(({ text, isLiteral }) =>
@@ -27,7 +27,7 @@ export function compileGlob(pieces: readonly GlobPiece[]): (text: string) => boo
   return (text) => isLike(Array.from(text), tokens);
 }
 
-/** Whether a pattern can be read; see {@link compileGlob}. */
+/** Whether a pattern is valid; see {@link compileGlob}. */
 export function isGlob(pattern: string): boolean {
   try {
     tokensOf(pattern);
@@ -40,8 +40,8 @@ export function isGlob(pattern: string): boolean {
 function isLike(letters: readonly string[], tokens: readonly Token[]): boolean {
   let at = 0;
   let next = 0;
-  // Where the last star stands, and what it has taken so far. It never takes a slash, so the first
-  // place where the tokens before it fit is as good as any other.
+  // The position of the last star and the text that it has matched so far. A star never matches a slash, so
+  // the first place where the tokens before it match is as good as any other.
   let star: { token: number; end: number } | null = null;
   while (at < letters.length || next < tokens.length) {
     const letter = letters[at];

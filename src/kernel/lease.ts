@@ -3,7 +3,7 @@ interface Holding<T> {
   count: number;
 }
 
-/** A counted claim on a shared resource. `Released` says when it is closed. */
+/** A counted claim on a shared resource. `Released` is the result of giving it back. */
 export interface Lease<T, Released = Promise<void>> {
   readonly value: T;
   /** Gives the claim back; calling it again does nothing. The last release closes the resource. */
@@ -11,8 +11,8 @@ export interface Lease<T, Released = Promise<void>> {
 }
 
 /**
- * Resources that outlive a configuration: listeners by address, logs by location, key caches by
- * URL. A reload takes its leases before the old configuration releases its own, so what both use
+ * Shared resources that outlive a configuration: listeners by address, histories by location, key caches by
+ * URL. A reload takes its leases before the old configuration releases its own, so a resource that both use
  * is never closed in between.
  */
 export class LeasePool<T> {
@@ -23,14 +23,14 @@ export class LeasePool<T> {
     this.#close = close;
   }
 
-  /** Whether somebody holds it, or is opening it. */
+  /** Whether the resource is open or opening. */
   has(key: string): boolean {
     return this.#holdings.has(key);
   }
 
   /**
-   * Claims the resource named `key`, opening it when nobody holds it. A failed opening is not
-   * remembered: the next call tries again.
+   * Claims the resource named `key` and opens it if nobody holds it. A failed attempt to open it is not
+   * remembered, so the next call tries again.
    *
    * @throws what `open` throws
    */
@@ -67,10 +67,10 @@ export class LeasePool<T> {
   }
 }
 
-/** A lease of what opens and closes at once. */
+/** A lease of a resource that opens and closes synchronously. */
 export type InstantLease<T> = Lease<T, void>;
 
-/** {@link LeasePool} for resources that open and close at once. */
+/** {@link LeasePool} for resources that open and close synchronously. */
 export class InstantLeases<T> {
   readonly #held = new Map<string, { readonly value: T; count: number }>();
   readonly #close: (value: T) => void;

@@ -1,9 +1,9 @@
-/** What a log line carries beside its message. Values are printed as JSON. */
+/** Further data of a log line. Values are printed as JSON. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
 /**
- * Where the program speaks to its operator. Nothing that a client sent goes into `message`;
- * it goes into `fields`, where it is escaped. Secrets go nowhere.
+ * The log for the operator. Data from clients must not be in `message`; put it into `fields`, where it is
+ * escaped. Secrets must be in neither.
  */
 export interface Logger {
   debug(message: string, fields?: LogFields): void;
@@ -16,7 +16,7 @@ export interface Logger {
 
 const ignore = (): void => {};
 
-/** A logger that says nothing: the default of the library doors. */
+/** A logger that writes nothing: the default of the library's entry points. */
 export const silentLogger: Logger = {
   debug: ignore,
   info: ignore,

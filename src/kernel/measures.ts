@@ -1,19 +1,19 @@
-/** Names and values of the labels of one series. Their values are of a bounded set. */
+/** Names and values of the labels of one series. Each label has a bounded set of values. */
 export type Labels = Readonly<Record<string, string>>;
 
 export interface Sample {
   readonly value: number;
   readonly labels: Labels;
-  /** Where it is not the family's own name: `…_bucket`, `…_sum`, `…_count`. */
+  /** The name if it is not the family's own: `…_bucket`, `…_sum`, `…_count`. */
   readonly metricName?: string;
 }
 
-/** All series of one name, as plain data: processes send it to each other, and add it up. */
+/** All series of one name as plain data, which processes send to each other and add up. */
 export interface Family {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly help: string;
-  /** How the values of several processes make one. */
+  /** How to combine the values of several processes. */
   readonly aggregator: 'sum' | 'max' | 'min';
   readonly values: readonly Sample[];
 }
@@ -21,12 +21,12 @@ export interface Family {
 /** Series with their labels. */
 export type Series = readonly (readonly [labels: Labels, value: number])[];
 
-/** What only grows. */
+/** A value that only grows. */
 export function counter(name: string, help: string, series: Series | number): Family {
   return { name, type: 'counter', help, aggregator: 'sum', values: samples(series) };
 }
 
-/** What goes up and down. */
+/** A value that goes up and down. */
 export function gauge(
   name: string,
   help: string,
@@ -52,15 +52,15 @@ function samples(series: Series | number): readonly Sample[] {
 }
 
 /**
- * Counts by upper bound. An observation is a search in a short array and two additions: nothing is
- * looked up by labels, of which whoever keeps it knows the values.
+ * Counts values by upper bound. An observation costs a search in a short array and two additions. The owner
+ * keeps one histogram per set of labels, so nothing is looked up.
  */
 export class Histogram {
   readonly #bounds: readonly number[];
   readonly #counts: Float64Array;
   #sum = 0;
 
-  /** @param bounds upper bounds, growing; beyond the last there is not a limit */
+  /** @param bounds upper bounds in ascending order; values beyond the last have no limit */
   constructor(bounds: readonly number[]) {
     this.#bounds = bounds;
     this.#counts = new Float64Array(bounds.length + 1);
@@ -89,7 +89,7 @@ export class Histogram {
   }
 }
 
-/** Seconds: from what is answered at once to what somebody gives up on. */
+/** Seconds, from an immediate response to the time at which users give up. */
 export const SECONDS = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ] as const;
@@ -97,7 +97,7 @@ export const SECONDS = [
 /** Bytes, in steps of sixteen. */
 export const BYTES = [256, 4096, 65_536, 1_048_576, 16_777_216, 268_435_456] as const;
 
-/** Which percentiles of a list of values are told. */
+/** The percentiles that are reported. */
 const PERCENTILES = { p50: 0.5, p90: 0.9, p99: 0.99, max: 1 } as const;
 
 /** The values at these percentiles, with their labels; zeros where there are no values. */

@@ -1,7 +1,6 @@
 /**
- * The URL that a text says, resolved against `base` (WHATWG URL §4.4); null when it is none. The
- * only place that calls the parser of the running Node on what comes from outside: it fixes what
- * Node 20 and 22 get wrong there.
+ * Parses a URL relative to `base` (WHATWG URL §4.4); returns null if the text is not a URL. This is the only
+ * place that passes text from outside to Node's own parser. It corrects the mistakes of Node 20 and 22.
  */
 export function parseUrl(text: string, base?: string): URL | null {
   try {
@@ -12,27 +11,27 @@ export function parseUrl(text: string, base?: string): URL | null {
 }
 
 /**
- * The same for a text that has been checked before.
+ * Parses a URL that has been checked before.
  *
- * @throws TypeError when it is not a URL
+ * @throws TypeError if it is not a URL
  */
 export function requireUrl(text: string, base?: string): URL {
-  // Not `URL.canParse`: after some thousand calls Node 20 denies good URLs whose host is not ASCII.
+  // `URL.canParse` is not used: after some thousand calls Node 20 rejects valid URLs whose host is not ASCII.
   const url = new URL(text, base);
   // An opaque path (§4.1) has no segments.
   if (url.pathname.startsWith('/')) {
     if (DOT_SEGMENT.test(url.pathname)) url.pathname = withoutDotSegments(url);
   } else if (url.pathname === '' && writesPath(text)) {
     url.pathname = '/';
-    // Without a host the setter takes the path for an opaque one.
+    // Without a host, the setter treats the path as opaque.
     if (url.pathname === '') return new URL(`${url.protocol}/${url.search}${url.hash}`);
   }
   return url;
 }
 
 /**
- * The text of a path with its dot segments resolved (§4.4, path state). Node 20 and 22 leave them
- * alone behind a segment that begins with a dot: `/x/.y/../z`.
+ * The text of a path with its dot segments resolved (§4.4, path state). Node 20 and 22 do not resolve them
+ * after a segment that begins with a dot: `/x/.y/../z`.
  */
 export function withoutDotSegments({
   pathname,
@@ -43,7 +42,7 @@ export function withoutDotSegments({
   segments.forEach((segment, index) => {
     const isLast = index === segments.length - 1;
     if (DOUBLE_DOT.test(segment)) {
-      // "Shorten a path": a drive letter stays.
+      // "Shorten a path" (§4.4) keeps a drive letter.
       const isDrive = protocol === 'file:' && kept.length === 1 && DRIVE.test(kept[0] ?? '');
       if (!isDrive) kept.pop();
       if (isLast) kept.push('');
@@ -59,7 +58,7 @@ const SINGLE_DOT = /^(?:\.|%2e)$/i;
 const DOUBLE_DOT = /^(?:\.|%2e){2}$/i;
 const DRIVE = /^[a-z]:$/i;
 
-/** Whether a reference has a path: `foo://h/..` has one, which Node 20 and 22 resolve to nothing. */
+/** Whether a reference has a path. Node 20 and 22 lose the path of `foo://h/..`. */
 function writesPath(text: string): boolean {
   const written = text.replace(/[\t\n\r]/g, '').trim();
   const path = written.replace(/^[a-z][a-z0-9+.-]*:/i, '').replace(/^\/\/[^/?#]*/, '');

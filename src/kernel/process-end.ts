@@ -1,13 +1,12 @@
-// No process ends in the middle of an LMDB write. `endProcess` waits for writes. Any other exit
-// during one, and a worker whose main process is gone, ends by SIGKILL, after which the system
-// releases the lock.
+// No process ends in the middle of an LMDB write. `endProcess` waits for writes. Any other exit during a
+// write, and a worker whose main process is gone, ends by SIGKILL, after which the system releases the lock.
 
 /**
- * Work of this process that an exit must not cut. A native library's thread may hold a lock that other
- * processes wait for, or wait for this thread itself: an exit in the middle of that never ends, or crashes.
+ * Work that an exit must not interrupt. A thread of a native library may hold a lock for which other
+ * processes wait, or may wait for this thread. An exit in the middle of such work hangs or crashes.
  */
 
-/** How long the end of the process waits for such work. */
+/** How long the end of the process waits for such work, in milliseconds. */
 const PATIENCE_MS = 2_000;
 
 let underway = 0;
@@ -15,17 +14,17 @@ let isWatching = false;
 let isEnding = false;
 const waiting: (() => void)[] = [];
 
-/** Whether the process is at its end: such work may not begin any more. */
+/** Whether the process is ending, so that no such work may begin. */
 export function processIsEnding(): boolean {
   return isEnding;
 }
 
-/** Does work that must not be cut by an exit of the process. */
+/** Runs work that an exit of the process must not interrupt. */
 export async function uncut<Result>(work: () => Promise<Result>): Promise<Result> {
   if (!isWatching) {
     isWatching = true;
-    // Before those of libraries, which would wait for what is underway in this very thread. The system
-    // gives the locks of a killed process back.
+    // This handler runs before those of libraries, which would wait for work of this very thread. The system
+    // releases the locks of a killed process.
     process.prependListener('exit', () => {
       if (underway > 0) killThisProcess();
     });
@@ -40,15 +39,15 @@ export async function uncut<Result>(work: () => Promise<Result>): Promise<Result
 }
 
 /**
- * Ends the process with this code once the work is done that must not be cut; no more of it begins. Work
- * that takes longer than 2 s waits for somebody else: then the process ends by SIGKILL.
+ * Ends the process with this code after the work that must not be interrupted. No more such work begins. If
+ * it takes longer than 2 seconds, it is waiting for another process, and this process ends by SIGKILL.
  */
 export async function endProcess(code: number): Promise<never> {
   await finishUncut();
   process.exit(code);
 }
 
-/** Resolves when no such work is underway; no more of it begins. As {@link endProcess} otherwise. */
+/** Resolves when no such work is in progress. No more such work begins. Otherwise like {@link endProcess}. */
 export async function finishUncut(): Promise<void> {
   isEnding = true;
   if (underway === 0) return;
@@ -57,7 +56,7 @@ export async function finishUncut(): Promise<void> {
   clearTimeout(cancel);
 }
 
-/** Ends the process at once, with nothing of what an exit does. */
+/** Ends the process at once, without running exit handlers. */
 export function killThisProcess(): void {
   process.kill(process.pid, 'SIGKILL');
 }

@@ -1,19 +1,25 @@
-// No turn of the event loop is unbounded. Whatever grows with a client's input, with the log or
-// with the number of streams is a task of the process's one scheduler. Generators that yield when
-// their budget is used up keep such code readable.
+// No turn of the event loop is unbounded. Work that grows with a client's input, with the history or with the
+// number of streams is a task of the one scheduler of the process. Such tasks are generators that yield when
+// their budget is used up, which keeps the code readable.
 
 /**
- * Steps of work in one turn of the event loop. A step is the smallest thing that is counted, about
- * 10 ns, so a turn is about a millisecond; a cost that is counted only afterwards may exceed it once.
+ * Steps of work in one turn of the event loop. A step is the smallest unit of work, about 10 ns, so a turn
+ * takes about a millisecond. Work whose cost is known only afterwards may exceed the limit once.
  */
 export const TURN_STEPS = 100_000;
 
-/** The least that a task gets when its turn comes, in steps. */
+/** The smallest budget of a task in its turn, in steps. */
 const MIN_SHARE = 2_000;
-/** What a computation may use before it is queued, in steps; all of one turn together get what a turn has. */
+/**
+ * Steps that a computation may use before it is queued. All computations of one turn share the steps of that
+ * turn.
+ */
 const HEAD_START = 10_000;
 
-/** What a task may still use of its turn, in steps. It may go below 0, since a cost is often known only afterwards. */
+/**
+ * Steps that a task may still use in its turn. The number may fall below 0, because some costs are known only
+ * afterwards.
+ */
 export class Budget {
   left: number;
 
@@ -30,21 +36,23 @@ export class Budget {
   }
 }
 
-/** For a computation that is bounded by itself, so that its cost is not counted. */
+/** For a computation that is bounded anyway, so its cost is not counted. */
 export function unlimitedBudget(): Budget {
   return new Budget(Number.POSITIVE_INFINITY);
 }
 
-/** A task of any length, done a little at a time. */
+/** A task of any length that runs in slices. */
 export interface Task {
-  /** Works until nothing is left of `budget` or there is nothing more to do; true asks to go on. Must not throw. */
+  /**
+   * Works until `budget` is used up or the task is finished. Returns true to be called again. Must not throw.
+   */
   run(budget: Budget): boolean;
 }
 
-/** A computation that yields whenever nothing is left of its budget. */
+/** A computation that yields whenever its budget is used up. */
 export type Computation<T> = (budget: Budget) => Generator<void, T, void>;
 
-/** The result of a computation with an unlimited budget, so that it never yields. */
+/** Runs a computation with an unlimited budget, so that it never yields, and returns its result. */
 export function completed<T>(computation: Generator<void, T, void>): T {
   const { done, value } = computation.next();
   if (done !== true) throw new TypeError('a computation with an unlimited budget did not end');
@@ -52,39 +60,39 @@ export function completed<T>(computation: Generator<void, T, void>): T {
 }
 
 /**
- * Shares each turn of the event loop among all that have much to do: in rounds, each with an equal
- * part of the turn's steps. Between the turns the loop sees to its connections.
+ * Shares each turn of the event loop among all long tasks: in rounds, each task gets an equal part of the
+ * turn's steps. Between turns, the event loop handles its connections.
  */
 export class Scheduler {
   readonly #waiting = new Set<Task>();
   readonly #later: (turn: () => void) => void;
   readonly #budget = new Budget(0);
   #scheduled = false;
-  /** What computations may still use in this turn without being queued. */
+  /** Steps that computations may still use in this turn without being queued. */
   #headStart = TURN_STEPS;
 
-  /** @param later calls back in the next turn of the event loop */
+  /** @param later calls its argument in the next turn of the event loop */
   constructor(later: (turn: () => void) => void = setImmediate) {
     this.#later = later;
   }
 
-  /** Lets `work` run from the next turn on, until it has nothing more to do. Adding it twice is adding it once. */
+  /** Runs `work` from the next turn until it is finished. Adding it twice has no further effect. */
   add(work: Task): void {
     this.#waiting.add(work);
     this.#schedule();
   }
 
   /**
-   * The result of a computation: at once when it is short, as a promise when it takes its turns.
+   * Runs a computation. Returns its result at once if it is short, and a promise if it needs several turns.
    *
-   * @throws (or rejects with) what it throws
+   * @throws (or rejects with) what the computation throws
    */
   compute<T>(computation: Computation<T>): T | Promise<T> {
     const budget = new Budget(Math.min(HEAD_START, this.#headStart));
     const before = budget.left;
     const steps = computation(budget);
     if (before > 0) {
-      // The head start is given again in the next turn.
+      // Each turn begins with a full allowance.
       this.#schedule();
       try {
         const { done, value } = steps.next();
@@ -97,7 +105,7 @@ export class Scheduler {
       this.add({
         run: (share) => {
           try {
-            // It holds the budget that it was given, so that is filled again.
+            // The generator keeps a reference to its budget object, so the same object is filled again.
             budget.left = share.left;
             const { done, value } = steps.next();
             share.left = budget.left;

@@ -1,14 +1,14 @@
 type Cleanup = () => void | Promise<void>;
 
 /**
- * A stack of cleanups. Whoever opens something registers its closing on the same line; `close`
- * runs them last-in first-out, all of them even when one throws.
+ * A stack of cleanup functions. Code that opens a resource registers how to close it on the same line.
+ * `close` runs the functions in reverse order, all of them even if one throws.
  */
 export class Scope {
   readonly #cleanups: Cleanup[] = [];
   #closing: Promise<void> | undefined;
 
-  /** Registers a cleanup. On a scope that is already closing it runs at once. */
+  /** Registers a cleanup function. If the scope is already closing, it runs at once. */
   defer(cleanup: Cleanup): void {
     if (this.#closing === undefined) this.#cleanups.push(cleanup);
     else this.#closing = this.#closing.then(cleanup);
@@ -21,9 +21,9 @@ export class Scope {
   }
 
   /**
-   * Runs every cleanup. Calling it again returns the same promise.
+   * Runs all cleanup functions. Another call returns the same promise.
    *
-   * @throws AggregateError when cleanups failed; the others ran nevertheless.
+   * @throws AggregateError if some of them failed; the others ran nevertheless
    */
   close(): Promise<void> {
     this.#closing ??= this.#unwind();

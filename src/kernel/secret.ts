@@ -5,30 +5,30 @@ const REDACTED = '[redacted]';
 const PLACEHOLDERS_ONLY = /^(?:\{(?:env|file)\.[^{}]+\})+$/;
 
 /**
- * A value that must not be printed. It travels through configuration, logs and errors as
- * `[redacted]`; a value made of placeholders alone (`{env.JWT_KEY}`) discloses nothing and prints
- * as it was written.
+ * A value that must not be printed. Configuration, logs and errors show `[redacted]` instead. A value that
+ * consists only of placeholders (`{env.JWT_KEY}`) reveals nothing, so it is printed as written.
  */
 export class Secret {
   readonly #value: string | Buffer;
 
-  /** @param value a text; or the bytes of a key, which count as text where they are UTF-8 */
+  /** @param value text, or the bytes of a key, which count as text if they are valid UTF-8 */
   constructor(value: string | Uint8Array) {
     this.#value = typeof value === 'string' ? value : textOrBytes(value);
   }
 
-  /** Whether it can be used where a text is wanted. */
+  /** Whether the value can be used as text. */
   get isText(): boolean {
     return typeof this.#value === 'string';
   }
 
-  /** The value itself. Call it where the value is used, never where it is passed along. */
+  /** The value itself. Call this where the value is used, never where it is passed on. */
   reveal(): string {
-    // One character for each byte of what is not text: good to compare, never to use as a key.
+    // The value as text, with one character per byte if it is not valid UTF-8. Use it for comparisons, never
+    // as a key.
     return typeof this.#value === 'string' ? this.#value : this.#value.toString('latin1');
   }
 
-  /** The bytes of a key: those of the file that it came from, or of the text in UTF-8. */
+  /** The bytes of a key: those of its file, or of its text in UTF-8. */
   bytes(): Buffer {
     return typeof this.#value === 'string' ? Buffer.from(this.#value, 'utf8') : this.#value;
   }
@@ -52,13 +52,13 @@ function textOrBytes(bytes: Uint8Array): string | Buffer {
   return isUtf8(copy) ? copy.toString('utf8') : copy;
 }
 
-/** Names of header fields and parameters whose values open doors: the only list of them. */
+/** Names of header fields and parameters whose values grant access. This is the only such list. */
 const SECRET_NAME =
   /^(?:proxy-)?authorization$|^(?:set-)?cookie$|^code$|api[-_]?key|(?:access|private)[-_]key|secret|passw(?:or)?d|token|session[-_]?id|credential|(?:^|[-_])(?:auth|jwt|sig|signature)$/i;
 
 /**
- * Whether what a header field or a parameter of this name holds must not be printed: not in a log,
- * not in the configuration that the admin API shows, not in the excerpt of a message.
+ * Whether the value of a header field or parameter with this name must not be printed: not in a log, not in
+ * the configuration that the admin API shows, and not in a message.
  */
 export function isSecretName(name: string): boolean {
   return SECRET_NAME.test(name);
@@ -75,7 +75,7 @@ export function withoutSecretParts(url: string, sign: string): string {
     );
 }
 
-/** A name is read as hub and app read it: `%61uthorization` is `authorization`. */
+/** Names are decoded as the hub and apps decode them: `%61uthorization` means `authorization`. */
 function decoded(name: string): string {
   const [[read] = ['']] = new URLSearchParams(`${name}=`);
   return read;

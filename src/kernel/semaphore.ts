@@ -1,4 +1,4 @@
-/** Lets so many hold a place at once; the others wait in the order in which they came. */
+/** Limits how many callers hold a place at the same time. The others wait in the order of their arrival. */
 export class Semaphore {
   readonly #waiting = new Set<() => void>();
   #free: number;
@@ -7,15 +7,16 @@ export class Semaphore {
     this.#free = places;
   }
 
-  /** How many wait for a place. */
+  /** The number of waiting callers. */
   get waiting(): number {
     return this.#waiting.size;
   }
 
   /**
-   * Resolves when there is a place, which {@link release} gives back.
+   * Resolves when the caller holds a place. {@link release} gives it back.
    *
-   * @param onCancelled takes a listener for the end of the wait, with a reason; returns how to forget it
+   * @param onCancelled registers a listener for the end of the wait, with a reason; returns a function that
+   * removes it
    * @throws (rejects with) that reason
    */
   acquire(onCancelled: (cancel: (reason: unknown) => void) => () => void): Promise<void> {
@@ -36,7 +37,7 @@ export class Semaphore {
     });
   }
 
-  /** Gives a place back: to whoever has waited longest. */
+  /** Gives a place back, to the caller that has waited longest. */
   release(): void {
     const [next] = this.#waiting;
     if (next === undefined) {
@@ -47,7 +48,10 @@ export class Semaphore {
     next();
   }
 
-  /** Runs a task that holds a place. @throws the reason of the signal when it is aborted first; what the task throws */
+  /**
+   * Runs a task while holding a place. @throws the reason of the signal if it is aborted first; what the task
+   * throws
+   */
   async run<T>(signal: AbortSignal, task: () => Promise<T>): Promise<T> {
     signal.throwIfAborted();
     await this.acquire((cancel) => {

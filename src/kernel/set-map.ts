@@ -1,13 +1,13 @@
-/** Maps whose values are sets: a key is there as long as its set holds something. */
+/** Helpers for maps whose values are sets. A key exists as long as its set has members. */
 
-/** Adds to the set under a key, which is made for the first. */
+/** Adds a member to the set of a key, and creates the set if necessary. */
 export function addTo<K, V>(map: Map<K, Set<V>>, key: K, value: V): void {
   const present = map.get(key);
   if (present === undefined) map.set(key, new Set([value]));
   else present.add(value);
 }
 
-/** Takes out of the set under a key, and the key with the last. */
+/** Removes a member from the set of a key, and the key with the last member. */
 export function deleteFrom<K, V>(map: Map<K, Set<V>>, key: K, value: V): void {
   const present = map.get(key);
   present?.delete(value);

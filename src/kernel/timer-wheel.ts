@@ -1,29 +1,31 @@
 import type { Clock } from './clock.ts';
 
-/** Whatever has a time: it is the record in the wheel itself, so that a timer costs no object. */
+/** A timer. The owner's object is itself the entry of the wheel, so that a timer costs no further object. */
 export interface WheelTimer {
-  /** For the wheel: the tick at which it is due, 0 while it is in no wheel. */
+  /** Used by the wheel: the tick at which the timer expires, or 0 if it is not in a wheel. */
   dueTick: number;
-  /** Called once, when its time has come. */
+  /** Called once when the timer expires. */
   expire(): void;
 }
 
-/** Precision of all that waits in a wheel. */
+/** Precision of all timers in a wheel, in milliseconds. */
 const TICK_MS = 50;
 const SLOTS = 512;
-/** Timers that expire in one turn of the event loop; the others of the tick follow in the next. */
+/**
+ * Timers that expire in one turn of the event loop. Further timers of the same tick expire in the next turns.
+ */
 const EXPIRED_AT_ONCE = 250;
 
 /**
- * Timers for thousands of connections on one system timer, one wheel for the whole process.
- * Precision is one tick of 50 ms: a timer expires never early, and later than one tick only when
- * more than 250 expire together. The system timer runs only while there are entries.
+ * Timers for thousands of connections on one system timer, with one wheel per process. The precision is one
+ * tick of 50 ms. A timer never expires early, and more than one tick late only if more than 250 expire
+ * together. The system timer runs only while the wheel has entries.
  */
 export class TimerWheel {
   readonly #clock: Clock;
   readonly #slots: Set<WheelTimer>[] = Array.from({ length: SLOTS }, () => new Set());
   #size = 0;
-  /** The last tick that has been seen to completely. */
+  /** The last tick that has been handled completely. */
   #tick: number;
   #stop: (() => void) | undefined;
 
@@ -32,7 +34,7 @@ export class TimerWheel {
     this.#tick = this.#currentTick();
   }
 
-  /** Lets `timer` expire once, `delayMs` from now, instead of when it was to expire before. */
+  /** Lets `timer` expire `delayMs` from now. This replaces its former expiry. */
   arm(timer: WheelTimer, delayMs: number): void {
     this.cancel(timer);
     if (this.#size === 0) this.#tick = this.#currentTick();
@@ -57,7 +59,7 @@ export class TimerWheel {
     this.#stop = undefined;
     const now = this.#currentTick();
     let left = EXPIRED_AT_ONCE;
-    // After a pause longer than one turn of the wheel each slot still needs only one visit.
+    // Even after a pause longer than one revolution, each slot needs only one visit.
     this.#tick = Math.max(this.#tick, now - SLOTS);
     while (this.#tick < now && left > 0) {
       left = this.#expire(this.#tick + 1, now, left);
@@ -66,7 +68,9 @@ export class TimerWheel {
     if (this.#size > 0) this.#stop ??= this.#clock.after(left > 0 ? TICK_MS : 0, this.#advance);
   };
 
-  /** Expires what is due in the slot of `tick`, and says how many more may. */
+  /**
+   * Expires the timers of the slot of `tick` that are due, and returns how many more may expire in this turn.
+   */
   #expire(tick: number, now: number, most: number): number {
     const slot = this.#slot(tick);
     let left = most;

@@ -27,7 +27,7 @@ declare module '../config/routes.ts' {
 
 const syntax: ConditionSyntax<ErrorStatusCondition> = {
   usage: 'error_status 404 5xx',
-  summary: 'in `handle_errors`, these statuses of the error',
+  summary: 'these statuses of the error (in `handle_errors`)',
   read: (cursor) => [{ kind: 'error_status', statuses: statusClasses(cursor) }],
   merge: (a, b) => ({ ...a, statuses: [...a.statuses, ...b.statuses] }),
 };

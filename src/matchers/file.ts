@@ -52,7 +52,7 @@ declare module '../config/routes.ts' {
 const syntax: ConditionSyntax<FileCondition> = {
   usage:
     'file [<file…>]\nfile { root <dir>; try_files <file…>; try_policy <policy>; split_path <end…> }',
-  summary: 'a file that is there; `{file_match.relative}` is which',
+  summary: 'a file that exists; `{file_match.relative}` is its path',
   read(cursor) {
     const words = cursor.rest();
     const start =

@@ -36,13 +36,13 @@ declare module '../config/routes.ts' {
 
 const syntax: ConditionSyntax<VarsRegexpCondition> = {
   usage: 'vars_regexp [<name>] <name>|<placeholder> <regexp>',
-  summary: 'a variable, or any placeholder, that matches (RE2 syntax)',
+  summary: 'a variable or a placeholder that matches (RE2 syntax)',
   read(cursor) {
     const words = cursor.several('a variable or a placeholder, and a regular expression');
     const [variable, pattern] = words.slice(-2);
     if (words.length < 2 || words.length > 3 || variable === undefined || pattern === undefined) {
       const message =
-        'vars_regexp takes a variable and a regular expression, maybe a name before them';
+        'vars_regexp takes a variable and a regular expression, with an optional name before them';
       return cursor.fail(cursor.span, 'expected-argument', message);
     }
     const condition: VarsRegexpCondition = {

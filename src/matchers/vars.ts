@@ -31,7 +31,7 @@ declare module '../config/routes.ts' {
 
 const syntax: ConditionSyntax<VarsCondition> = {
   usage: 'vars <name>|<placeholder> <value…>',
-  summary: 'a variable (of `vars`), or any placeholder, that has one of these values',
+  summary: 'a variable (set by `vars`) or a placeholder that has one of these values',
   read(cursor) {
     const variable = name(cursor, 'a variable or a placeholder');
     return [{ kind: 'vars', variable, values: list(cursor, 'a value') }];

@@ -135,7 +135,8 @@ class LoneExchange {
   #receive(response: IncomingMessage): void {
     const { statusCode = 0, rawHeaders } = response;
     response.on('error', (error) => this.#lifecycle.fail(error));
-    if (statusCode < 200) throw broken('The upstream switched protocols unasked');
+    if (statusCode < 200)
+      throw broken('The upstream switched protocols without an upgrade request');
     this.#lifecycle.phase = 'responding';
     this.#lifecycle.limit(0);
     // RFC 9110 §10.1.1: answered so, the request needs no body.

@@ -101,7 +101,7 @@ export class DynamicUpstreams {
       origins.add(`${scheme}://${isIP(host) === 6 ? `[${host}]` : host}:${port}`);
     }
     if (origins.size > 0) return [...origins];
-    throw new HubgateError('no-upstreams', 'The DNS names no upstream');
+    throw new HubgateError('no-upstreams', 'The DNS has no upstream');
   }
 
   /** Sorted, so that an answer in another order changes nothing. */

@@ -66,13 +66,16 @@ export class ConnectionPool implements Connections {
     if (turns.waiting >= MAX_WAITING_REQUESTS) {
       const full = new HubgateError(
         'upstream-busy',
-        `${MAX_WAITING_REQUESTS} requests wait already`,
+        `${MAX_WAITING_REQUESTS} requests are already waiting`,
       );
       throw new ForwardError('upstream-busy', 'unsent', full);
     }
     await turns.acquire((cancel) =>
       request.client.onAbandoned(() => {
-        const left = new HubgateError('client-left', 'The client did not wait for its turn');
+        const left = new HubgateError(
+          'client-left',
+          'The client disconnected while its request waited',
+        );
         cancel(new ForwardError('upstream-aborted', 'unsent', left));
       }),
     );
@@ -328,11 +331,11 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
 }
 
 function stalled(): Error {
-  return new HubgateError('client-left', `The client took nothing within ${MAX_STALL_MS} ms`);
+  return new HubgateError('client-left', `The client read nothing within ${MAX_STALL_MS} ms`);
 }
 
 function abortReason(): Error {
-  return new HubgateError('upstream-aborted', 'The exchange was broken off');
+  return new HubgateError('upstream-aborted', 'The exchange was aborted');
 }
 
 function rawFields(raw: Dispatcher.DispatchController['rawHeaders']): HeaderList {

@@ -160,7 +160,7 @@ export class Forwarder {
 function writeLimit(limitMs: number, clock: Clock): WaitLimit | null {
   if (limitMs === 0) return null;
   const over = (): Error =>
-    new HubgateError('upstream-write-timeout', 'The upstream takes no more bytes');
+    new HubgateError('upstream-write-timeout', 'The upstream no longer reads the request');
   return { limitMs, clock, over };
 }
 

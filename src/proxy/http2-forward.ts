@@ -235,6 +235,6 @@ class Http2Exchange {
 function statusOf(head: unknown): number {
   const status = typeof head === 'object' && head !== null ? Reflect.get(head, ':status') : null;
   if (typeof status !== 'number')
-    throw new HubgateError('upstream-broken', 'A head without status');
+    throw new HubgateError('upstream-broken', 'A response without a status');
   return status;
 }

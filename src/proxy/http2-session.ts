@@ -185,7 +185,7 @@ export function dialHttp2(
     session = opened;
     opened.on('error', fail).on('close', onClose).on('remoteSettings', onSettings);
   });
-  return () => fail(new HubgateError('upstream-aborted', 'The connection is not wanted any more'));
+  return () => fail(new HubgateError('upstream-aborted', 'The connection is no longer needed'));
 }
 
 /** Whether the upstream has chosen, or only knows, another version. */

@@ -70,14 +70,17 @@ export class Http2Sessions implements Connections {
     if (this.#waiting.size >= MAX_WAITING_REQUESTS) {
       const full = new HubgateError(
         'upstream-busy',
-        `${MAX_WAITING_REQUESTS} requests wait already`,
+        `${MAX_WAITING_REQUESTS} requests are already waiting`,
       );
       return Promise.reject(new ForwardError('upstream-busy', 'unsent', full));
     }
     return new Promise((resolve, reject) => {
       const left = (): void => {
         this.#waiting.delete(waiter);
-        const error = new HubgateError('client-left', 'The client did not wait for its turn');
+        const error = new HubgateError(
+          'client-left',
+          'The client disconnected while its request waited',
+        );
         reject(new ForwardError('upstream-aborted', 'unsent', error));
       };
       if (client.abandoned) {

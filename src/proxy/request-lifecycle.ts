@@ -60,7 +60,7 @@ export class RequestLifecycle {
 
   /** The time within which more of the response must come; 0 for none. */
   awaitBody(ms: number): void {
-    this.limit(ms, 'no more of the response');
+    this.limit(ms, 'no further data of the response');
   }
 
   /**
@@ -176,7 +176,7 @@ export class RequestLifecycle {
 }
 
 export function clientLeft(cause?: Error): Error {
-  return new HubgateError('client-left', 'The exchange was broken off', { cause });
+  return new HubgateError('client-left', 'The exchange was aborted', { cause });
 }
 
 export function broken(message: string): HubgateError {

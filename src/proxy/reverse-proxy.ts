@@ -218,7 +218,7 @@ export class ReverseProxy {
         // Where nobody answers in the end, that is told instead.
         if (failure !== null) {
           const fields = about(exchange, { error: failure.message });
-          exchange.log.warn('an upstream failed, and a second try was answered', fields);
+          exchange.log.warn('an upstream failed, and another attempt succeeded', fields);
         }
         await outcome.interceptor?.(exchange, next);
         return;
@@ -265,7 +265,8 @@ export class ReverseProxy {
     upstream.inFlight += 1;
     try {
       const connections = this.#members.connections.get(upstream);
-      if (connections === undefined) throw new TypeError('an upstream of another proxy was chosen');
+      if (connections === undefined)
+        throw new TypeError('the chosen upstream belongs to another proxy');
       await this.#forwarder.forward(
         { exchange, address: upstream.address, connections, body },
         response,
@@ -299,7 +300,7 @@ export class ReverseProxy {
       exchange.log.debug('the request cannot be forwarded', fields);
     } else if (error.code === 'upstream-refused') {
       // One that goes away, or has too much to do, says so: that is not fault of its own.
-      exchange.log.debug('the upstream did not take the request', fields);
+      exchange.log.debug('the upstream did not accept the request', fields);
     } else {
       upstream.measures.failures += 1;
       upstream.recordFailure(this.#clock.monotonic());
@@ -322,7 +323,7 @@ export class ReverseProxy {
         log.info('upstreams have changed', { name, upstreams: origins?.length ?? 0 });
         use(origins);
       },
-      failed: (error) => log.warn('upstreams were not found', { name, error: messageOf(error) }),
+      failed: (error) => log.warn('no upstreams were found', { name, error: messageOf(error) }),
     });
   }
 

@@ -6,18 +6,18 @@ export function upstreamFamilies(upstreams: readonly Upstream[]): readonly Famil
   return [
     gauge(
       'hubgate_upstream_healthy',
-      'Whether every proxy that uses the upstream would give it a request.',
+      'Whether every proxy that uses the upstream considers it healthy.',
       all.map(({ labels, one }) => [labels, one.isAvailable ? 1 : 0]),
       'min',
     ),
     gauge(
       'hubgate_upstream_requests_in_flight',
-      'Requests and upgraded connections under way.',
+      'Requests and upgraded connections in progress.',
       all.map(({ labels, one }) => [labels, one.inFlight]),
     ),
     counter(
       'hubgate_upstream_responses_total',
-      'Answers of the upstream.',
+      'Responses of the upstream.',
       all.flatMap(({ labels, one }) =>
         STATUS_CLASSES.map((status, index) => [
           { ...labels, status },
@@ -27,17 +27,17 @@ export function upstreamFamilies(upstreams: readonly Upstream[]): readonly Famil
     ),
     distribution(
       'hubgate_upstream_latency_seconds',
-      'Time from sending a request to the head of the answer.',
+      'Time from sending a request to the head of the response.',
       all.map(({ labels, one }) => [labels, one.measures.latency]),
     ),
     counter(
       'hubgate_upstream_failures_total',
-      'Requests to which the upstream gave no usable answer.',
+      'Requests without a usable response.',
       all.map(({ labels, one }) => [labels, one.measures.failures]),
     ),
     counter(
       'hubgate_upstream_retries_total',
-      'Attempts that followed a failed one.',
+      'Attempts after a failed one.',
       all.map(({ labels, one }) => [labels, one.measures.retries]),
     ),
   ];

@@ -13,7 +13,7 @@ const MAX_FAILURES = 1_000;
 /** One upstream as all who use it know it, over reloads. */
 export class Upstream {
   readonly address: UpstreamAddress;
-  /** Requests and upgraded connections under way. */
+  /** Requests and upgraded connections in progress. */
   inFlight = 0;
   readonly measures = new UpstreamMeasures();
   /** What each proxy that uses it thinks of it. */

@@ -100,7 +100,7 @@ export class AdminServer {
       const taken = codeOf(cause) === 'EADDRINUSE';
       const option = this.#option;
       const why = taken
-        ? `another program has it, perhaps another hubgate; give each its own with the global option ${option}, or write ${option} off`
+        ? `another program uses it, perhaps another hubgate; give each its own address with the global option ${option}, or write ${option} off`
         : messageOf(cause);
       const what = option === 'admin' ? 'the admin API' : 'the listener for metrics';
       const message = `Cannot open ${what} on port ${port} of ${host}: ${why}`;
@@ -140,7 +140,7 @@ export function adminRefusal(
 ): string | null {
   const { host, origin } = headers;
   if (host === undefined || !isOwnHost(host.toLowerCase(), admin)) {
-    return `the admin API is not called ${JSON.stringify((host ?? '').slice(0, 80))}; name it: admin … { origins <host> }`;
+    return `the admin API does not have the name ${JSON.stringify((host ?? '').slice(0, 80))}; name it: admin … { origins <host> }`;
   }
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin' && site !== 'none') return FOREIGN;

@@ -44,15 +44,15 @@ export function checkDiscovery(config: Config, report: Report): void {
 function noSuchHub(named: string): UnplacedProblem {
   return error(
     'unknown-hub',
-    `no site of this gateway has a hub at ${named.slice(0, 80)}`,
-    'name the address of a site that has a hub, or the URL of a hub elsewhere: https://…',
+    `this gateway has no hub at ${named.slice(0, 80)}`,
+    'write the address of a site with a hub, or the URL of a hub elsewhere: https://…',
   );
 }
 
 function namelessHub(): UnplacedProblem {
   return error(
     'unknown-hub',
-    'a hub whose site has no host name cannot be announced by another site',
+    'another site cannot announce a hub whose site has no host name',
     'give the site of the hub an address with a host name',
   );
 }
@@ -67,8 +67,8 @@ function checkCookie(
   const { domain } = discovery.cookie;
   const wanted = discovery.tokenSource !== null || changesCookie(discovery);
   if (domain !== null && registrableDomain(domain) === null) {
-    const message = `no browser accepts a cookie for all of ${domain}`;
-    const hint = 'a cookie domain is at least a registrable domain, such as example.com';
+    const message = `browsers accept no cookie for all of ${domain}`;
+    const hint = 'use at least a registrable domain, such as example.com';
     report(discovery.cookie, error('bad-cookie-domain', message, hint), { field: 'domain' });
     return;
   }
@@ -119,10 +119,10 @@ function checkTokenSource(
     return;
   }
   if (parseUrl(source.endpoint) === null || !/^https?:\/\/[^@]*$/i.test(source.endpoint)) {
-    const message = 'endpoint is an http: or https: URL without a user in it';
+    const message = 'endpoint must be an http: or https: URL without a user';
     report(source, error('bad-url', message), { field: 'endpoint' });
   } else if (isUnprotected(requireUrl(source.endpoint))) {
-    const message = 'endpoint is an http: URL: secrets and tokens would travel in clear';
+    const message = 'endpoint is an http: URL: secrets and tokens would be sent unencrypted';
     report(
       source,
       { ...error('insecure-url', message), severity: 'warning' },
@@ -131,7 +131,7 @@ function checkTokenSource(
   }
   if (source.subjectToken === null && grantTemplates({ ...source, payload: null }).length === 0) {
     const message =
-      'without subject_token the gateway asks for a token of its own, and for nothing in it';
+      'without subject_token the gateway asks for a token of its own, but these options ask for no grant';
     const hint = 'add subject_token {cookie.session}, or subscribe with the topics to ask for';
     report(source, error('empty-exchange', message, hint));
   }
@@ -148,7 +148,7 @@ function checkChanges(
   const field = changes.length === 0 ? 'live' : 'changes';
   if (place.kind === 'elsewhere') {
     if (changes.length === 0 && live === null) return;
-    const message = `${field} needs a hub of this gateway, and this one is elsewhere`;
+    const message = `${field} needs a hub of this gateway, but this hub is elsewhere`;
     report(discovery, error('hub-elsewhere', message), { field });
     return;
   }
@@ -158,15 +158,15 @@ function checkChanges(
 
 function reportVisibility(changes: ChangesConfig, sign: string | null, report: Report): void {
   const hint =
-    'public: whoever may subscribe learns which URL has changed, and nothing else; ' +
-    'private: only who has a token for that URL. Write changes public, or changes private';
+    'public: everyone who may subscribe learns which URL has changed, and nothing else; ' +
+    'private: only subscribers with a token for that URL. Write changes public, or changes private';
   if (sign !== null) {
     const message = `${sign}, so say whether changes are public or private`;
     report(changes, error('changes-visibility', message, hint));
     return;
   }
   const message =
-    'changes by requests with Cookie or Authorization are private, which reaches only who has a token';
+    'changes by requests with Cookie or Authorization are private, so only subscribers with a token receive them';
   report(changes, { ...error('changes-visibility', message, hint), severity: 'warning' });
 }
 
@@ -196,7 +196,7 @@ function problemOf({ topic, forms }: AliasConfig): string | null {
     if (new Set(names).size < names.length) return `${shown} has a name twice`;
     if (/[{}]/.test(form.replace(/\{\w+\}/g, ''))) return `${shown} has a brace without a name`;
     const missing = wanted.find((name) => !names.includes(name));
-    if (missing !== undefined) return `${shown} has no {${missing}}, of which the topic is made`;
+    if (missing !== undefined) return `${shown} has no {${missing}}, which the topic contains`;
   }
   return null;
 }
@@ -214,7 +214,7 @@ function signOfCredentials(
   if (tokenSource !== null) return `requests carry credentials (token ${tokenSource.kind})`;
   if (tls.clientAuth !== null) return 'requests carry credentials (client_auth)';
   if (asksWhoItIs(routes)) return 'requests carry credentials (forward_auth)';
-  return anonymous ? null : 'the hub lets nobody subscribe without a token';
+  return anonymous ? null : 'the hub requires a token to subscribe';
 }
 
 function asksWhoItIs(routes: readonly RouteConfig[]): boolean {

@@ -104,7 +104,7 @@ class FileCheck {
       .map(({ host }) => host);
     if (missing.length === 0) return;
     const message = `the certificate ${source.certFile} is not for ${missing.join(', ')}, but for ${certificateNames(cert).join(', ') || 'no name'}`;
-    const hint = 'give the site the certificate of its name; clients refuse this one';
+    const hint = 'use a certificate for the name of the site; clients reject this one';
     const code = 'certificate-for-others';
     this.#report(source, { severity: 'warning', code, message, hint }, { field: 'certFile' });
   }
@@ -142,7 +142,7 @@ export function checkLogFile(log: LogOptions | AccessLogConfig, report: Report):
   if (output === null || output === 'stderr' || output === 'stdout') return;
   const reason = whyUnwritable(output);
   if (reason === null) return;
-  const message = `cannot log to ${output}: ${reason}`;
+  const message = `cannot write the log to ${output}: ${reason}`;
   report(log, { severity: 'error', code: 'unusable-log-file', message }, { field: 'output' });
 }
 
@@ -180,7 +180,7 @@ export function checkStorage(options: GlobalOptions, report: Report): void {
   if (fault === null) return;
   const message = `certificates, keys and history cannot be kept in ${path}: ${fault.reason}`;
   const code = 'storage-unusable';
-  const hint = 'name a directory of its own with the global option storage <dir>';
+  const hint = 'choose another directory with the global option storage <dir>';
   report(options, { severity: fault.severity, code, message, hint }, { field: 'storage' });
 }
 
@@ -205,7 +205,7 @@ function faultOf(path: string): Fault | null {
         return { severity: 'error', reason: `${path} is on a read-only file system` };
       default:
         // Whoever runs the gateway may be somebody else.
-        return { severity: 'warning', reason: `whoever asks now may not write to ${path}` };
+        return { severity: 'warning', reason: `the current user may not write to ${path}` };
     }
   }
 }
@@ -248,7 +248,7 @@ function badDirectory(url: string): UnplacedProblem {
     severity: 'error',
     code: 'bad-acme-directory',
     message: `${url.slice(0, 80)} is not a URL of an ACME directory`,
-    hint: 'a directory begins with https:// (RFC 8555 §6.1)',
+    hint: 'the URL must begin with https:// (RFC 8555 §6.1)',
   };
 }
 
@@ -273,15 +273,15 @@ export function checkHistories(config: Config, project: string, report: Report):
       severity: 'warning',
       code: 'history-left-behind',
       message: `hub ${name} is no longer configured: its history stays in ${join(storage, 'history')}, unused, and its streams end`,
-      hint: 'where the hub is to go on under other addresses only, give it a name first: hub { name … }',
+      hint: 'if the hub only changes its addresses, give it a name first: hub { name … }',
     });
   }
   for (const [name, other] of shared) {
     report(null, {
       severity: 'warning',
       code: 'history-shared',
-      message: `the history of ${name} in ${join(storage, 'history')} belongs to ${other} too`,
-      hint: 'give this project a storage of its own: storage .hubgate in the global options',
+      message: `the history of ${name} in ${join(storage, 'history')} also belongs to ${other}`,
+      hint: 'give this project its own storage: storage .hubgate in the global options',
     });
   }
 }

@@ -68,12 +68,12 @@ function checkLegacyReader(hub: HubConfig, report: Report): void {
   const finding = readsLegacyTokens
     ? {
         code: 'legacy-relaxed',
-        message: 'of no token are typ and aud looked at, nor iss where there is one issuer',
-        hint: 'whatever its keys sign is let in; take it out once hub_legacy_tokens_total stands still',
+        message: 'hubgate ignores typ and aud of all tokens, and iss if there is one issuer',
+        hint: 'every token signed with its keys is accepted; remove this option when hub_legacy_tokens_total no longer grows',
       }
     : {
         code: 'legacy-not-loaded',
-        message: 'tokens of 0.x clients will be refused: this process does not read them',
+        message: 'this process does not read 0.x tokens, so it refuses them',
         hint: LEGACY_FIX,
       };
   report(hub, { severity: 'warning', ...finding }, { field: 'protocolVersionCompatibility' });

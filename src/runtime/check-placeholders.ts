@@ -103,7 +103,7 @@ function unclosedPlaceholder(beginning: string) {
   return {
     severity: 'warning',
     code: 'unclosed-placeholder',
-    message: `${shown} is not closed, and stays in the text as it is`,
+    message: `${shown} is not closed, so it stays in the text as it is`,
     hint: `write ${shown}}, or \\${shown} if the brace is meant`,
   } as const;
 }
@@ -129,8 +129,8 @@ function unknownPlaceholder(name: string, isMatcher: boolean) {
     severity: isMatcher ? 'error' : 'warning',
     code: 'unknown-placeholder',
     message: isMatcher
-      ? `{${shown}} is not a placeholder, so this matcher would match nothing`
-      : `{${shown}} is not a placeholder, and stays in the text as it is`,
+      ? `{${shown}} is not a placeholder, so this matcher cannot match`
+      : `{${shown}} is not a placeholder, so it stays in the text as it is`,
     hint:
       nearest === undefined
         ? `write \\{${shown}} if the braces are meant; docs/hubfile.md lists the placeholders`

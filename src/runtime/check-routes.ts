@@ -53,8 +53,8 @@ function checkReach(routes: readonly RouteConfig[], report: Report): void {
       message: `this ${handler.kind} never runs: the ${first} before it answers every request`,
       hint:
         handler.kind === first && first === 'reverse_proxy'
-          ? 'write both upstreams behind one reverse_proxy, or give one of the two a matcher'
-          : `give the ${first} a matcher`,
+          ? 'write both upstreams in one reverse_proxy, or add a matcher to one of them'
+          : `add a matcher to the ${first}`,
     });
   }
   for (const { handler } of routes)
@@ -76,7 +76,7 @@ function checkRoot(
     severity: 'warning',
     code: 'missing-root',
     message: `the directory ${root.path} does not exist`,
-    hint: 'every file below it is 404 until it does',
+    hint: 'until it exists, every file below it is a 404',
   });
 }
 
@@ -89,7 +89,7 @@ function checkCodings(
   report(encode, {
     severity: 'warning',
     code: 'no-zstd',
-    message: `Node ${process.versions.node} has no zstd: this coding is not offered`,
+    message: `Node ${process.versions.node} has no zstd, so it cannot offer this coding`,
     hint: 'use Node 22.15 or later',
   });
 }
@@ -126,11 +126,11 @@ export function checkHubsOfSite(site: SiteConfig, report: Report): void {
   const { hub, moreHubs, routes } = site;
   for (const further of moreHubs) {
     if (hub === null) {
-      const message = 'moreHubs stand beside a hub, and this site has none';
+      const message = 'moreHubs need a hub, and this site has none';
       report(further, { severity: 'error', code: 'hub-without-first', message });
     } else if (further.name === defaultHub.name) {
-      const message = 'a further hub of a site needs a name: its history and its metrics go by it';
-      const hint = 'write name events, say, in its block';
+      const message = 'a further hub of a site needs a name for its history and metrics';
+      const hint = 'write, for example, name events in its block';
       report(further, { severity: 'error', code: 'unnamed-hub', message, hint }, { other: hub });
     }
   }
@@ -154,8 +154,8 @@ function checkPaths({ hub, moreHubs, routes }: SiteConfig, report: Report): void
     if (here === undefined || here === null || namesake !== undefined) continue;
     const other = before.find((each) => isBelow(hubPath(here), hubPath(each)));
     if (other !== undefined) {
-      const message = `nobody reaches this hub: another one takes ${hubPath(other)}`;
-      const hint = 'give each a path of its own, or a matcher: hub @matcher { … }';
+      const message = `this hub cannot be reached: another hub answers at ${hubPath(other)}`;
+      const hint = 'give each hub its own path or a matcher: hub @matcher { … }';
       report(here, { severity: 'error', code: 'several-hubs', message, hint }, { other });
     }
     before.push(here);

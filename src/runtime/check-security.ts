@@ -28,7 +28,7 @@ export function checkGuards(
     report(guard, {
       severity: 'warning',
       code: 'guarded-hub',
-      message: `this forward_auth has no matcher, so it guards the hub at ${path} as well: who has a token and no session is refused`,
+      message: `this forward_auth has no matcher, so it guards the hub at ${path} as well: clients with a token but no session are refused`,
       hint:
         `write @app not path ${path} ${path}/* /.well-known/oauth-protected-resource${path}, and ` +
         'forward_auth @app …',
@@ -77,19 +77,19 @@ export function checkPlayground(
     const name = hosts.find(isPublic);
     if (name !== undefined && !hub.playgroundInsecure) {
       const what = isIP(bare(name)) === 0 ? 'name' : 'address';
-      const message = `playground opens this hub to everybody, and ${name} is a public ${what}`;
+      const message = `playground opens this hub to everyone, and ${name} is a public ${what}`;
       const hint = 'leave it out, use a name such as localhost, or write playground insecure';
       const finding = { severity: 'error', code: 'playground-in-public', message, hint } as const;
       report(hub, finding, { field: 'playground' });
       return;
     }
     const message =
-      'playground opens this hub to everybody who reaches it: HUB/debug/playground-token gives a ' +
+      'playground opens this hub to everyone who can reach it: HUB/debug/playground-token returns a ' +
       'token that reads every update, private ones too, and may publish where publishers have the ' +
       'same key; anonymous, subscriptions and debugger are on; cors_origins and publish_origins ' +
       'are * unless they are set; the cookie loses its __Secure- prefix unless cookie_name is set; ' +
       '/ and /playground/… of the app are taken';
-    const hint = 'for demonstrations only: leave it out elsewhere';
+    const hint = 'for demonstrations only: remove it elsewhere';
     report(
       hub,
       { severity: 'warning', code: 'playground', message, hint },
@@ -97,9 +97,9 @@ export function checkPlayground(
     );
   } else if (hub.debugger) {
     const message =
-      'debugger serves HUB/debug/ to everybody: a page to subscribe and publish with, and ' +
+      'debugger serves HUB/debug/ to everyone: a page to subscribe and publish, and ' +
       'config.json with whether anonymous, subscriptions and 0.x are on and the names that the hub goes by';
-    const hint = 'it gives no token away; leave it out where nobody needs it';
+    const hint = 'it reveals no token; remove it where nobody needs it';
     report(hub, { severity: 'warning', code: 'debugger', message, hint }, { field: 'debugger' });
   }
 }
@@ -131,7 +131,7 @@ function unknown(what: string, name: string, known: readonly string[]) {
   return {
     severity: 'error',
     code: 'tls-unusable',
-    message: `this Node's OpenSSL knows no ${what} ${name.slice(0, 80)}`,
+    message: `OpenSSL of this Node does not know the ${what} ${name.slice(0, 80)}`,
     hint: nearest === undefined ? `for example ${known.join(' ')}` : `did you mean ${nearest}?`,
   } as const;
 }

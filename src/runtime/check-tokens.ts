@@ -45,7 +45,7 @@ interface SigningKey {
 export function checkTokenMint(mint: TokenMintConfig, hub: HubConfig | null, report: Report): void {
   const key = readKey(mint, report);
   if (mint.ttlMs < 1000) {
-    report(mint, error('short-lifetime', 'a token lives for at least a second'), {
+    report(mint, error('short-lifetime', 'the lifetime of a token must be at least one second'), {
       field: 'ttlMs',
     });
   }
@@ -72,7 +72,7 @@ function readKey(mint: TokenMintConfig, report: Report): SigningKey | null {
 function unknownIssuer({ issuer }: TokenMintConfig, { issuers }: HubConfig): UnplacedProblem {
   const ids = issuers.map(({ id }) => id);
   const near = nearestName(issuer, ids);
-  const message = `the hub trusts no issuer ${issuer.slice(0, 80)}, so it would refuse every token`;
+  const message = `the hub does not trust the issuer ${issuer.slice(0, 80)}, so it would refuse every token`;
   const hint =
     near === undefined ? `the hub knows ${ids.join(', ') || 'no issuer'}` : `did you mean ${near}?`;
   return error('mint-refused', message, hint);
@@ -100,8 +100,8 @@ function checkRole(
   const reason =
     source === null ? `the issuer has no ${role} key` : whyNotVerified(source, role, key);
   if (reason === null) return;
-  const message = `the hub would refuse the tokens that are minted here: ${reason}`;
-  const hint = `the key of token mint must be the counterpart of the one in issuer ${issuer.id} { ${role} { … } }`;
+  const message = `the hub would refuse these tokens: ${reason}`;
+  const hint = `the key of token mint must match the key in issuer ${issuer.id} { ${role} { … } }`;
   report(mint, error('mint-refused', message, hint), source === null ? {} : { other: source });
 }
 
@@ -119,7 +119,7 @@ function whyNotVerified(source: KeySource, role: Role, key: SigningKey): string 
   if (candidates instanceof Promise) return null;
   return candidates.some((candidate) => isCounterpart(material, candidate))
     ? null
-    : `its ${role} key is another one`;
+    : `its ${role} key is different`;
 }
 
 /** null for a key that cannot be used: that is reported where it stands. */
@@ -150,7 +150,7 @@ function checkGrants(mint: TokenMintConfig, hub: HubConfig, report: Report): voi
   } catch (thrown) {
     if (!(thrown instanceof InvalidTokenError)) throw thrown;
     const { check, found } = thrown.diagnosis;
-    const message = `the hub would refuse the tokens that are minted here: ${check}: ${found}`;
+    const message = `the hub would refuse these tokens: ${check}: ${found}`;
     report(mint, error('mint-refused', message));
   }
 }
@@ -229,10 +229,10 @@ function claimedField(field: string): UnplacedProblem {
   return {
     severity: 'error',
     code: CHOSEN,
-    message: `any client may send ${field} and have a token in the name of somebody else`,
+    message: `any client could send ${field} and get a token in the name of another user`,
     hint:
-      `let forward_auth { … copy_headers ${field} } establish it, name the user of basic_auth by ` +
-      `{http.auth.user.id}, or take the name from the app's answer: {http.response.header.${field}}`,
+      `set it with forward_auth { … copy_headers ${field} }, name the user of basic_auth by ` +
+      `{http.auth.user.id}, or take the name from the app's response: {http.response.header.${field}}`,
   };
 }
 
@@ -240,9 +240,8 @@ function noPasswords(): UnplacedProblem {
   return {
     severity: 'error',
     code: 'unestablished-identity',
-    message:
-      'no basic_auth of this site establishes {http.auth.user.id}, so that there is not a token',
-    hint: 'add basic_auth, or name the user by a field that forward_auth { … copy_headers } gives',
+    message: 'no basic_auth of this site establishes {http.auth.user.id}, so no token is issued',
+    hint: 'add basic_auth, or name the user with a field of forward_auth { … copy_headers }',
   };
 }
 
@@ -250,7 +249,7 @@ function noCertificates(name: string): UnplacedProblem {
   return {
     severity: 'error',
     code: 'unestablished-identity',
-    message: `this site verifies no client certificates, so {tls_client_${name}} names nobody and there is not a token`,
+    message: `this site verifies no client certificates, so {tls_client_${name}} is always empty and no token is issued`,
     hint: 'add tls { client_auth { mode require_and_verify; trust_pool file … } }',
   };
 }
@@ -259,8 +258,8 @@ function chosenHost(name: string): UnplacedProblem {
   return {
     severity: 'error',
     code: CHOSEN,
-    message: `a client of this site chooses what {${name}} is, and so the grants of its token`,
-    hint: 'write the name of the host, in a site of its own',
+    message: `a client chooses the value of {${name}}, and so the grants of its token`,
+    hint: 'write the host name, in a separate site',
   };
 }
 
@@ -268,10 +267,10 @@ function chosen(name: string): UnplacedProblem {
   return {
     severity: 'error',
     code: CHOSEN,
-    message: `a client chooses what {${name}} is, and so in whose name its token is`,
+    message: `a client chooses the value of {${name}}, and so the user of its token`,
     hint:
-      'name the user by what the gateway establishes: {header.FIELD} behind forward_auth { … ' +
-      "copy_headers FIELD }, {http.auth.user.id} behind basic_auth, or the app's answer: " +
+      'name the user by something that the gateway establishes: {header.FIELD} behind forward_auth { … ' +
+      "copy_headers FIELD }, {http.auth.user.id} behind basic_auth, or the app's response: " +
       '{http.response.header.FIELD}',
   };
 }
@@ -280,8 +279,8 @@ function badSubject(name: string): UnplacedProblem {
   return {
     severity: 'error',
     code: CHOSEN,
-    message: `a link can bring {${name}} along, and with it the token of somebody else`,
-    hint: 'take the subject token from a cookie or a field: {cookie.NAME}, {header.Authorization}',
+    message: `a link can contain {${name}}, and with it the token of another user`,
+    hint: 'use a cookie or a field: {cookie.NAME}, {header.Authorization}',
   };
 }
 
@@ -311,8 +310,8 @@ function takenAway(field: string, { kind }: Source): UnplacedProblem {
   return {
     severity: 'warning',
     code: 'field-taken-away',
-    message: `this takes ${field} away before token ${kind} can read it, so that there is not a token`,
-    hint: `remove this line: what token ${kind} has read goes no further (unless keep_fields)`,
+    message: `this removes ${field} before token ${kind} can read it, so no token is issued`,
+    hint: `remove this line: the gateway removes fields that token ${kind} reads (unless keep_fields is set)`,
   };
 }
 

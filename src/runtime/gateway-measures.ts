@@ -33,13 +33,13 @@ export class GatewayMeasures {
     return [
       ...siteFamilies(this.#sites),
       ...this.connections.families(),
-      counter('hubgate_spans_total', 'Spans for the collector, by what became of them.', [
+      counter('hubgate_spans_total', 'Spans for the collector, by outcome.', [
         [{ outcome: 'exported' }, this.spans.exported],
         [{ outcome: 'dropped' }, this.spans.dropped],
       ]),
       gauge(
         'hubgate_config_generation',
-        'Configurations that this process has put in force, the first included.',
+        'Configurations that this process has activated, including the first.',
         this.generation,
         'max',
       ),

@@ -366,6 +366,6 @@ function refuseOtherStorage({ options }: Config, { storage }: Resources): void {
   throw new HubgateError(
     'storage-changed',
     `The storage cannot change while the gateway runs, from ${storage} to ${wanted}: keep it, or ` +
-      'stop hubgate, move what is in the directory, and start it again',
+      'stop hubgate, move the content of the directory, and start it again',
   );
 }

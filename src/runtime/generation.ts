@@ -130,7 +130,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     serviceFor(planned) {
       const key = listenerKey(planned);
       const found = services.get(key);
-      if (found === undefined) throw new TypeError(`${key} is not of this configuration`);
+      if (found === undefined) throw new TypeError(`${key} is not part of this configuration`);
       return found;
     },
     hubs: running.map(runningHub),
@@ -163,7 +163,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       try {
         keepHistoryNames(names, resources.storage, projectOf(config));
       } catch (error) {
-        resources.log.error('The names of the histories cannot be kept', {
+        resources.log.error('The names of the histories cannot be stored', {
           error: messageOf(error),
         });
       }
@@ -244,7 +244,7 @@ function createService(
       const site = handlerOf(exchange, handshake);
       const handler = planned.secure ? site : answerChallenges(site, challenges);
       handler(exchange).catch((error: unknown) => {
-        exchange.log.error('An answer failed', { error: messageOf(error) });
+        exchange.log.error('A response failed', { error: messageOf(error) });
         exchange.abort();
       });
     },

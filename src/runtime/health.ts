@@ -46,7 +46,7 @@ export async function healthFault(
 async function within(patienceMs: number, check: Promise<void>, clock: Clock): Promise<void> {
   let cancel = (): void => {};
   const late = new Promise<never>((_, reject) => {
-    const message = `The log has not answered within ${patienceMs} ms`;
+    const message = `The history did not answer within ${patienceMs} ms`;
     cancel = clock.after(patienceMs, () => reject(new HubgateError('transport-failed', message)));
   });
   try {

@@ -186,7 +186,7 @@ export async function openHistoryOf(
     const message =
       known.length === 0
         ? 'This configuration has no hub'
-        : `Say whose history is meant: --hub ${known.join(' or --hub ')}`;
+        : `Choose a history: --hub ${known.join(' or --hub ')}`;
     throw new HubgateError('invalid-argument', message);
   }
   return openHistory(placedTransport(one.kept, one.hub, storage), clock);

@@ -22,11 +22,11 @@ export interface HubCore {
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
   readonly announcements: AnnouncementCounts;
-  /** Ends the streams of a token here, at the siblings and on other machines; says how many ended here. */
+  /** Ends the streams of a token in all workers and on all machines; returns how many ended in this process. */
   revoke(tokenId: string): number;
-  /** Ends the streams of a browser session here, at the siblings and on other machines. */
+  /** Ends the streams of a browser session in all workers and on all machines. */
   signOut(session: string): void;
-  /** PeerWorkers no longer reach this hub. */
+  /** Other workers no longer reach this hub. */
   detach(): void;
 }
 

@@ -44,27 +44,27 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
     ),
     counter(
       'hub_announced_updates_total',
-      'Updates that the gateway made of answers of the app.',
+      'Updates that the gateway created from responses of the app.',
       one(counts.announced),
     ),
     counter(
       'hub_merged_changes_total',
-      'Changes that became part of another update.',
+      'Changes that were merged into another update.',
       one(counts.merged),
     ),
     counter(
       'hub_refused_announcements_total',
-      'Updates of answers of the app that were refused.',
+      'Updates from responses of the app that were refused.',
       one(counts.refused),
     ),
     counter(
       'hub_collapsed_refetches_total',
-      'Refetches of live pages that another answer served.',
+      'Fetches of live pages that were answered with the response to another request.',
       one(counts.collapsed),
     ),
     counter(
       'hub_withheld_pages_total',
-      'Live pages that do not show all that the server sends, by the reason.',
+      'Live pages that withhold a change of the server, by reason.',
       by('reason', [
         ['visitor', counts.withheldForVisitor],
         ['script', counts.withheldForScript],
@@ -73,7 +73,7 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
     ),
     counter(
       'hub_deliveries_total',
-      'Events that were handed to streams.',
+      'Events that were queued for streams.',
       one(measures.deliveries),
     ),
     counter(
@@ -86,7 +86,7 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
     ]),
     distribution(
       'hub_store_duration_seconds',
-      'Time from the append of an update until it is stored, waiting included.',
+      'Time until an update is stored, including waiting.',
       [[labels, measures.store]],
     ),
     counter(
@@ -96,24 +96,24 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
     ),
     gauge(
       'hub_log_position',
-      'Entries of the log that this process has seen, those before its start as the log counts them.',
+      'Position of the newest entry of the history that this process has seen.',
       one(hub.logPosition),
       'max',
     ),
     distribution(
       'hub_replayed_updates',
-      'Updates that a stream was given from the log before it went on live.',
+      'Updates that a stream received from the history before it continued live.',
       [[labels, measures.replays]],
     ),
     gauge(
       'hub_stream_queue_bytes',
-      'Percentiles, over the open streams, of the bytes that a client has not taken.',
+      'Percentiles, over the open streams, of the bytes that wait for the client.',
       percentiles(bytes, labels),
       'max',
     ),
     gauge(
       'hub_stream_lag_seconds',
-      'Percentiles, over the open streams, of how long what waits for a client has waited.',
+      'Percentiles, over the open streams, of how long the oldest waiting data has waited.',
       percentiles(
         waitingMs.map((ms) => ms / 1000),
         labels,
@@ -122,12 +122,12 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
     ),
     counter(
       'hub_streams_ended_total',
-      'Event streams that have ended, by why.',
+      'Event streams that have ended, by reason.',
       by('reason', Object.entries(measures.ended)),
     ),
     counter(
       'hub_slow_subscribers_total',
-      'Streams that were ended because their client was slow: more waited than max_subscriber_buffer, or nothing was taken for dispatch_timeout.',
+      'Streams that ended because their client was slow: more than max_subscriber_buffer was waiting, or it read nothing for dispatch_timeout.',
       by('reason', Object.entries(measures.slow)),
     ),
     counter(

@@ -292,7 +292,7 @@ function countLegacyTokens(
     counts.legacyTokens += 1;
     const seen = counts.legacyTokens;
     if (!Number.isInteger(Math.log10(seen))) return;
-    log.info('A token of a 0.x client was accepted', { site, seen });
+    log.info('A 0.x token was accepted', { site, seen });
   };
 }
 

@@ -52,13 +52,13 @@ export function planListeners(config: Config): PlannedListener[] {
       const what = port === null ? bindAddressText(bind) : `Port ${port}`;
       throw new HubgateError(
         'listener-conflict',
-        `${what} is asked to speak both HTTP and HTTPS; give the sites different ones`,
+        `${what} cannot speak both HTTP and HTTPS; give the sites different addresses`,
       );
     }
     if (bindAddressText(present.bind) !== bindAddressText(bind)) {
       throw new HubgateError(
         'listener-conflict',
-        `${bindAddressText(bind)} and ${bindAddressText(present.bind)} are one socket with different modes`,
+        `${bindAddressText(bind)} and ${bindAddressText(present.bind)} are the same socket with different modes`,
       );
     }
     return present;

@@ -46,8 +46,8 @@ export function checkListenerServers(config: Config, report: Report): void {
     if (isThere) continue;
     const host = isIP(listener.host) === 6 ? `[${listener.host}]` : listener.host;
     const address = `${host}:${listener.port}`;
-    const message = `servers ${address} concerns nothing: no site listens there`;
-    const hint = 'the address is that of bind with the port, or only :<port>';
+    const message = `servers ${address} has no effect: no site listens there`;
+    const hint = 'write the address of bind with the port, or only :<port>';
     report(listener, { severity: 'warning', code: 'servers-of-nothing', message, hint });
   }
   for (const site of config.sites) {
@@ -62,7 +62,7 @@ export function checkListenerServers(config: Config, report: Report): void {
       severity: 'error',
       code: 'divided-trust',
       message: 'the listeners of this site differ in trusted_proxies or log_credentials',
-      hint: 'give all of them the same, or make two sites of it',
+      hint: 'give all of them the same settings, or write two sites',
     });
   }
 }

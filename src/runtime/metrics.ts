@@ -53,7 +53,7 @@ export function certificateFamily(certificates: readonly CertificateInUse[]): Fa
   }
   return gauge(
     'hubgate_certificate_not_after_seconds',
-    'When a certificate in use ends, in seconds since the epoch.',
+    'When a certificate in use expires, in seconds since 1970.',
     [...series.values()],
     'min',
   );
@@ -70,14 +70,10 @@ export function loadFamilies({
   lastSuccessAt,
 }: LoadCounts): readonly Family[] {
   return [
-    counter(
-      'hubgate_config_loads_total',
-      'Configurations that were loaded, and those that were refused.',
-      [
-        [{ outcome: 'success' }, succeeded],
-        [{ outcome: 'failure' }, failed],
-      ],
-    ),
+    counter('hubgate_config_loads_total', 'Loads of a configuration, by outcome.', [
+      [{ outcome: 'success' }, succeeded],
+      [{ outcome: 'failure' }, failed],
+    ]),
     gauge(
       'hubgate_config_last_load_successful',
       'Whether the last load succeeded.',
@@ -85,7 +81,7 @@ export function loadFamilies({
     ),
     gauge(
       'hubgate_config_last_load_success_timestamp_seconds',
-      'When a load last succeeded.',
+      'When a configuration was last loaded, in seconds since 1970.',
       lastSuccessAt / 1000,
     ),
   ];

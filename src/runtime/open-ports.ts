@@ -115,7 +115,7 @@ async function resume(listener: Listener, { log }: Resources): Promise<void> {
   try {
     await listener.resume();
   } catch (error) {
-    log.error('A port could not be taken back', { error: messageOf(error) });
+    log.error('A port could not be opened again', { error: messageOf(error) });
   }
 }
 

@@ -95,7 +95,7 @@ export class OtlpExport implements SpanSink {
       await answer.body?.cancel();
       if (!answer.ok) throw new TypeError(`status ${answer.status}`);
       counts.exported += batch.length;
-      if (this.#failing) log.info('Spans are exported again');
+      if (this.#failing) log.info('Spans can be exported again');
       this.#failing = false;
     } catch (error) {
       counts.dropped += batch.length;

@@ -42,24 +42,29 @@ export class ProcessMeasures {
     return [
       counter(
         'process_cpu_seconds_total',
-        'Processor time, of user and system.',
+        'CPU time, user and system.',
         (user + system) / 1_000_000,
       ),
-      gauge('process_resident_memory_bytes', 'Memory in use.', rss),
-      gauge('nodejs_heap_used_bytes', 'Memory of JavaScript in use.', heapUsed),
-      gauge('process_start_time_seconds', 'When the process was started.', started, 'min'),
+      gauge('process_resident_memory_bytes', 'Resident memory.', rss),
+      gauge('nodejs_heap_used_bytes', 'JavaScript heap in use.', heapUsed),
+      gauge(
+        'process_start_time_seconds',
+        'When the process started, in seconds since 1970.',
+        started,
+        'min',
+      ),
       ...(descriptors === null
         ? []
-        : [gauge('process_open_fds', 'File descriptors that are open.', descriptors)]),
+        : [gauge('process_open_fds', 'Open file descriptors.', descriptors)]),
       ...(this.#maxDescriptors === null
         ? []
-        : [gauge('process_max_fds', 'File descriptors that may be open.', this.#maxDescriptors)]),
-      distribution('nodejs_eventloop_delay_seconds', 'How late turns of the event loop begin.', [
+        : [gauge('process_max_fds', 'Limit of open file descriptors.', this.#maxDescriptors)]),
+      distribution('nodejs_eventloop_delay_seconds', 'Delay of the event loop.', [
         [{}, this.loop.delay],
       ]),
       distribution(
         'nodejs_gc_duration_seconds',
-        'Garbage collections, by kind.',
+        'Time of garbage collections, by kind.',
         [...this.#collections].map(([kind, durations]) => [{ kind }, durations]),
       ),
     ];

@@ -156,7 +156,7 @@ function makeStorage(directory: string): void {
     throw new HubgateError(
       'storage-unusable',
       `Certificates, keys and history cannot be kept in ${directory}: ${messageOf(cause)}; name ` +
-        'another directory with the global option storage <dir>, or give this one to who runs hubgate',
+        'another directory with the global option storage <dir>, or make the user of hubgate its owner',
       { cause },
     );
   }

@@ -79,8 +79,8 @@ function advice({ bind, port }: ListenPlace, cause: unknown): string {
   switch (codeOf(cause)) {
     case 'EADDRINUSE':
       return bind.kind === 'unix'
-        ? `Cannot listen on ${where}: another program listens there, or it is not a socket; stop that one or choose another path`
-        : `Cannot listen on ${where}: another program has it; stop that one or choose another port`;
+        ? `Cannot listen on ${where}: another program listens there, or the file is not a socket; stop that program or choose another path`
+        : `Cannot listen on ${where}: another program uses it; stop that program or choose another port`;
     case 'EACCES':
       return bind.kind === 'unix'
         ? `Cannot listen on ${where}: the directory does not let this user create files`
@@ -91,7 +91,7 @@ function advice({ bind, port }: ListenPlace, cause: unknown): string {
     case 'EINVAL':
     case 'ENOTSOCK':
     case 'ERR_INVALID_FD_TYPE':
-      return `Cannot listen on ${where}: it is not a listening socket; whoever starts the gateway has to hand one over`;
+      return `Cannot listen on ${where}: it is not a listening socket; the program that starts the gateway must pass one`;
     default:
       return `Cannot listen on ${where}: ${messageOf(cause)}`;
   }

@@ -42,7 +42,7 @@ export class ChallengeHandshakes {
     if (this.#asked.has(socket)) {
       const answer = await source.challengeFor(serverName);
       if (answer !== null) return answer;
-      throw new HubgateError('no-challenge', 'No challenge is pending for this name');
+      throw new HubgateError('no-challenge', 'No ACME challenge is pending for this name');
     }
     if (socket.getProtocol() === 'TLSv1.3') return source.certificateFor(serverName);
     const answer = await source.challengeFor(serverName);

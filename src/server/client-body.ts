@@ -133,7 +133,10 @@ export class ClientBody extends Readable implements LeasedBody {
 
   readonly #onClose = (): void => {
     if (this.#source.readableEnded) return;
-    const left = new HubgateError('client-left', 'The client left in the middle of its request');
+    const left = new HubgateError(
+      'client-left',
+      'The client disconnected in the middle of its request',
+    );
     this.destroy(this.#source.errored ?? left);
   };
 }

@@ -24,21 +24,21 @@ export class ConnectionMeasures {
 
   families(): readonly Family[] {
     return [
-      gauge('hubgate_connections_open', 'Connections that are open.', this.open),
-      counter('hubgate_connections_total', 'Connections that were accepted.', this.accepted),
+      gauge('hubgate_connections_open', 'Open connections.', this.open),
+      counter('hubgate_connections_total', 'Accepted connections.', this.accepted),
       counter(
         'hubgate_connections_turned_away_total',
-        'Connections closed unread: the listener was full, one client had too many, or no configuration was in force yet.',
+        'Connections closed at once: the listener was full, one client had too many, or no configuration was active yet.',
         Object.entries(this.turnedAway).map(([reason, count]) => [{ reason }, count]),
       ),
       counter(
         'hubgate_tls_handshakes_total',
-        'TLS handshakes that succeeded, by version, whether a session was resumed, and protocol.',
+        'Successful TLS handshakes, by version, resumption and protocol.',
         [...this.#handshakes.values()].map(({ labels, count }) => [labels, count]),
       ),
       counter(
         'hubgate_tls_handshake_failures_total',
-        'TLS handshakes that failed.',
+        'Failed TLS handshakes.',
         this.failedHandshakes,
       ),
     ];

@@ -80,8 +80,8 @@ export class Http2 {
     this.#sessions.add(session);
     session.once('close', () => this.#sessions.delete(session));
     uploadWindows.watch(session);
-    guardSession(session, { idleMs: this.#limits.timeouts.idleMs, clock: this.#clock });
     const socket = this.#accepting;
+    guardSession(session, { idleMs: this.#limits.timeouts.idleMs, socket, clock: this.#clock });
     if (socket === null) return;
     onNoRequest(socket, () => session.close());
     session.once('stream', () => forgetDeadline(socket));

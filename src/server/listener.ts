@@ -293,7 +293,7 @@ export class Listener {
       onHeader: ({ source }) => this.#admit(socket, source, service),
       onRefuse: (error) => {
         const { remoteAddress } = socket;
-        this.#log.debug('A connection was refused', { error: error.message, remoteAddress });
+        this.#log.debug('A connection was rejected', { error: error.message, remoteAddress });
       },
     });
   }
@@ -315,7 +315,7 @@ export class Listener {
     const wasFull = this.#isFull;
     this.#isFull = maxConnections > 0 && this.#sockets.size > maxConnections;
     if (this.#isFull && !wasFull) {
-      this.#log.warn('A listener is full and turns connections away', { maxConnections });
+      this.#log.warn('A listener is full and rejects connections', { maxConnections });
     }
     return this.#isFull;
   }

@@ -57,6 +57,27 @@ export function carrierOf(socket: Socket): Socket {
   return parent instanceof Socket ? parent : socket;
 }
 
+/**
+ * The bytes that have left a TLS connection while TLS holds something back although the connection below it has
+ * nothing to write; null otherwise. Where the number is the same some seconds later, the write never ends: before
+ * Node 26 a connection of HTTP/2 may come to that when its client leaves. Reading is paused for that write, so
+ * nothing reports the end of the connection.
+ */
+export function bytesBeforeStuckWrite(socket: Socket): number | null {
+  const handle: unknown = Reflect.get(socket, '_handle');
+  const below = memberOf(handle, '_parent');
+  const waiting = memberOf(handle, 'writeQueueSize');
+  const written = memberOf(below, 'bytesWritten');
+  const isStuck = typeof waiting === 'number' && waiting > 0;
+  return isStuck && memberOf(below, 'writeQueueSize') === 0 && typeof written === 'number'
+    ? written
+    : null;
+}
+
+function memberOf(object: unknown, name: string): unknown {
+  return typeof object === 'object' && object !== null ? Reflect.get(object, name) : undefined;
+}
+
 /** How Node itself writes heads of its own: behind the answers to earlier requests of the connection. */
 interface WritesInTurn {
   _writeRaw(data: string, encoding: 'latin1'): boolean;

@@ -35,7 +35,7 @@ export interface ProxyHeader {
 export function parseProxyHeader(bytes: Buffer): ProxyHeader | null {
   if (startsLike(bytes, V1_START)) return parseVersion1(bytes);
   if (startsLike(bytes, V2_SIGNATURE)) return parseVersion2(bytes);
-  throw bad('the connection does not begin with one');
+  throw bad('the connection does not begin with a header');
 }
 
 export interface HeaderReading {
@@ -108,13 +108,13 @@ function parseVersion1(bytes: Buffer): ProxyHeader | null {
   const control = text.search(/[^\x20-\x7e]/);
   // A CR may still be followed by its LF.
   if (end === -1 && control !== -1 && !(control === text.length - 1 && text.endsWith('\r'))) {
-    throw bad('its line holds a control character');
+    throw bad('its line contains a control character');
   }
   if (end === -1) {
     if (bytes.length >= MAX_V1_BYTES) throw bad(`its line is longer than ${MAX_V1_BYTES} bytes`);
     return null;
   }
-  if (control < end) throw bad('its line holds a control character');
+  if (control < end) throw bad('its line contains a control character');
   const [, family = '', ...rest] = text.slice(0, end).split(' ');
   const length = end + CRLF.length;
   if (family === 'UNKNOWN') return { source: null, length };
@@ -190,5 +190,5 @@ function peer(text: string, version: 4 | 6, port: number): Peer {
 }
 
 function bad(why: string): HubgateError {
-  return new HubgateError('bad-proxy-header', `There is not a PROXY protocol header: ${why}`);
+  return new HubgateError('bad-proxy-header', `Invalid PROXY protocol header: ${why}`);
 }

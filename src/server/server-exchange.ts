@@ -200,7 +200,7 @@ export class ServerExchange implements Exchange {
       begin: () => waiting.then(() => this.#send(head, wrappers)),
       end: (body, trailers) => this.#end(body, trailers),
       fail: (error) => {
-        this.log.error('A head that had waited could not be sent', { error: messageOf(error) });
+        this.log.error('A queued response head could not be sent', { error: messageOf(error) });
         this.abort();
       },
     });
@@ -238,7 +238,7 @@ export class ServerExchange implements Exchange {
     const { limitMs, clock } = silence;
     const over = (): Error => {
       this.forgoBody();
-      return new HttpError(408, `the client was silent for ${limitMs} ms`);
+      return new HttpError(408, `the client sent nothing for ${limitMs} ms`);
     };
     return { limitMs, clock, over };
   }

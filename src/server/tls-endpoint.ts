@@ -189,7 +189,7 @@ export class TlsEndpoint {
     const reason = policy.clientAuth === null ? null : refusalReason(socket, policy.clientAuth);
     if (reason !== null) {
       const { servername } = socket;
-      this.#options.log.debug('A client was refused', { reason, servername });
+      this.#options.log.debug('A client was rejected', { reason, servername });
       socket.destroy();
       return;
     }

@@ -105,7 +105,7 @@ class ConnectionWindows {
 
   refuse(): void {
     if (this.#session.destroyed) return;
-    const error = new HubgateError('http2-refused', 'The client sends more than its windows allow');
+    const error = new HubgateError('http2-refused', 'The client sent more than its windows allow');
     this.#session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM);
   }
 }

@@ -129,7 +129,7 @@ export async function tryFiles(
   const found: Candidate[] = [];
   for (const [index, file] of search.files.entries()) {
     const status = fallbackStatus(file);
-    if (status !== null) throw new HttpError(status, 'none of the files is there');
+    if (status !== null) throw new HttpError(status, 'none of the files exists');
     if (root === null) continue;
     const wanted = expandPlaceholders(file, exchange, undefined, decodePath);
     const isDirectory = file.endsWith('/');

@@ -88,27 +88,27 @@ export function siteFamilies(sites: ReadonlyMap<string, SiteMeasures>): readonly
   return [
     counter(
       'hubgate_http_requests_total',
-      'Requests that have been answered.',
+      'Answered requests.',
       all.flatMap(([site, one]) => one.requests(site)),
     ),
     gauge(
       'hubgate_http_requests_in_flight',
-      'Requests that are being answered; event streams are not among them once they are open.',
+      'Requests in progress, without open event streams.',
       all.map(([site, { inFlight }]) => [{ site }, inFlight]),
     ),
     distribution(
       'hubgate_http_request_duration_seconds',
-      'Time from the head of a request to the end of its answer, or until its event stream was open.',
+      'Time from the head of a request to the end of its response, or to the begin of its event stream.',
       histograms(({ latency }) => latency),
     ),
     distribution(
       'hubgate_http_request_size_bytes',
-      'Bodies of requests that told their length.',
+      'Sizes of request bodies with a known length.',
       histograms(({ requestSize }) => requestSize),
     ),
     distribution(
       'hubgate_http_response_size_bytes',
-      'Bodies of answers, as they are sent; of event streams the beginning.',
+      'Sizes of response bodies as sent; for event streams, only the beginning.',
       histograms(({ responseSize }) => responseSize),
     ),
   ];

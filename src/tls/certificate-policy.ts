@@ -33,8 +33,8 @@ const WITHOUT_ASK: CertificateOrigin = {
   error: {
     severity: 'error',
     code: 'on-demand-without-ask',
-    message: 'on_demand needs somebody who says which names may have certificates',
-    hint: 'name your app in the global options: on_demand_tls { ask http://localhost:3000/may-have-tls }',
+    message: 'on_demand needs a service that decides which names may have certificates',
+    hint: 'configure it in the global options: on_demand_tls { ask http://localhost:3000/may-have-tls }',
   },
 };
 const WILDCARD_HINT =
@@ -111,7 +111,7 @@ function byIssuers(
   if (authorities.length > 0 && authorities.every((one) => one === 'local'))
     return { kind: 'local' };
   if (authorities.length > 0) return { kind: 'acme', authorities };
-  if (host === '') return none('acme-any-host', 'no certificate for a site without a host');
+  if (host === '') return none('acme-any-host', 'a site without a host cannot have a certificate');
   return none('acme-wildcard', `no certificate for ${host}`);
 }
 
@@ -149,7 +149,7 @@ function none(code: 'acme-wildcard' | 'acme-any-host', message: string): Certifi
     code === 'acme-wildcard' ? WILDCARD_HINT : 'give the site a host name, or use tls internal';
   return {
     kind: 'none',
-    error: { severity: 'error', code, message: `ACME gives ${message}`, hint },
+    error: { severity: 'error', code, message: `ACME issues ${message}`, hint },
   };
 }
 
@@ -157,7 +157,7 @@ function localWildcard(host: string): UnplacedProblem {
   return {
     severity: 'warning',
     code: 'local-certificate',
-    message: `${host} gets a certificate of the gateway's own authority, which browsers do not know`,
+    message: `${host} gets a certificate of the gateway's local authority, which browsers do not trust by default`,
     hint: WILDCARD_HINT,
   };
 }

@@ -38,7 +38,7 @@ export async function certificatesInStorage(storage: string): Promise<ListedCert
   ];
 }
 
-const ABSENT = 'there is no such file';
+const ABSENT = 'the file does not exist';
 
 /** Reads the first certificate of a PEM file. */
 export async function readListed(file: string, authority: string): Promise<ListedCertificate> {

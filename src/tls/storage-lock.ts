@@ -118,7 +118,7 @@ export class StorageLock {
     }
     if (before?.holder && before.expires > 0) {
       const { host, pid } = before.holder;
-      log.warn('A lock was taken over whose holder is gone', { file: directory, host, pid });
+      log.warn('A lock was taken over because its holder is gone', { file: directory, host, pid });
     }
     lock.#beatLater();
     return lock;
@@ -158,7 +158,7 @@ export class StorageLock {
   #beatLater(): void {
     this.#cancel = this.#clock.after(HEARTBEAT_MS, () => {
       this.#beating = this.#beat().catch((error: unknown) => {
-        this.#log.warn('A lock could not be refreshed', {
+        this.#log.warn('A lock could not be renewed', {
           file: this.#directory,
           error: messageOf(error),
         });
@@ -177,7 +177,7 @@ export class StorageLock {
         return;
       }
     }
-    this.#lost.abort(new HubgateError('lock-lost', 'Another process has taken over'));
+    this.#lost.abort(new HubgateError('lock-lost', 'Another process has taken over the lock'));
   }
 
   async #write(holder: Holder): Promise<void> {
@@ -196,7 +196,7 @@ export class StorageLock {
 /** Logs whom it waits for. */
 async function tellHolder(directory: string, log: Logger): Promise<void> {
   const holder = (await newest(directory, STORAGE))?.holder ?? null;
-  log.warn('Waiting for a lock that another process has; it is taken over when that one is gone', {
+  log.warn('Waiting for a lock of another process; hubgate takes it over if that process is gone', {
     file: directory,
     ...(holder === null
       ? {}

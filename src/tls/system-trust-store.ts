@@ -125,7 +125,7 @@ export async function findTrustStores(surroundings: TrustSurroundings): Promise<
   return {
     stores: [...(system === null ? [] : [system]), ...browsers.stores],
     missing: [
-      ...(system === null ? ['the system has no store of roots that hubgate knows'] : []),
+      ...(system === null ? ['hubgate does not know the certificate store of this system'] : []),
       ...browsers.missing,
     ],
   };

@@ -71,7 +71,7 @@ export class TicketKeys {
       await this.#deleteBefore(period);
       return keys;
     } catch (error) {
-      this.#log.warn('Session tickets are not shared: their keys cannot be kept in the storage', {
+      this.#log.warn('Session tickets are not shared: their keys cannot be stored', {
         directory: this.#directory,
         error: messageOf(error),
       });

@@ -147,7 +147,7 @@ class DamagedLog implements Transport {
         (missed) => this.#overtaken(missed),
       );
       this.#opened = opened;
-      this.#log.info('The history is used again');
+      this.#log.info('The history can be used again');
     } catch (error) {
       const before = this.#cause.message;
       if (error instanceof HubgateError) this.#cause = error;

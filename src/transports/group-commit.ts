@@ -58,7 +58,7 @@ export class GroupCommit {
   append(update: Update): Promise<void> {
     const bytes = updateSize(update) + UPDATE_OVERHEAD_BYTES;
     if (this.#waitingBytes + bytes > WAITING_BYTES) {
-      const message = 'The update could not be stored: too many wait for the store already';
+      const message = 'The update could not be stored: too many updates are waiting';
       return Promise.reject(new HubgateError('transport-failed', message));
     }
     this.#waitingBytes += bytes;
@@ -128,4 +128,4 @@ export class GroupCommit {
   }
 }
 
-const SILENT = 'Whether the update was stored is not known: the store has not answered in time';
+const SILENT = 'Whether the update was stored is not known: the store did not answer in time';

@@ -249,8 +249,8 @@ export class PresenceKeeper<Key> {
   #failed(error: unknown): void {
     const { mayBeAway, log } = this.#options;
     const reason = messageOf(error);
-    if (mayBeAway) log.debug('Presence could not be kept', { reason });
-    else log.error('Presence could not be kept', { error: reason });
+    if (mayBeAway) log.debug('The presence could not be renewed', { reason });
+    else log.error('The presence could not be renewed', { error: reason });
   }
 }
 

@@ -130,7 +130,7 @@ describe('the disk of a history', () => {
     for (let count = 0; status !== 200; count += 1) status = await publish(`again-${count}`);
     assert.equal(await publish('last'), 200);
     while ((await hub.ready()) !== 200);
-    await hub.process.says('"Updates are stored again"');
+    await hub.process.says('"Updates can be stored again"');
     assert.equal(hub.process.output.split('"An update was not stored"').length, 2, 'said once');
     await stream.untilId('last');
     assert.deepEqual(stream.ids, acknowledged, 'an open stream has got exactly these');
@@ -156,7 +156,7 @@ describe('the disk of a history', () => {
     const stream = await openStream(test, `${hub.url}?match=a`);
 
     execFileSync('mount', ['-o', 'remount,rw', place]);
-    await hub.process.says('The history is used again');
+    await hub.process.says('The history can be used again');
     assert.equal(await hub.publish('c'), 200);
     assert.equal(await hub.ready(), 200);
     assert.deepEqual(await stream.untilId('c'), ['c'], 'the stream was open all the while');
@@ -191,7 +191,7 @@ describe('the disk of a history', () => {
 
     await writeFile(`${file}.copy`, copy);
     await rename(`${file}.copy`, file);
-    await hub.process.says('The history is used again');
+    await hub.process.says('The history can be used again');
     assert.equal(hub.process.output.match(/is damaged/g)?.length, told, 'told once');
     assert.equal(await hub.publish('c'), 200);
     assert.equal(await hub.ready(), 200);

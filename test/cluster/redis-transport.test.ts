@@ -73,7 +73,7 @@ describe('a log in Redis that goes away', () => {
     for (const id of ['b', 'c']) {
       await assert.rejects(transport.append(update(id)), {
         code: 'transport-failed',
-        message: 'Redis is away',
+        message: 'Redis is unreachable',
       });
     }
     relay.heal();
@@ -98,7 +98,7 @@ describe('a log in Redis that goes away', () => {
     await here.append(update('b'));
     await assert.rejects(behind.find('b'), {
       code: 'transport-failed',
-      message: 'This node is behind the log in Redis',
+      message: 'This node is behind the history in Redis',
     });
     relay.cut();
     relay.heal();

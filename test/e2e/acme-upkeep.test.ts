@@ -37,7 +37,7 @@ describe('certificates by ACME, kept', () => {
     assert.notEqual(second, first);
     assert.equal(pebble.orders(), 2);
     // By the turned clock the new one is old as well: it is not ordered again and again.
-    await log.says('A new certificate is already old: is the clock of this machine right?');
+    await log.says('A new certificate has already expired: is the clock of this machine right?');
 
     await stop();
     const restarted = await startAcmeGateway(options, { random: () => 0 });
@@ -59,7 +59,7 @@ describe('certificates by ACME, kept', () => {
     });
     const { fields } = await log.says('Certificate obtained');
     assert.equal(fields['authority'], new URL(pebble.directory).host);
-    const [failed] = log.of('An authority gives no certificate; the next one is asked');
+    const [failed] = log.of('An authority issued no certificate; hubgate asks the next one');
     assert.equal(failed?.fields['authority'], down);
     assert.match(String(failed.fields['error']), /ECONNREFUSED/);
     await serialOf(ports.httpsPort, await pebble.issuingRoot());
@@ -79,7 +79,7 @@ describe('certificates by ACME, kept', () => {
     const adopted = gateways.map(async ({ log }) => {
       await Promise.race([
         log.says('Certificate obtained'),
-        log.says('Another process has got the certificate'),
+        log.says('Another process has ordered the certificate'),
       ]);
     });
     await Promise.all(adopted);

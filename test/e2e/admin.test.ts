@@ -63,7 +63,7 @@ describe('the admin API (hubfile.md §6)', () => {
     const named = { headers: [['Host', 'Hubgate:2029']] } as const;
     const refused = await send(`${admin}/metrics`, named);
     assert.equal(refused.status, 403);
-    assert.match(refused.body, /not called .*Hubgate:2029.*origins/);
+    assert.match(refused.body, /does not have the name .*Hubgate:2029.*origins/);
     const metrics = await freePort();
     const options = `${address} {\n\t\torigins hubgate gateway:1\n\t}\n\tmetrics 127.0.0.1:${metrics}`;
     await writeFile(file, hubfile('respond first', options));
@@ -378,7 +378,10 @@ describe('hubgate reload and stop', () => {
     );
     assert.equal((await send(site)).body, 'second');
     const stopped = await runCommand(['stop', '--config', file]);
-    assert.deepEqual([stopped.code, stopped.stderr], [0, `The gateway on ${address} stops\n`]);
+    assert.deepEqual(
+      [stopped.code, stopped.stderr],
+      [0, `The gateway on ${address} is stopping\n`],
+    );
     assert.equal(await process.exited(), 0);
     await writeFile(file, hubfile('respond x', 'off'));
     assert.match((await runCommand(['stop', '--config', file])).stderr, /admin off/);
@@ -414,7 +417,7 @@ describe('hubgate reload and stop', () => {
     response.end('done');
     assert.equal((await answer).body, 'done');
     const { code, stderr } = await stopped;
-    assert.deepEqual([code, stderr.split('\n').at(-2)], [0, 'It has stopped']);
+    assert.deepEqual([code, stderr.split('\n').at(-2)], [0, 'The gateway has stopped']);
     assert.equal(await running.process.exited(), 0);
   });
 });

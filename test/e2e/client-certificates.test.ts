@@ -81,7 +81,7 @@ describe('client certificates', () => {
       `strict.localhost:${port}`,
     ]);
     assert.deepEqual(refused.statuses, []);
-    const line = lines.find((one) => JSON.stringify(one).includes('A client was refused'));
+    const line = lines.find((one) => JSON.stringify(one).includes('A client was rejected'));
     assert.match(JSON.stringify(line), /not trusted: UNABLE_TO_(?:GET_ISSUER_CERT|VERIFY)/);
     assert.match(JSON.stringify(line), /strict\.localhost/);
   });

@@ -330,7 +330,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     assert.match(verdicts[2] ?? '', /✕ not covered subscribe news/);
     assert.match(verdicts[3] ?? '', /◐ in part subscribe https:\/\/example.com\/\* /);
     assert.match(verdicts[4] ?? '', /✓ covered subscribe .*:id/);
-    assert.match(verdicts[5] ?? '', /✕ not covered publish .*no grant of that kind/);
+    assert.match(verdicts[5] ?? '', /✕ not covered publish .*no such grant/);
     await page.getByText('Header and claims').click();
     await page.locator('#contents').getByText('"at+jwt"', { exact: true }).waitFor();
   });

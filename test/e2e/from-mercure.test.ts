@@ -46,7 +46,7 @@ describe('docs/from-mercure.md', () => {
     const background = /^hubgate run .*&$/m.exec(switchOver)?.[0] ?? '';
     const before = await run(switchOver.replace(background, ''));
     assert.match(before.stderr, /^40 updates were imported$/m);
-    assert.match(before.stderr, /transport bolt is transport lmdb here/);
+    assert.match(before.stderr, /uses transport lmdb instead of bolt/);
     assert.match(before.stdout, /^last_event_id\s+urn:n:36$/m);
     // Its output would keep the shell from ending.
     await run(`${background.replace(/&$/, '> log 2>&1 &')}

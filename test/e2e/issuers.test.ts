@@ -46,7 +46,9 @@ describe('issuers of a site', () => {
 }
 `,
     });
-    const { fields } = await log.says('An authority gives no certificate; the next one is asked');
+    const { fields } = await log.says(
+      'An authority issued no certificate; hubgate asks the next one',
+    );
     assert.equal(`https://${String(fields['authority'])}/dir`, gone);
     await log.says('Certificate obtained');
     (await handshake(ports.httpsPort, 'a.example.com', await pebble.issuingRoot())).destroy();

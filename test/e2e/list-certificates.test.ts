@@ -82,7 +82,7 @@ describe('hubgate list-certificates', () => {
     );
     const { code, stdout, stderr } = await runCommand(['list-certificates', '--config', config]);
     assert.equal(code, 1);
-    assert.equal(stderr, `${absent} cannot be read: there is no such file\n`);
+    assert.equal(stderr, `${absent} cannot be read: the file does not exist\n`);
     assert.match(stdout, /unreadable[^]*hubgate local root/);
     const [first] = await asJson(config);
     assert.deepEqual([first?.not_after, first?.file], [null, absent]);
@@ -93,7 +93,7 @@ describe('hubgate list-certificates', () => {
     const env = { XDG_DATA_HOME: data };
     const nothing = await runCommand(['list-certificates'], env);
     assert.deepEqual([nothing.code, nothing.stdout], [0, '']);
-    assert.match(nothing.stderr, /There are no certificates/);
+    assert.match(nothing.stderr, /No certificates found/);
     await new LocalAuthority(join(data, 'hubgate'), systemClock).prepare();
     const { stdout } = await runCommand(['list-certificates', '--json'], env);
     assert.equal((JSON.parse(stdout) as Listed[]).length, 2);

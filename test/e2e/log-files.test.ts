@@ -28,7 +28,7 @@ describe('the log and the gateway', () => {
       await get();
       renameSync(log, `${log}.1`);
       process.child.kill('SIGUSR1');
-      await process.says('Log files were opened again');
+      await process.says('Log files reopened');
       while (!existsSync(log) || !readFileSync(log, 'utf8').includes('handled request'))
         await get();
       assert.equal(await listens(INSPECTOR_PORT), false);
@@ -38,7 +38,7 @@ describe('the log and the gateway', () => {
   it('SIGUSR2 ends nothing', async (test) => {
     const { process, get } = await start(test, 1, () => 'stderr');
     process.child.kill('SIGUSR2');
-    await process.says('SIGUSR2 means nothing here');
+    await process.says('SIGUSR2 has no effect');
     assert.equal(await get(), 'hello');
   });
 });

@@ -58,7 +58,7 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.equal(code, 3);
     assert.match(stderr, /Partly:2:2: left out: the directive push is not supported by hubgate\n/);
     assert.match(stderr, /\n {2}browsers no longer support pushes/);
-    assert.match(stderr, /\n1 thing is left out, and a comment in the Hubfile/);
+    assert.match(stderr, /\n1 item is left out, and a comment in the Hubfile/);
     assert.match(stdout, /\n\t# push\n\trespond ok\n/);
   });
 
@@ -91,7 +91,7 @@ describe('hubgate adapt --adapter caddyfile', () => {
     const broken = write('Broken', 'a.example {\n');
     const { code, stdout, stderr } = await adapt('--config', broken);
     assert.deepEqual([code, stdout], [1, '']);
-    assert.match(stderr, /Broken:1:11: error: the block opened here is never closed/);
+    assert.match(stderr, /Broken:1:11: error: the block opened here is not closed/);
   });
 
   it('makes nothing but a Hubfile of a Caddyfile', async () => {

@@ -106,7 +106,7 @@ describe('certificates on demand', () => {
     await shake(ports, 'b.example.com');
     await assert.rejects(shake(ports, 'c.example.com'));
     assert.equal(
-      log.of('No certificate on demand: as many as on_demand_tls allows have been ordered').length,
+      log.of('No certificate on demand: the limit of on_demand_tls is reached').length,
       1,
     );
     // Those that are there are not orders.

@@ -50,7 +50,7 @@ describe('a reload', () => {
     const said = process.output.length;
     mkdirSync(join(directory, 'elsewhere'));
     await edit(sites(port), 'storage-changed', `storage ${directory}/elsewhere`);
-    assert.match(process.output.slice(said), /stop hubgate, move what is in the directory/);
+    assert.match(process.output.slice(said), /stop hubgate, move the content of the directory/);
     assert.equal((await send(`http://localhost:${port}/`)).body, 'hello');
   });
 

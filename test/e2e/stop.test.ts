@@ -77,7 +77,7 @@ describe('a stop (SIGTERM)', () => {
     await gateway.says('Still stopping');
     assert.match(gateway.output, /"requests":1/);
     assert.equal(await gateway.end('SIGTERM'), 2);
-    assert.match(gateway.output, /A second signal: what is in flight is cut off/);
+    assert.match(gateway.output, /Second signal: closing all connections/);
     await cut;
   });
 });

@@ -113,7 +113,7 @@ describe("trust, untrust: Debian's store", () => {
     const label = await labelOf(join(storage, 'pki', 'local', 'root.crt'));
     assert.equal(
       refusal.stderr,
-      "the system's store can only be changed by its administrator; run:\n" +
+      "the system's store can be changed only by an administrator; run:\n" +
         `    sudo install -m 0644 ${storage}/pki/local/root.crt ${STORE}/${label}.crt\n` +
         '    sudo /usr/sbin/update-ca-certificates\n',
     );

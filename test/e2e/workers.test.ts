@@ -102,7 +102,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     const streams: Stream[] = [];
     for (let i = 0; i < STREAMS; i += 1) streams.push(await place.open('a'));
     process.kill(before[0] ?? 0, 'SIGKILL');
-    await place.gateway.says('A worker has been replaced');
+    await place.gateway.says('A worker was replaced');
     assert.equal((await place.workers()).length, WORKERS);
     const alive = streams.filter(({ ended }) => !ended);
     assert.ok(alive.length > 0 && alive.length < STREAMS, `${alive.length} of ${STREAMS}`);
@@ -153,7 +153,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
       process.kill(pid, 'SIGKILL');
       await gone(pid);
       epoch += 1;
-      await gateway.says('A worker has been replaced', before);
+      await gateway.says('A worker was replaced', before);
     }
     load.abort();
     // Everyone has been answered or refused: none waits.

@@ -189,7 +189,7 @@ describe('limits: numbers of connections', () => {
     const [first, second] = [await served(http), await served(http)];
     test.after(() => second.destroy());
     for (let i = 0; i < 3; i += 1) assert.equal(await toEnd(connect(http, '127.0.0.1')), '');
-    assert.deepEqual(warnings, ['A listener is full and turns connections away']);
+    assert.deepEqual(warnings, ['A listener is full and rejects connections']);
     first.destroy();
     await once(first, 'close');
     const third = await untilServed(http);

@@ -26,7 +26,7 @@ interface AdaptFlags extends Omit<ConfigSource, 'config' | 'adapter'> {
 }
 
 const DESCRIPTION =
-  'print a configuration as JSON or YAML, without what is as the defaults have it; a Caddyfile as a Hubfile';
+  'print a configuration as JSON or YAML, without default values; or a Caddyfile as a Hubfile';
 
 /** `hubgate adapt`: a configuration in another notation. What it prints means the same. */
 export function adaptCommand(output: Output): Command {
@@ -36,12 +36,12 @@ export function adaptCommand(output: Output): Command {
     .addOption(
       new Option(
         '--to <notation>',
-        'notation of all but a Caddyfile; json if it is not said',
+        'format of the output (default: json); a Caddyfile becomes a Hubfile',
       ).choices(['json', 'yaml']),
     )
-    .option('--output <file>', 'write to a file that is not there yet, instead of printing')
+    .option('--output <file>', 'write to a new file instead of standard output')
     .option('--pretty', 'indent JSON')
-    .option('--show-secrets', 'print secrets in clear instead of [redacted]')
+    .option('--show-secrets', 'print secrets instead of [redacted]')
     .action((flags: AdaptFlags) => {
       const text = flags.adapter === 'caddyfile' ? ofCaddyfile(flags, output) : data(flags, output);
       if (flags.output === undefined) output.result(text);
@@ -51,7 +51,7 @@ export function adaptCommand(output: Output): Command {
 
 function ofCaddyfile({ to, ...flags }: AdaptFlags, output: Output): string {
   if (to !== undefined) {
-    const message = 'A Caddyfile becomes a Hubfile; adapt that to JSON or YAML then';
+    const message = 'A Caddyfile becomes a Hubfile; then adapt the Hubfile to JSON or YAML';
     throw new HubgateError('invalid-argument', message);
   }
   const { config = 'Caddyfile' } = flags;
@@ -59,8 +59,8 @@ function ofCaddyfile({ to, ...flags }: AdaptFlags, output: Output): string {
   for (const problem of notes) output.note(describeProblem(problem));
   for (const problem of leftOut) output.note(describeProblem(problem, 'left out'));
   if (leftOut.length > 0) {
-    const what = leftOut.length === 1 ? '1 thing is' : `${leftOut.length} things are`;
-    output.note(`${what} left out, and a comment in the Hubfile; docs/from-caddy.md tells more.`);
+    const what = leftOut.length === 1 ? '1 item is' : `${leftOut.length} items are`;
+    output.note(`${what} left out and marked by a comment in the Hubfile; see docs/from-caddy.md.`);
     process.exitCode = EXIT.partly;
   }
   return text.trimEnd();
@@ -80,7 +80,7 @@ function data({ adapter, config = 'Hubfile', to = 'json', ...flags }: AdaptFlags
     flags.pretty === true,
   );
   if (text.includes('[redacted]')) {
-    output.note('Secrets are left out, so this cannot be run; --show-secrets prints them.');
+    output.note('Secrets are left out, so this output cannot be run; --show-secrets prints them.');
   }
   return text;
 }

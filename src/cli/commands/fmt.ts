@@ -20,8 +20,8 @@ export function fmtCommand(output: Output): Command {
   return new Command('fmt')
     .description('print a Hubfile in its canonical layout')
     .argument('[file]', 'the Hubfile; "-" reads standard input', 'Hubfile')
-    .option('--write', 'write it back instead')
-    .option('--diff', 'print what would change instead')
+    .option('--write', 'write the result to the file instead')
+    .option('--diff', 'print the differences instead')
     .option('--check', 'print nothing; exit with 1 if something would change')
     .action((file: string, flags: FmtFlags) => {
       if (Object.keys(flags).length > 1) {
@@ -33,7 +33,7 @@ export function fmtCommand(output: Output): Command {
       if (languageOf(file) !== 'hubfile') {
         throw new HubgateError(
           'invalid-argument',
-          `${file} is not a Hubfile; fmt formats nothing else`,
+          `${file} is not a Hubfile; fmt formats only Hubfiles`,
         );
       }
       format(file, flags, output);
@@ -47,7 +47,7 @@ function format(file: string, flags: FmtFlags, output: Output): void {
   const changes = formatted !== text;
   if (flags.check === true) {
     if (!changes) return;
-    output.note(`${file} is not formatted; hubgate fmt --write ${file} does it`);
+    output.note(`${file} is not formatted; run hubgate fmt --write ${file}`);
     process.exitCode = EXIT.failed;
   } else if (flags.diff === true) {
     if (changes) output.result(lineDiff(text, formatted));

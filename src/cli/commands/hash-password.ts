@@ -13,15 +13,15 @@ export function hashPasswordCommand(output: Output): Command {
   return new Command('hash-password')
     .description('read a password from standard input and print its hash, for basic_auth')
     .addOption(
-      new Option('-a, --algorithm <name>', 'how it is hashed')
+      new Option('-a, --algorithm <name>', 'the hash algorithm')
         .choices(ALGORITHMS)
         .default('bcrypt'),
     )
     .action(async ({ algorithm }: HashOptions) => {
       const password = (await readSecret('Password: ')) ?? '';
-      if (password === '') throw new HubgateError('empty-password', 'there is not a password');
+      if (password === '') throw new HubgateError('empty-password', 'the password is empty');
       if (algorithm === 'bcrypt' && Buffer.byteLength(password) > BCRYPT_BYTES) {
-        const message = `bcrypt looks at ${BCRYPT_BYTES} bytes, and this password is longer: use --algorithm argon2id`;
+        const message = `bcrypt uses only ${BCRYPT_BYTES} bytes, and this password is longer: use --algorithm argon2id`;
         throw new HubgateError('password-too-long', message);
       }
       if (process.stdin.isTTY && (await readSecret('Once more: ')) !== password) {

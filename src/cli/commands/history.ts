@@ -33,7 +33,9 @@ const IMPORTED_CHARACTERS = 4 * 1024 * 1024;
 
 /** `hubgate history`: what a hub keeps, for its operator. */
 export function historyCommand(output: Output): Command {
-  const history = new Command('history').description('look at, back up and fix what a hub keeps');
+  const history = new Command('history').description(
+    'inspect, back up and repair the history of a hub',
+  );
   for (const command of [
     statsCommand(output),
     exportCommand(output),
@@ -42,7 +44,7 @@ export function historyCommand(output: Output): Command {
     verifyCommand(output),
   ]) {
     history.addCommand(
-      withConfigSource(command).option('--hub <name>', 'whose: the name of a hub or of its site'),
+      withConfigSource(command).option('--hub <name>', 'the name of the hub or of its site'),
     );
   }
   return history;
@@ -50,7 +52,7 @@ export function historyCommand(output: Output): Command {
 
 function statsCommand(output: Output): Command {
   return new Command('stats')
-    .description('print how much there is, and from when to when')
+    .description('print the number of updates, their size, and the oldest and newest time')
     .option('--json', 'print it as JSON')
     .action((flags: HistoryFlags) =>
       withHistory(flags, async (history) => {
@@ -72,8 +74,8 @@ function statsCommand(output: Output): Command {
 
 function exportCommand(output: Output): Command {
   return new Command('export')
-    .description('write all updates as lines of JSON; the gateway may be running')
-    .argument('[file]', 'where to; "-" is standard output', '-')
+    .description('write all updates as lines of JSON; the gateway may run')
+    .argument('[file]', 'output file; "-" is standard output', '-')
     .action((file: string, flags: HistoryFlags) =>
       withHistory(flags, async (history) => {
         const { updates } = await history.stats();
@@ -99,13 +101,13 @@ function exportCommand(output: Output): Command {
 
 function importCommand(output: Output): Command {
   return new Command('import')
-    .description('add updates of such lines behind those that are there')
-    .argument('[file]', 'where from; "-" is standard input', '-')
-    .option('--from-bolt', 'the file is the history of a reference hub that has been stopped')
+    .description('append updates from an export')
+    .argument('[file]', 'input file; "-" is standard input', '-')
+    .option('--from-bolt', 'the file is the bolt history of a stopped reference hub')
     .option('--bucket <name>', 'its bucket_name', 'updates')
-    .option('--skip-existing', 'leave out updates whose id the history has')
+    .option('--skip-existing', 'skip updates whose id is already in the history')
     .addOption(
-      new Option('--append', 'add all of them, also to a history that is not empty').conflicts(
+      new Option('--append', 'append all updates, even if the history is not empty').conflicts(
         'skipExisting',
       ),
     )
@@ -169,10 +171,10 @@ async function existingIds(
 
 async function mustSkip(updates: number, file: string): Promise<boolean> {
   if (!process.stdin.isTTY || file === '-') {
-    const message = `This history has ${updates} updates already: give --skip-existing to leave out those it has, or --append to add all`;
+    const message = `This history has ${updates} updates already: pass --skip-existing to skip those it has, or --append to add all`;
     throw new HubgateError('history-not-empty', message);
   }
-  const question = `This history has ${updates} updates. Leave out those it has (yes, no)`;
+  const question = `This history has ${updates} updates. Skip those it has (yes, no)`;
   return !/^no?$/i.test(await onTerminal((ask) => ask(question, 'yes')));
 }
 
@@ -185,14 +187,14 @@ function linesOf(file: string, { fromBolt, bucket }: ImportFlags): AsyncIterable
 
 function* boltTexts(file: string, bucket: string): Generator<string> {
   if (file === '-') {
-    throw new HubgateError('invalid-argument', 'A bolt file is read by its name');
+    throw new HubgateError('invalid-argument', 'A bolt file must be a file, not standard input');
   }
   for (const value of readBoltFile(file, bucket)) yield value.toString('utf8');
 }
 
 function compactCommand(output: Output): Command {
   return new Command('compact')
-    .description('give back the room of evicted updates; the gateway must not be running')
+    .description('return the space of removed updates to the disk; stop the gateway first')
     .option('--json', 'print it as JSON')
     .action((flags: HistoryFlags) =>
       withHistory(flags, async (history) => {
@@ -206,7 +208,7 @@ function compactCommand(output: Output): Command {
 
 function verifyCommand(output: Output): Command {
   return new Command('verify')
-    .description('read everything and check it; exits with 1 when something is damaged')
+    .description('read and check all updates; exit with 1 if something is damaged')
     .option('--json', 'print it as JSON')
     .action((flags: HistoryFlags) =>
       withHistory(flags, async (history) => {

@@ -33,13 +33,15 @@ const KEY_BYTES = 32;
 /** `hubgate init`: a Hubfile for an app, and its keys in a file of their own. */
 export function initCommand(output: Output): Command {
   return new Command('init')
-    .description('write a Hubfile for an app, and keys into an env file beside it')
+    .description('write a Hubfile for an app, and an env file with its keys')
     .option('--site <address>', 'address of the site, such as example.com')
     .option('--upstream <address>', 'where the app listens, such as localhost:3000 or 3000')
     .option('--anonymous', 'everybody may subscribe to public updates')
-    .addOption(new Option('--keys', 'only who has a token may subscribe').conflicts('anonymous'))
-    .option('--yes', 'take the usual answer to what is not said, and ask nothing')
-    .option('--output <file>', 'the Hubfile, which must not be there yet', 'Hubfile')
+    .addOption(
+      new Option('--keys', 'only clients with a token may subscribe').conflicts('anonymous'),
+    )
+    .option('--yes', 'use the default answers and ask nothing')
+    .option('--output <file>', 'the Hubfile to create', 'Hubfile')
     .action(async (flags: InitFlags) => {
       const answers = await answersTo(flags);
       const keys = {
@@ -51,9 +53,11 @@ export function initCommand(output: Output): Command {
       const envFile = join(dirname(flags.output), ENV_FILE);
       writeBoth([envFile, envText(keys, flags.output)], [flags.output, text]);
       output.note(
-        `${flags.output} serves ${answers.site} with a hub and passes on to ${answers.upstream}.`,
+        `${flags.output} serves ${answers.site} with a hub and proxies to ${answers.upstream}.`,
       );
-      output.note(`${envFile} has its keys, for you alone: keep it out of version control.`);
+      output.note(
+        `${envFile} has its keys, and only you can read it: keep it out of version control.`,
+      );
       output.note('Next:');
       const config = flags.output === 'Hubfile' ? '' : ` --config ${flags.output}`;
       output.result(`${howToStart(process.env)} run${config} --envfile ${envFile}`);
@@ -131,7 +135,7 @@ function check(
 function envText(keys: Readonly<Record<string, string>>, hubfile: string): string {
   const lines = Object.entries(keys).map(([name, value]) => `${name}=${value}`);
   return [
-    `# Keys of ${basename(hubfile)}. The app signs its tokens with the same.`,
+    `# Keys of ${basename(hubfile)}. The app signs its tokens with the same keys.`,
     ...lines,
     '',
   ].join('\n');

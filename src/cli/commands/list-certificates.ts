@@ -18,7 +18,7 @@ const MAX_NAMES = 3;
 /** `hubgate list-certificates`: what is in the storage and what the configuration names. */
 export function listCertificatesCommand(output: Output): Command {
   return withConfigSource(new Command('list-certificates'))
-    .description('list certificates with their expiry: of the storage and of the configuration')
+    .description('list the certificates in the storage and in the configuration, with their expiry')
     .option('--json', 'print them as JSON')
     .action(async (flags: ListFlags, command: Command) => {
       const config = configIfAny(flags, command);
@@ -27,7 +27,7 @@ export function listCertificatesCommand(output: Output): Command {
       listed.sort((a, b) => endOf(a) - endOf(b));
       const now = systemClock.now();
       if (flags.json === true) output.result(JSON.stringify(listed.map(asData)));
-      else if (listed.length === 0) output.note('There are no certificates');
+      else if (listed.length === 0) output.note('No certificates found');
       else for (const line of table(listed, now)) output.result(line);
       for (const { file, problem } of listed) {
         if (problem === null) continue;

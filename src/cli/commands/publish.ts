@@ -31,8 +31,8 @@ export function publishCommand(output: Output): Command {
     .option('--token <token|@file|@->', 'access token')
     .requiredOption('--topic <topic...>', 'topic of the update; the first is the canonical one')
     .option('--data <data|@file|@->', 'content of the update')
-    .option('--private', 'only for subscribers with a grant')
-    .option('--id <id>', 'id of the update instead of one made by the hub')
+    .option('--private', 'only subscribers with a grant receive it')
+    .option('--id <id>', 'id of the update (default: the hub creates one)')
     .option('--type <type>', 'event type')
     .option('--retry <ms>', 'reconnection time for subscribers')
     .option('--json', 'print it as JSON')
@@ -107,12 +107,12 @@ export function noHub({ hub }: HubAccess, { headers }: IncomingMessage): Hubgate
   const type = headers['content-type'] ?? 'nothing';
   return new HubgateError(
     'hub-refused',
-    `${hub.href} answered with ${type}, as no hub does; is it the URL of the hub (/.well-known/hub unless the Hubfile says otherwise)?`,
+    `${hub.href} answered with ${type}, which a hub never does; is it the URL of the hub (/.well-known/hub unless the Hubfile says otherwise)?`,
   );
 }
 
 function adviceFor(status: number, location: string | undefined): string {
-  if (location !== undefined) return ` — it sends to ${location}; is that the hub?`;
+  if (location !== undefined) return ` — it redirects to ${location}; is that the hub?`;
   switch (status) {
     case 401:
     case 403:

@@ -26,9 +26,9 @@ const MEDIA_TYPES = {
 export function reloadCommand(output: Output): Command {
   return withConfigSource(new Command('reload'))
     .description('load a configuration into the running gateway, if it is valid')
-    .option('--address <host:port>', 'admin address of the gateway, if not the one of the file')
-    .option('--dry-run', 'print what it would do, and change nothing')
-    .option('--json', 'print what it has done, or would do, as JSON')
+    .option('--address <host:port>', 'admin address of the gateway (default: the one in the file)')
+    .option('--dry-run', 'print what would change, and change nothing')
+    .option('--json', 'print the changes as JSON')
     .action(async (flags: ReloadFlags) => {
       const text = read(flags.config);
       const address = adminAddressOf(flags.address, readOptions(text, flags, environmentOf(flags)));
@@ -65,7 +65,8 @@ function printChanges(body: unknown, flags: ReloadFlags, output: Output): void {
   if (lines.length > 0) return;
   const nothing = 'no site, listener, stream or certificate';
   if (flags.dryRun === true) output.result(`${flags.config} would change ${nothing}`);
-  else output.result(`It changed ${nothing}; a gateway that watches the file had loaded it before`);
+  else
+    output.result(`It changed ${nothing}; a gateway that watches the file has already loaded it`);
 }
 
 function warningsIn(body: unknown): readonly unknown[] {

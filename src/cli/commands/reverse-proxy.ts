@@ -22,11 +22,11 @@ export function reverseProxyCommand(output: Output): Command {
     .requiredOption('--to <upstream...>', 'where the app listens, such as localhost:3000')
     .option(
       '--hub',
-      `with a hub, whose keys are in ${DEV.keyVariable} and ${DEV.subscriberKeyVariable}`,
+      `with a hub; its keys are in ${DEV.keyVariable} and ${DEV.subscriberKeyVariable}`,
     )
     .option(
       '--dev',
-      'for development, on the loopback interface: a certificate of its own, a hub that needs no keys',
+      'for development, on loopback only: a local certificate, and a hub without keys',
     )
     .action(async (flags: ReverseProxyFlags) => {
       const text = Buffer.from(hubfileOf(flags));
@@ -47,7 +47,7 @@ export function reverseProxyCommand(output: Output): Command {
 function devLines(from: string): string[] {
   const url = urlOf(from);
   return [
-    `Development gateway: ${url}, from this machine alone`,
+    `Development gateway: ${url}, reachable from this machine only`,
     ...(url.startsWith('https:')
       ? [`Its authority: ${join(storageOf(null), 'pki', 'local', 'root.crt')} (hubgate trust)`]
       : []),

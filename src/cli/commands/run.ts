@@ -15,7 +15,7 @@ interface RunFlags extends ConfigSource {
 /** `hubgate run`: the gateway in the foreground, until SIGINT or SIGTERM. */
 export function runCommand(): Command {
   return withConfigSource(new Command('run'))
-    .description('run the gateway; it follows changes of its configuration')
+    .description('run the gateway and follow changes of its configuration')
     .option('--no-watch', 'do not watch the configuration')
     .option('--pidfile <file>', 'write the process id to a file')
     .action(run);

@@ -24,17 +24,17 @@ const POLL_MS = 200;
 export function stopCommand(output: Output): Command {
   return withConfigSource(new Command('stop'))
     .description('stop the running gateway')
-    .option('--address <host:port>', 'admin address of the gateway, if not the one of the file')
-    .option('--wait', 'return when what was in flight is over and the gateway has stopped')
+    .option('--address <host:port>', 'admin address of the gateway (default: the one in the file)')
+    .option('--wait', 'wait until the gateway has finished its requests and stopped')
     .action(async (flags: StopFlags, command: Command) => {
       const config = flags.address === undefined ? configIfAny(flags, command) : null;
       const address = adminAddressOf(flags.address, config?.options);
       const answer = await postToAdmin(address, '/stop');
       if (!isDone(answer)) throw new HubgateError('stop-failed', refusalText(address, answer));
-      output.note(`The gateway on ${address} stops`);
+      output.note(`The gateway on ${address} is stopping`);
       if (flags.wait !== true) return;
       await gone(address);
-      output.note('It has stopped');
+      output.note('The gateway has stopped');
     });
 }
 

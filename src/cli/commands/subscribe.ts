@@ -36,14 +36,14 @@ const MAX_ANSWER_BYTES = 64 * 1024;
 /** `hubgate subscribe`: prints events as they come, and goes on where a broken stream ended. */
 export function subscribeCommand(output: Output): Command {
   return new Command('subscribe')
-    .description('print the updates of a hub as they come')
+    .description('print the updates of a hub as they arrive')
     .requiredOption('--hub <url>', 'URL of the hub')
     .option('--token <token|@file|@->', 'access token')
     .option('--match <topic...>', 'exact topic; "*" for all')
     .option('--match-urlpattern <pattern...>', 'URL Pattern of topics')
-    .option('--last-event-id <id>', 'first print what came after this update; "earliest" for all')
-    .option('--count <n>', 'stop after so many events')
-    .option('--json', 'one JSON object a line')
+    .option('--last-event-id <id>', 'begin after this update; "earliest" for all')
+    .option('--count <n>', 'stop after this many events')
+    .option('--json', 'print one JSON object per line')
     .option('--cacert <file>', 'PEM file of an authority to trust')
     .option('--insecure', 'accept any certificate')
     .action(async (flags: SubscribeFlags) => {
@@ -98,7 +98,7 @@ async function* eventsFrom(
   } catch (error) {
     // A hub that never answered is the wrong one; one that did will be back. A refusal is final.
     if (codeOf(error) === 'hub-refused' || !position.connected) throw error;
-    output.note(`The stream broke: ${messageOf(error)}. Going on after the last event.`);
+    output.note(`The stream broke: ${messageOf(error)}. Reconnecting after the last event.`);
   } finally {
     abort.abort();
   }

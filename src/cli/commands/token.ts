@@ -40,13 +40,13 @@ interface TokenFlags {
 export function tokenCommand(output: Output): Command {
   return new Command('token')
     .addCommand(inspectCommand(output))
-    .description('make an access token (RFC 9068) with grants for a hub')
-    .option('--dev', 'fill in what a local development hub accepts')
+    .description('create an access token (RFC 9068) with grants for a hub')
+    .option('--dev', 'use the values of a local development hub')
     .option('--iss <url>', 'issuer')
     .option('--aud <url>', 'audience: the URL of the hub')
     .option(
       '--key <key|@file|@->',
-      'HMAC secret or PEM private key (a literal shows in the process list)',
+      'HMAC secret or PEM private key (other users can see a literal in the process list)',
     )
     .option('--alg <name>', 'algorithm; HS256 for a secret, required for a PEM key')
     .option('--kid <id>', 'key id')
@@ -71,7 +71,8 @@ export function tokenCommand(output: Output): Command {
 async function mint(flags: TokenFlags): ReturnType<typeof mintToken> {
   const profile =
     flags.profile === 'hub' || flags.profile === 'mercure' ? profiles[flags.profile] : null;
-  if (profile === null) throw usage(`--profile ${flags.profile}: there are hub and mercure`);
+  if (profile === null)
+    throw usage(`--profile ${flags.profile} is not a profile: use hub or mercure`);
   const grants = grantsOf(flags);
   const dev = flags.dev === true;
   const issuer = required('--iss', flags.iss ?? (dev ? DEV.issuer : undefined));
@@ -100,7 +101,7 @@ function grantsOf(flags: TokenFlags): { publish: MatcherSpec[]; subscribe: Match
   if (publish.length > 0 || subscribe.length > 0) return { publish, subscribe };
   if (flags.dev === true) return { publish: specs(['*']), subscribe: specs(['*']) };
   throw failed(
-    'A token without a grant is of no use: give --publish, --publish-urlpattern, --subscribe or --subscribe-urlpattern',
+    'A token needs a grant: pass --publish, --publish-urlpattern, --subscribe or --subscribe-urlpattern',
   );
 }
 
@@ -152,11 +153,11 @@ function failed(message: string): HubgateError {
 /** `hubgate token inspect`: which check of the hub a token fails and how to fix it, and what it grants. */
 export function inspectCommand(output: Output): Command {
   return withConfigSource(new Command('inspect'))
-    .description('explain what a hub of a configuration would make of a token')
-    .argument('[token]', 'the token; "-" or nothing reads standard input', '-')
-    .option('--url <url>', 'URL by which the hub is contacted')
+    .description('explain whether a hub of a configuration accepts a token')
+    .argument('[token]', 'the token; without it, or with "-", standard input', '-')
+    .option('--url <url>', 'URL at which clients reach the hub')
     .addOption(
-      new Option('--action <action>', 'what the token is for')
+      new Option('--action <action>', 'the action that the token is for')
         .choices(['publish', 'subscribe'])
         .default('subscribe'),
     )

@@ -28,10 +28,10 @@ const CLEAR_REST = '\u001b[J';
 export function topCommand(output: Output): Command {
   return withConfigSource(new Command('top'))
     .description('show what a running gateway does: rates, hubs, upstreams, slow subscribers')
-    .option('--address <host:port>', 'admin address of the gateway, if not the one of the file')
-    .option('--interval <seconds>', 'time between two looks', seconds, 2)
-    .option('--once', 'look twice, print what is seen, and end')
-    .option('--json', 'print JSON, a line for each look')
+    .option('--address <host:port>', 'admin address of the gateway (default: the one in the file)')
+    .option('--interval <seconds>', 'time between two reports', seconds, 2)
+    .option('--once', 'look twice, print one report and exit')
+    .option('--json', 'print one line of JSON per report')
     .action(async (flags: TopFlags, command: Command) => {
       const config = flags.address === undefined ? configIfAny(flags, command) : null;
       const address = adminAddressOf(flags.address, config?.options);
@@ -44,7 +44,7 @@ export function topCommand(output: Output): Command {
 function seconds(text: string): number {
   const value = Number(text);
   if (value >= MIN_INTERVAL && value <= MAX_INTERVAL) return value;
-  throw new InvalidArgumentError(`Say a number from ${MIN_INTERVAL} to ${MAX_INTERVAL}.`);
+  throw new InvalidArgumentError(`Pass a number from ${MIN_INTERVAL} to ${MAX_INTERVAL}.`);
 }
 
 async function watch(

@@ -18,9 +18,9 @@ interface TrustFlags extends ConfigSource {
 /** `hubgate trust`: makes this machine and its browsers trust the gateway's own authority. */
 export function trustCommand(output: Output): Command {
   return withConfigSource(new Command('trust'))
-    .description("make this machine and its browsers trust the gateway's own authority")
-    .option('--print', 'only print the commands that would be run')
-    .option('--export <file>', 'only write the root certificate to a file that every user may read')
+    .description("make this machine and its browsers trust the gateway's local authority")
+    .option('--print', 'only print the commands')
+    .option('--export <file>', 'only write the root certificate to a file that every user can read')
     .action(async (flags: TrustFlags, command: Command) => {
       const storage = storageOf(configIfAny(flags, command));
       const authority = new LocalAuthority(storage, systemClock);
@@ -33,7 +33,7 @@ export function trustCommand(output: Output): Command {
       }
       if (!print) await authority.prepare();
       else if ((await readIfPresent(authority.rootFile)) === null) {
-        output.note(`${storage} has no authority yet; hubgate trust would make it first`);
+        output.note(`${storage} has no authority yet; hubgate trust creates it`);
         return;
       }
       if (!(await trust(authority.rootFile, storage, print, output))) {
@@ -53,9 +53,9 @@ async function trust(
   const { stores, missing } = await trustStores();
   const changes: TrustChange[] = [];
   for (const store of stores) {
-    if ((await store.has(root)) === true) output.note(`${store.name} trusts ${root.label} already`);
+    if ((await store.has(root)) === true) output.note(`${store.name} already trusts ${root.label}`);
     else {
-      const done = `${store.name} trusts ${root.label} now`;
+      const done = `${store.name} now trusts ${root.label}`;
       changes.push({ store, commands: store.install(root), done });
     }
   }
@@ -73,7 +73,7 @@ interface UntrustFlags extends ConfigSource {
 export function untrustCommand(output: Output): Command {
   return withConfigSource(new Command('untrust'))
     .description('undo hubgate trust')
-    .option('--print', 'only print the commands that would be run')
+    .option('--print', 'only print the commands')
     .action(async (flags: UntrustFlags, command: Command) => {
       const storage = storageOf(configIfAny(flags, command));
       const trusted = new TrustedRoots(storage);
@@ -88,7 +88,7 @@ export function untrustCommand(output: Output): Command {
       for (const root of roots) {
         for (const store of stores) {
           if ((await store.has(root)) === false) continue;
-          const done = `${store.name} does not trust ${root.label} any more`;
+          const done = `${store.name} no longer trusts ${root.label}`;
           changes.push({ store, commands: store.remove(root), done });
         }
       }

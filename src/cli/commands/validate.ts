@@ -11,8 +11,8 @@ interface ValidateFlags extends ConfigSource {
 /** `hubgate validate`: all that `run` checks, without binding a port or asking the network. */
 export function validateCommand(output: Output): Command {
   return withConfigSource(new Command('validate'))
-    .description('check a configuration and print every problem with its place')
-    .option('--json', 'print the problems as JSON')
+    .description('check a configuration and print every mistake with its place')
+    .option('--json', 'print the mistakes as JSON')
     .action((flags: ValidateFlags) => {
       const problems = problemsOf(flags);
       const valid = !problems.some(({ severity }) => severity === 'error');

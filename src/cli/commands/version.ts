@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 export function versionCommand(output: Output): Command {
   return new Command('version')
     .description('print the version')
-    .option('--json', 'print it as JSON, with that of Node')
+    .option('--json', 'print the versions of hubgate and Node as JSON')
     .action(({ json = false }: { readonly json?: boolean }) => {
       const version = packageVersion();
       output.result(json ? JSON.stringify({ version, node: process.version }) : version);

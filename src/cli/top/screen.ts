@@ -23,7 +23,10 @@ export function screenOf(overview: Overview, address: string, screen: Screen): s
     : paint(RED, `NOT READY: ${oneLine(overview.fault ?? '')}`);
   const loaded = configuration.lastLoadSucceeded
     ? `loaded ${configuration.lastSuccess}`
-    : paint(RED, `the last load FAILED; that of ${configuration.lastSuccess} serves`);
+    : paint(
+        RED,
+        `the last load FAILED; the configuration of ${configuration.lastSuccess} is in use`,
+      );
   const head = [
     `${paint(BOLD, `hubgate ${overview.version}`)} on ${address}, up ${span(overview.upSeconds)}, processes ${overview.processes}, ${state}`,
     `configuration ${configuration.generation}, ${loaded}, refused ${configuration.failures}`,

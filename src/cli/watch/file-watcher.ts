@@ -97,9 +97,9 @@ export class FileWatcher {
         if (path.interest === 'content' || this.#closed) return;
         this.#directories.see(path.path, path.identity, clock.monotonic());
       },
-      onUnresponsive: (path) => log.warn('A watched file does not answer', { file: path }),
+      onUnresponsive: (path) => log.warn('A watched file cannot be read in time', { file: path }),
       onAnswer: (path) => {
-        log.info('A watched file answers again', { file: path });
+        log.info('A watched file can be read again', { file: path });
         if (this.#owed) this.#tell();
       },
     });
@@ -223,14 +223,14 @@ export class FileWatcher {
     if (this.#announcedPolling) return;
     this.#announcedPolling = true;
     this.#options.log.warn(
-      'The file system does not tell of changes here (a mounted file?); the content is compared instead',
+      'The file system does not report changes here (a mounted file?); hubgate compares the content instead',
     );
   }
 
   #announceFailure(error: unknown): void {
     if (this.#announcedFailure) return;
     this.#announcedFailure = true;
-    this.#options.log.warn('Watching failed; the content is compared instead', {
+    this.#options.log.warn('Watching failed; hubgate compares the content instead', {
       error: messageOf(error),
     });
   }

@@ -52,7 +52,7 @@ const HANDLERS: {
   },
   async commit({ wanted }) {
     const { gateway } = started();
-    if (prepared === null) throw new HubgateError('not-prepared', 'There is nothing to commit');
+    if (prepared === null) throw new HubgateError('not-prepared', 'No configuration is prepared');
     const { log, load: ready } = prepared;
     prepared = null;
     const report = await ready.commit(wanted);
@@ -140,7 +140,7 @@ function started(): NonNullable<typeof running> {
 async function hubAt(number: number) {
   const { hubs } = await started().gateway.status();
   const hub = hubs[number];
-  if (hub === undefined) throw new HubgateError('not-found', `There is not a hub ${number}`);
+  if (hub === undefined) throw new HubgateError('not-found', `No hub has the number ${number}`);
   return hub;
 }
 

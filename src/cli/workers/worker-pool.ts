@@ -120,7 +120,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     return this.#enqueue(async () => {
       const text = textOf(config);
       const [first, ...others] = this.#workers;
-      if (first === undefined) throw new HubgateError('no-worker', 'No worker runs just now');
+      if (first === undefined) throw new HubgateError('no-worker', 'No worker is running');
       const dryRun = (worker: Worker) => worker.order({ kind: 'dryRun', config: text });
       // The first alone: what cannot be built is tried once.
       const told = await dryRun(first);
@@ -241,7 +241,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     if (this.#stopping !== null) return;
     const delay = this.#restartMs;
     this.#restartMs = Math.min(2 * delay, MAX_RESTART_MS);
-    this.#log.error('A worker has ended; another takes its place', { pid: worker.pid, delay });
+    this.#log.error('A worker ended; hubgate starts another one', { pid: worker.pid, delay });
     this.#clock.after(delay, () => void this.#enqueue(() => this.#replace()));
   }
 
@@ -254,7 +254,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       this.#clock.after(MAX_RESTART_MS, () => {
         this.#restartMs = MIN_RESTART_MS;
       });
-      this.#log.info('A worker has been replaced', { pid: worker.pid });
+      this.#log.info('A worker was replaced', { pid: worker.pid });
     } catch (error) {
       this.#log.error('A worker could not be started', { error: messageOf(error) });
       // Its end brings the next try.

@@ -2,7 +2,7 @@ import { parentPort } from 'node:worker_threads';
 import { argon2Verify, bcryptVerify } from 'hash-wasm';
 import type { Question } from './hash-check.ts';
 
-/** bcrypt looks at no more, in every implementation. */
+/** bcrypt uses only no more, in every implementation. */
 const BCRYPT_BYTES = 72;
 
 parentPort?.on('message', (question: Question) => {

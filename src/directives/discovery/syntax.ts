@@ -77,7 +77,7 @@ discovery [<matcher>] {
 
 export const discovery: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'what is announced to the browsers of the site, and how they get tokens',
+  summary: 'announces the hub to browsers and gives them tokens',
   siteOnly: true,
   once: true,
   read(cursor, scope) {

@@ -113,7 +113,7 @@ async function send(
     await pourFile(file, content, body);
   } catch (error) {
     // A client that left needs no answer any more; a file that shrank must not look complete.
-    exchange.log.debug('A file was not sent to its end', { error: messageOf(error) });
+    exchange.log.debug('A file was not sent completely', { error: messageOf(error) });
     exchange.abort();
   }
 }

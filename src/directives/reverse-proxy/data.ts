@@ -191,7 +191,7 @@ function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
   for (const upstream of proxy.upstreams) {
     if (isUpstream(upstream)) continue;
     const message = `the upstream "${upstream.slice(0, 80)}" is not http://host:port`;
-    const hint = 'a placeholder stands for host or host:port; use {$VAR} for a whole URL';
+    const hint = 'a placeholder can stand for host or host:port; use {$VAR} for a whole URL';
     report(proxy, { severity: 'error', code: 'bad-upstream', message, hint });
   }
 }
@@ -205,14 +205,14 @@ function checkDynamic(proxy: ReverseProxyConfig, report: Report): void {
   const { dynamic: about, activeHealth, fastcgi } = proxy;
   if (about === null) return;
   if (activeHealth !== null) {
-    const message = 'upstreams that the DNS names are not checked by health_uri';
-    const hint = 'use fail_duration and max_fails, or have the DNS name only those that are well';
+    const message = 'health_uri does not check upstreams from DNS';
+    const hint = 'use fail_duration and max_fails, or let the DNS return only healthy upstreams';
     const problem = { severity: 'error', code: 'not-dynamic', message, hint } as const;
     report(proxy, problem, { field: 'activeHealth' });
   }
   if (fastcgi !== null && about.scheme !== 'http') {
-    const message = `FastCGI is not spoken by ${about.scheme}`;
-    const hint = 'drop the options of the transport';
+    const message = `FastCGI is not possible with ${about.scheme}`;
+    const hint = 'remove the options of the transport';
     report(about, { severity: 'error', code: 'not-dynamic', message, hint });
   }
 }
@@ -224,12 +224,12 @@ function checkWeights(proxy: ReverseProxyConfig, report: Report): void {
   const found = (message: string, hint: string): void =>
     report(about, { severity: 'error', code: 'bad-weights', message, hint }, { field: 'policy' });
   if (named !== null) {
-    found('nobody knows whom weights are for where the DNS names upstreams', 'use least_conn');
+    found('weights are not possible with upstreams from DNS', 'use least_conn');
   } else if (weights.length !== upstreams.length) {
-    const message = `${weights.length} weights are given for ${upstreams.length} upstreams`;
-    found(message, 'write one for each, in their order; ports of a range count one by one');
+    const message = `${weights.length} weights for ${upstreams.length} upstreams`;
+    found(message, 'write one weight per upstream, in order; each port of a range counts');
   } else if (weights.every((weight) => weight === 0)) {
-    found('no upstream has a weight above 0', 'write 1 for those that are to be used');
+    found('no upstream has a weight above 0', 'write at least 1 for upstreams in use');
   }
 }
 
@@ -240,16 +240,16 @@ function checkFastcgi(proxy: ReverseProxyConfig, report: Report): void {
   const found = (message: string, hint: string): void =>
     report(about, { severity: 'error', code: 'not-by-fastcgi', message, hint });
   if (activeHealth !== null) {
-    found('health checks are made by HTTP only', 'use fail_duration and max_fails instead');
+    found('health checks use HTTP only', 'use fail_duration and max_fails instead');
   }
   if (proxy.rewrite !== null || proxy.method !== null) {
     found(
-      'what scripts are asked is not changed on the way',
-      'use rewrite before, or a site in front',
+      'hubgate does not change requests to scripts',
+      'use rewrite before it, or another site in front',
     );
   }
   if (upstreams.some((upstream) => upstream.startsWith('https:'))) {
-    found('FastCGI is not spoken over TLS', 'use a socket, or a port of this host');
+    found('FastCGI is not possible over TLS', 'use a socket, or a port of this host');
   }
   if (upstreams.some((upstream) => /^(unix\+)?h2c:/.test(upstream))) {
     found('FastCGI is not HTTP/2', 'write host:port, or unix//path');

@@ -43,7 +43,7 @@ const SHARED = {
 };
 
 const UNSUPPORTED = {
-  dial_fallback_delay: 'addresses of both versions are tried as Node tries them',
+  dial_fallback_delay: 'hubgate tries addresses of both versions, as Node does',
 };
 
 function byAddresses(cursor: Cursor): DynamicConfig {
@@ -94,8 +94,9 @@ function byServices(cursor: Cursor): DynamicConfig {
 function dnsName(option: Cursor): string {
   const word = option.argument('a name in the DNS');
   if (word.text.includes('{')) {
-    const hint = 'it is the same for all requests: use {$VAR}, or several handle blocks';
-    option.fail(word.span, 'bad-value', `${option.quote(word)} is not a name in the DNS`, hint);
+    const hint =
+      'the value must be the same for all requests: use {$VAR}, or several handle blocks';
+    option.fail(word.span, 'bad-value', `${option.quote(word)} is not a DNS name`, hint);
   }
   return isDnsName(word.text) ? word.text : badValue(option, word, 'a name in the DNS');
 }
@@ -120,7 +121,7 @@ function versions(option: Cursor): readonly ('ipv4' | 'ipv6')[] {
 
 /** As `node:dns` takes them. */
 function resolvers(option: Cursor): readonly string[] {
-  return option.several('the address of a server of names').map((word) => {
+  return option.several('the address of a name server').map((word) => {
     const address = word.text.replace(/^udp\//, '');
     if (!isResolver(address)) return badValue(option, word, 'an address such as 10.0.0.53');
     return isIP(address) === 6 ? `[${address}]` : address;

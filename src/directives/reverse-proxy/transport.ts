@@ -45,21 +45,21 @@ function httpTransport(
     },
     {
       unsupported: {
-        read_buffer: 'buffers are as large as they need to be',
-        write_buffer: 'buffers are as large as they need to be',
-        max_response_header: 'heads of responses have 80 KiB at most',
-        dial_fallback_delay: 'addresses of both versions are tried as Node tries them',
-        expect_continue_timeout: 'an upstream has a second to ask for a body',
-        resolvers: 'names are those of the system; dynamic a has resolvers',
-        tls_timeout: 'dial_timeout holds for the handshake too',
-        tls_client_auth: 'prove who asks with header_up, or by a tunnel to the upstream',
-        tls_renegotiation: 'TLS 1.3 has none',
-        tls_except_ports: 'use a reverse_proxy of its own for those ports',
-        tls_curves: 'curves are negotiated',
+        read_buffer: 'hubgate chooses the size of its buffers',
+        write_buffer: 'hubgate chooses the size of its buffers',
+        max_response_header: 'response heads are limited to 80 KiB',
+        dial_fallback_delay: 'hubgate tries addresses of both versions, as Node does',
+        expect_continue_timeout: 'hubgate waits for one second',
+        resolvers: "hubgate uses the system's resolver; dynamic a has resolvers",
+        tls_timeout: 'dial_timeout includes the handshake',
+        tls_client_auth: 'authenticate with header_up, or use a tunnel to the upstream',
+        tls_renegotiation: 'TLS 1.3 has no renegotiation',
+        tls_except_ports: 'use a separate reverse_proxy for those ports',
+        tls_curves: 'hubgate negotiates curves',
         keepalive_interval: 'use keepalive',
         keepalive_idle_conns: 'use keepalive, and max_conns_per_host',
         keepalive_idle_conns_per_host: 'use keepalive, and max_conns_per_host',
-        local_address: 'the address is chosen by the routes of the system',
+        local_address: "the system's routes choose the address",
         forward_proxy_url: 'use a tunnel to the upstream',
         network_proxy: 'use a tunnel to the upstream',
         compression: 'use header_up Accept-Encoding',
@@ -108,8 +108,8 @@ export const FASTCGI_OPTIONS: OptionTable<FastcgiDraft> = {
 };
 
 export const FASTCGI_UNSUPPORTED: Readonly<Record<string, string>> = {
-  capture_stderr: 'what scripts complain about goes to the log always',
-  resolve_root_symlink: 'write the root as the server of scripts sees it',
+  capture_stderr: 'hubgate always logs the errors of scripts',
+  resolve_root_symlink: 'write the root as PHP-FPM sees it',
 };
 
 function parameter(option: Cursor): FastcgiConfig['env'][number] {
@@ -124,15 +124,15 @@ function versions(cursor: Cursor): Pick<Transport, 'versions'> & { readonly h2c:
   const words = cursor.several('1.1, 2 or h2c');
   for (const word of words) {
     if (word.text === '3') {
-      const hint = 'write versions 1.1 2, or put a proxy that speaks HTTP/3 in between';
-      cursor.fail(word.span, 'bad-value', 'HTTP/3 is not spoken to upstreams by hubgate', hint);
+      const hint = 'write versions 1.1 2, or put a proxy with HTTP/3 in between';
+      cursor.fail(word.span, 'bad-value', 'hubgate does not support HTTP/3 to upstreams', hint);
     }
     if (!['1.1', '2', 'h2c'].includes(word.text)) badValue(cursor, word, '1.1, 2 or h2c');
   }
   const named = new Set(words.map(({ text: version }) => version));
   if (named.has('h2c')) {
     if (!named.has('1.1')) return { versions: defaultReverseProxy.transport.versions, h2c: true };
-    const message = 'h2c is not negotiated, so that it cannot be one of two versions';
+    const message = 'h2c is not negotiated, so it cannot be one of two versions';
     return cursor.fail(cursor.span, 'bad-value', message, 'write versions h2c, or versions 1.1');
   }
   const both = (['1.1', '2'] as const).filter((version) => named.has(version));

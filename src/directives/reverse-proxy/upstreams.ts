@@ -29,8 +29,8 @@ export function upstreamsOf(
   for (const { cursor, word, origins } of found) {
     if (first === undefined || schemeOf(origins) === schemeOf(first.origins)) continue;
     const [own, others] = [schemeOf(origins), schemeOf(first.origins)];
-    const message = `${cursor.quote(word)} is spoken to by ${own}, but the upstreams before it by ${others}`;
-    const hint = 'use a reverse_proxy of its own for each scheme';
+    const message = `${cursor.quote(word)} uses ${own}, but the upstreams before it use ${others}`;
+    const hint = 'use a separate reverse_proxy for each scheme';
     cursor.fail(word.span, 'mixed-schemes', message, hint);
   }
   const upstreams = found.flatMap(({ origins }) => origins);
@@ -49,7 +49,7 @@ function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): re
   const [, by = '', unix] = /^unix(\+h2c)?\/(\/.+)$/.exec(word.text) ?? [];
   if (unix !== undefined) return [`unix${h2c ? '+h2c' : by}:${unix}`];
   if (/^\d+$/.test(word.text)) {
-    const message = `${cursor.quote(word)} is a port without a host`;
+    const message = `${cursor.quote(word)} has a port but no host`;
     cursor.fail(word.span, 'bad-upstream', message, `write localhost:${word.text}`);
   }
   const match = UPSTREAM.exec(word.text);
@@ -58,7 +58,7 @@ function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): re
   if (path !== undefined) {
     const origin = word.text.slice(0, -path.length);
     if (path.includes('*')) {
-      const message = `${cursor.quote(word)} is not a valid upstream address, and as a matcher its path must begin with /`;
+      const message = `${cursor.quote(word)} is not a valid upstream address; if it is a matcher, its path must begin with /`;
       cursor.fail(word.span, 'bad-upstream', message, `write ${cursor.name} /${word.text} …`);
     }
     const hint =
@@ -74,15 +74,15 @@ function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): re
     cursor.fail(word.span, 'bad-upstream', message, 'use http://, https:// or h2c://');
   }
   if (tls && h2c) {
-    const message = 'the transport has tls options, and h2c is without TLS';
+    const message = 'the transport has tls options, but h2c does not use TLS';
     cursor.fail(word.span, 'bad-upstream', message, 'write versions 2');
   }
   if (tls && scheme !== 'https') {
     const message = `this upstream is ${scheme}://, but its transport has tls options`;
-    cursor.fail(word.span, 'bad-upstream', message, 'write https:// or drop the tls options');
+    cursor.fail(word.span, 'bad-upstream', message, 'write https://, or remove the tls options');
   }
   if (h2c && scheme === 'https') {
-    const message = 'this upstream is https://, but its transport says h2c, which is without TLS';
+    const message = 'this upstream is https://, but its transport is h2c, which does not use TLS';
     cursor.fail(word.span, 'bad-upstream', message, 'write versions 2');
   }
   const host = hostOf(cursor, word, hostText, portText);
@@ -110,7 +110,7 @@ function portsOf(
   const last = Number(to);
   if (!(first >= 1 && last >= first && last <= 65_535)) return bad(cursor, word);
   if (last - first >= MAX_RANGE) {
-    cursor.fail(word.span, 'bad-upstream', `a range has at most ${MAX_RANGE} ports`);
+    cursor.fail(word.span, 'bad-upstream', `a port range has at most ${MAX_RANGE} ports`);
   }
   return Array.from({ length: last - first + 1 }, (_, index) => first + index);
 }
@@ -120,7 +120,7 @@ function bad(cursor: Cursor, word: Word): never {
   const { source, start, end } = word.span;
   // One that is empty leaves nothing of itself in the word.
   const hint = source.raw.slice(start, end + 2).includes('{$')
-    ? 'part of it comes from a variable: is that set? A default is written {$NAME:value}'
+    ? 'part of it comes from a variable: is it set? Write a default as {$NAME:value}'
     : word.text.includes('{')
       ? 'upstreams are fixed: use {$VAR}, or several handle blocks for different upstreams'
       : 'for example localhost:3000, https://app.internal or unix//run/app.sock';

@@ -25,9 +25,9 @@ export function certificateIssuer(cursor: Cursor): CertificateIssuer {
       {},
       {
         unsupported: {
-          ca: 'there is one authority of the gateway',
-          lifetime: 'certificates of the own authority live as long as they should',
-          sign_with_root: 'they are signed by the intermediate certificate',
+          ca: 'the gateway has one authority',
+          lifetime: 'hubgate chooses the lifetime of local certificates',
+          sign_with_root: 'the intermediate certificate signs them',
         },
       },
     );
@@ -48,15 +48,11 @@ function acme(cursor: Cursor): AcmeIssuerConfig {
   const draft = cursor.options(start, OPTIONS, { unsupported: UNSUPPORTED });
   const { dnsSettings, ...settings } = draft;
   if (dnsSettings !== null && settings.dns === null) {
-    const message = 'how the record of a challenge is waited for is said, and no dns <provider>';
+    const message = 'these options need dns <provider>';
     cursor.fail(cursor.span, 'missing-option', message);
   }
   if (settings.challenges?.length === 0 && settings.dns === null) {
-    cursor.fail(
-      cursor.span,
-      'missing-option',
-      'every challenge is switched off, and there is not a dns',
-    );
+    cursor.fail(cursor.span, 'missing-option', 'every challenge is off, and dns is not set');
   }
   const dns = settings.dns && { ...settings.dns, ...dnsSettings };
   const issuer = { kind: 'acme', ...settings, dns } as const;
@@ -80,9 +76,9 @@ const OPTIONS: OptionTable<AcmeDraft> = {
 const UNSUPPORTED: Readonly<Record<string, string>> = {
   test_dir: 'set acme_staging in the global options',
   timeout: 'an order has three minutes',
-  alt_http_port: 'set http_port in the global options, and lead port 80 there',
-  alt_tlsalpn_port: 'set https_port in the global options, and lead port 443 there',
-  preferred_chains: 'the chain is the one that the authority prefers',
+  alt_http_port: 'set http_port in the global options, and forward port 80 to it',
+  alt_tlsalpn_port: 'set https_port in the global options, and forward port 443 to it',
+  preferred_chains: 'hubgate uses the chain that the authority prefers',
 };
 
 function externalAccount(cursor: Cursor): AcmeIssuerConfig['externalAccount'] {

@@ -5,14 +5,17 @@ import { Glob, isAnything } from './glob.ts';
 import { compile, type Program, refuseTooLarge } from './program.ts';
 import { literal, type Syntax } from './syntax.ts';
 
-/** One compiled component: text that must come first, and what follows it. */
+/** One compiled component: a fixed prefix, and what follows it. */
 export interface Component {
   readonly prefix: string;
-  /** null: nothing follows; the component is fixed text. */
+  /** null means that nothing follows: the component is fixed text. */
   readonly rest: Rest | 'anything' | null;
 }
 
-/** What follows the prefix: literals between wildcards, or a program that is run where the literals are there. */
+/**
+ * What follows the prefix: literals between wildcards, or a program that runs only if its literals are
+ * present.
+ */
 interface Rest {
   readonly literals: Glob;
   readonly program: Program | null;
@@ -21,8 +24,8 @@ interface Rest {
 }
 
 /**
- * @param delimiter the character that `:name` stops at; empty for none
- * @param classes those of the whole pattern
+ * @param delimiter the character at which `:name` ends; empty for none
+ * @param classes the character classes of the whole pattern
  * @throws HubgateError `invalid-pattern`
  */
 export function compileComponent(
@@ -33,7 +36,7 @@ export function compileComponent(
   const group = parts.findIndex((part) => part.group !== null || part.modifier !== '');
   const fixed = group === -1 ? parts.length : group;
   const others = parts.slice(fixed);
-  // Before anything is made of each character.
+  // Checked before characters become instructions.
   refuseTooLarge(others.reduce((sum, part) => sum + part.prefix.length + part.suffix.length, 0));
   const items = others.flatMap((part) => syntaxOf(part, delimiter, classes));
   const { prefix, rest } = componentOf(items);
@@ -74,7 +77,7 @@ function syntaxOf(part: Part, delimiter: string, classes: CharacterClasses): rea
   items.push(...literal(part.suffix));
   if (part.modifier === '') return items;
   const [only] = items;
-  // `**` is `*`: the same language, without a loop in a loop.
+  // `**` means the same as `*`, and avoids a nested loop.
   if (items.length === 1 && only !== undefined && isAnything(only)) return items;
   const min = part.modifier === '+' ? 1 : 0;
   const max = part.modifier === '?' ? 1 : Number.POSITIVE_INFINITY;

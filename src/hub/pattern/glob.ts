@@ -1,27 +1,27 @@
 import type { Budget } from '../../kernel/scheduler.ts';
 import type { Syntax } from './syntax.ts';
 
-/** Characters of a text that a search passes in one step. */
+/** Characters that a search passes in one step. */
 const CHARACTERS_PER_STEP = 4;
-/** What looking for one literal costs beside, in steps. */
+/** Additional cost of searching for one literal, in steps. */
 const LITERAL_STEPS = 2;
 
 /**
- * Literals that must occur in a text in this order, with anything between them. Of a pattern that is made of
- * literals and wildcards this is the whole language. Of any other pattern it is what each of its matches
- * contains, so a text without them need not be looked at further.
+ * Literals that must occur in a text in this order, with anything between them. For a pattern of literals and
+ * wildcards this is the whole language. For other patterns it is a necessary condition: a text without these
+ * literals cannot match.
  */
 export class Glob {
-  /** Those that are looked for from left to right. */
+  /** Literals that are searched from left to right. */
   readonly #literals: readonly string[];
-  /** What the text must end with; null when anything may follow. */
+  /** The required end of the text; null if anything may follow. */
   readonly #suffix: string | null;
-  /** Characters and literals: a measure of its memory. */
+  /** Characters and literals, as a measure of its memory. */
   readonly size: number;
-  /** Whether nothing but wildcards stands between the literals. */
+  /** Whether there are only wildcards between the literals. */
   readonly isExact: boolean;
 
-  /** @param items what follows a literal prefix */
+  /** @param items what follows the fixed prefix */
   constructor(items: readonly Syntax[]) {
     const literals: string[] = [];
     let literal = '';
@@ -42,10 +42,10 @@ export class Glob {
     this.size = literals.reduce((sum, one) => sum + one.length + 1, literal.length + 1);
   }
 
-  /** Whether the text has the literals from `start` on. Takes what it costs off `budget`. */
+  /** Whether the text contains the literals from `start` on. Subtracts the cost from `budget`. */
   test(text: string, start: number, budget: Budget): boolean {
     budget.spend(this.#literals.length * LITERAL_STEPS + LITERAL_STEPS);
-    // The end first: it is where patterns with a common beginning differ.
+    // The end comes first, because patterns with a common beginning differ there.
     if (this.#suffix !== null && !text.endsWith(this.#suffix)) return false;
     const end = text.length - (this.#suffix?.length ?? 0);
     let at = start;

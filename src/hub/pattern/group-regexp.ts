@@ -1,6 +1,6 @@
 import { type AsciiSet, refusal, type Syntax } from './syntax.ts';
 
-/** Distinct character classes in one pattern; each costs a run of the engine over ASCII. */
+/** Distinct character classes in one pattern. Each costs one run of the engine over ASCII. */
 const MAX_CLASSES = 64;
 /** Largest number in `{n,m}`. */
 const MAX_REPEAT = 1000;
@@ -10,11 +10,11 @@ const QUANTIFIER = /(?:([*+?])|\{(\d+)(?:(,)(\d*))?\})\??/y;
 const ESCAPE = /\\(?:[pP]\{[^}]*\}|u\{[^}]*\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|c[A-Za-z]|.)/sy;
 
 /**
- * Reads a custom group, an ECMAScript regular expression with the flag `v` (URL Pattern §2.2),
- * into a tree that linear time can match.
+ * Parses a custom group, an ECMAScript regular expression with the flag `v` (URL Pattern §2.2), into a tree
+ * that can be matched in linear time.
  *
  * @throws HubgateError `invalid-pattern`: a syntax error, a look-around, a back-reference, an
- *   inline modifier, a repeat beyond 1000, or more than 64 character classes in its pattern
+ *   inline modifier, a repeat beyond 1000, or more than 64 character classes in the pattern
  */
 export function parseGroupRegexp(body: string, classes: CharacterClasses): Syntax {
   requireSyntax(body);
@@ -25,7 +25,7 @@ export function parseGroupRegexp(body: string, classes: CharacterClasses): Synta
 export class CharacterClasses {
   readonly #sets = new Map<string, AsciiSet>();
 
-  /** Which ASCII characters a class accepts: the engine itself is asked, so nothing is translated. */
+  /** The ASCII characters of a class. The engine itself decides, so nothing is translated. */
   setOf(text: string): AsciiSet {
     const known = this.#sets.get(text);
     if (known !== undefined) return known;
@@ -37,7 +37,7 @@ export class CharacterClasses {
   }
 }
 
-/** Syntax is the engine's business; it compiles nothing before the first match. */
+/** The engine checks the syntax; it compiles nothing before the first match. */
 function requireSyntax(body: string): RegExp {
   try {
     return new RegExp(`(?:${body})`, 'v');
@@ -46,7 +46,7 @@ function requireSyntax(body: string): RegExp {
   }
 }
 
-/** Recursive descent over a text that is known to be well-formed. */
+/** A recursive descent parser for a text that is known to be well-formed. */
 class GroupParser {
   readonly #body: string;
   readonly #classes: CharacterClasses;
@@ -133,7 +133,7 @@ class GroupParser {
     return { kind: 'set', set: this.#classes.setOf(text) };
   }
 
-  /** A class with its brackets; under the flag `v` classes nest. */
+  /** A class with its brackets; with the flag `v` classes may be nested. */
   #classText(): string {
     const start = this.#at;
     let depth = 0;

@@ -17,9 +17,9 @@ const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
 ]);
 const SPECIAL_SCHEMES = ['http', 'https', 'ws', 'wss', 'ftp', 'file'];
 const SCHEME = /^[a-z][a-z0-9+.-]*$/i;
-/** Groups and braces in one pattern; the library's time grows faster than their number. */
+/** Groups and braces in one pattern. The library's time grows faster than their number. */
 const MAX_GROUPS = 100;
-/** Two hosts that a text is put on: what both refuse to give up their own for is not a host. */
+/** Two base hosts: if a text replaces neither of them, it is not a host. */
 const PROBES = ['https://one.invalid', 'https://two.invalid'] as const;
 
 /**
@@ -277,7 +277,7 @@ function refuseMisread(tokens: readonly Token[]): void {
       if (run !== null) run += token.value;
       continue;
     }
-    if (run !== null && climbs(run)) throw refusal('".." leads out of the text that it stands in');
+    if (run !== null && climbs(run)) throw refusal('".." leads out of the component');
     run = token.type === 'open' || token.type === 'invalid-char' ? null : '';
   }
 }

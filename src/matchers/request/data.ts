@@ -104,7 +104,7 @@ export function lowerCaseHost(text: string): string {
 
 const some = { min: 1 };
 const pattern = text('a regular expression');
-const capture = nullable(name('a name for what the groups capture'));
+const capture = nullable(name('a name for the captured groups'));
 const ranges = list(addressRange, some);
 
 export const path: ConditionData<PathCondition> = {

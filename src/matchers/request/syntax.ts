@@ -57,7 +57,7 @@ export const method: ConditionSyntax<MethodCondition> = {
 
 export const header: ConditionSyntax<HeaderCondition> = {
   usage: 'header <field> [<value>]\nheader !<field>',
-  summary: 'a field that has the value (`*` at either end), is there, is absent',
+  summary: 'a field that has the value (with `*` at either end), is present, or is absent',
   read: readHeader,
   merge(a, b) {
     if (a.name.toLowerCase() !== b.name.toLowerCase()) return null;
@@ -70,7 +70,7 @@ export const header: ConditionSyntax<HeaderCondition> = {
 export const headerRegexp: ConditionSyntax<HeaderRegexpCondition> = {
   usage: 'header_regexp [<name>] <field> <regexp>',
   summary:
-    'fields that match; what is longer than 16 KiB is answered with 431, for every regular expression',
+    'fields that match; a value of more than 16 KiB gets a 431 (for all regular expressions)',
   read(cursor) {
     const words = cursor.several('a header field and a regular expression');
     const named = words.length > 2 ? words.slice(0, 1) : [];
@@ -125,7 +125,7 @@ export const clientIp: ConditionSyntax<ClientIpCondition> = {
 
 export const not: ConditionSyntax<NotCondition> = {
   usage: 'not <condition>\nnot { <conditions…> }',
-  summary: 'what the condition or block does not',
+  summary: 'requests that do not match the condition or block',
   read: (cursor, nested) => [{ kind: 'not', matchers: [nested(cursor)] }],
 };
 
@@ -181,7 +181,8 @@ function marked<Condition extends MatchCondition>(
 function ofPeer(cursor: Cursor): readonly string[] {
   const word = cursor.peek();
   if (word?.text === 'forwarded') {
-    const message = 'remote_ip is the address of the connection; forwarded is not supported';
+    const message =
+      'remote_ip is the address of the connection; hubgate does not support forwarded';
     const hint =
       'write client_ip <ranges…>, and servers { trusted_proxies … } in the global options';
     cursor.fail(word.span, 'unsupported-option', message, hint);

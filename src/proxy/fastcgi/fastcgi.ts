@@ -208,7 +208,7 @@ class FastcgiExchange {
     this.#lifecycle.phase = 'responding';
     this.#isBodiless = this.#request.method === 'HEAD' || status === 204 || status === 304;
     const length = headers.get('content-length');
-    if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('A length that is none');
+    if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('An invalid length');
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
     this.#body = this.#sink.onHead(status, headers, '1.1');
     if (this.#body === null) {
@@ -225,7 +225,7 @@ class FastcgiExchange {
     if (body === null || socket === undefined || this.#isBodiless) return;
     if (this.#left !== null) {
       this.#left -= content.length;
-      if (this.#left < 0) throw broken('More than the declared length');
+      if (this.#left < 0) throw broken('More bytes than declared');
     }
     this.#lifecycle.pass(content, body, socket, this.#target.settings.readTimeoutMs);
   }
@@ -233,7 +233,7 @@ class FastcgiExchange {
   #end(protocolStatus: number): void {
     if (protocolStatus !== 0) throw broken(`The upstream refused: status ${protocolStatus}`);
     if (this.#lifecycle.phase !== 'responding') throw broken('The script ended without a response');
-    if (this.#left !== null && this.#left > 0) throw broken('Less than the declared length');
+    if (this.#left !== null && this.#left > 0) throw broken('Fewer bytes than declared');
     if (this.#body !== null) this.#sink.onEnd(this.#body, new HeaderList());
     this.#lifecycle.finish();
   }

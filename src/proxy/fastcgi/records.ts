@@ -141,7 +141,7 @@ function headOf(text: string): { readonly status: number; readonly headers: Head
     }
     if (name.toLowerCase() !== 'status') headers.append(name, value);
     else if (/^[2-5]\d\d(?: |$)/.test(value)) status = Number(value.slice(0, 3));
-    else throw broken('a status that is none of a final response');
+    else throw broken('a status that is not final');
   }
   return { status: status ?? (headers.has('location') ? 302 : 200), headers };
 }

@@ -39,31 +39,31 @@ export function asAcmeError(thrown: unknown): AcmeError {
 const CURES: Readonly<Record<string, string>> = {
   dns: 'give the name an A or AAAA record that points to this machine',
   connection:
-    'the name has to point to this machine, and its port 80 or 443 has to be reachable from where the authority is',
-  tls: 'the name has to point to this machine, and nothing before it may answer TLS in its place',
+    'the name must point to this machine, and the authority must be able to reach port 80 or 443',
+  tls: 'the name must point to this machine, and nothing in front of it may terminate TLS',
   unauthorized: 'another server answers under this name: point its DNS records to this machine',
   incorrectResponse:
     'another server answers under this name: point its DNS records to this machine',
-  caa: 'let a CAA record of the name allow this authority, or name another one: acme_ca',
-  rateLimited: 'the authority limits how often it is asked: wait, or name another one: acme_ca',
-  externalAccountRequired: 'the authority wants a key of an account with it: acme_eab',
-  malformed: 'look at acme_eab and email, if they are set',
-  invalidContact: 'look at the address of email',
+  caa: 'allow this authority in the CAA record of the name, or choose another authority: acme_ca',
+  rateLimited:
+    'the authority limits the rate of requests: wait, or choose another authority: acme_ca',
+  externalAccountRequired: 'the authority requires an account key: acme_eab',
+  malformed: 'check acme_eab and email, if they are set',
+  invalidContact: 'check the address in email',
   rejectedIdentifier:
-    'this authority certifies no such name: use tls internal, or certificate files',
+    'this authority does not issue certificates for this name: use tls internal, or certificate files',
   unsupportedIdentifier:
-    'this authority certifies no such name: use tls internal, or certificate files',
+    'this authority does not issue certificates for this name: use tls internal, or certificate files',
 };
 
 /** What to do about the commonest causes; null where nothing general can be said. */
 export function fixFor({ code, problem, cause }: AcmeError): string | null {
   if (problem !== null) return Object.hasOwn(CURES, problem) ? (CURES[problem] ?? null) : null;
-  if (code === 'acme-dns-failed')
-    return 'look at dns, or acme_dns, and at what the provider allows';
+  if (code === 'acme-dns-failed') return 'check dns or acme_dns, and the rights at the provider';
   if (code !== 'acme-unreachable') return null;
   const reason = codeOf(cause) ?? '';
   if (/CERT|SIGNATURE|SELF_SIGNED|ISSUER/.test(reason)) {
-    return 'name the root certificate of a private authority: acme_ca_root';
+    return 'configure the root certificate of a private authority: acme_ca_root';
   }
-  return 'this machine has to reach the authority: look at acme_ca, DNS and outgoing firewalls';
+  return 'this machine must be able to reach the authority: check acme_ca, DNS and firewalls';
 }

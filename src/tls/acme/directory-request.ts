@@ -93,7 +93,7 @@ async function readBody(response: IncomingMessage): Promise<string> {
     // A response without an encoding gives buffers.
     const bytes = chunk as Buffer;
     size += bytes.length;
-    if (size > MAX_ANSWER_BYTES) throw new AcmeError('acme-refused', 'An answer is too long');
+    if (size > MAX_ANSWER_BYTES) throw new AcmeError('acme-refused', 'A response is too long');
     chunks.push(bytes);
   }
   return Buffer.concat(chunks).toString('utf8');

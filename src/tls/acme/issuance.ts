@@ -56,7 +56,7 @@ export async function obtainCertificate(
   signal: AbortSignal,
 ): Promise<IssuedCertificate> {
   await dryRun(request, tools, signal);
-  let last = new AcmeError('acme-failed', `No authority is named for ${request.name}`);
+  let last = new AcmeError('acme-failed', `No authority is configured for ${request.name}`);
   for (const issuer of request.issuers) {
     const authority = authorityOf(issuer);
     try {
@@ -65,7 +65,7 @@ export async function obtainCertificate(
       signal.throwIfAborted();
       last = asAcmeError(error);
       if (issuer === request.issuers.at(-1)) break;
-      tools.log.warn('An authority gives no certificate; the next one is asked', {
+      tools.log.warn('An authority issued no certificate; hubgate asks the next one', {
         name: request.name,
         authority,
         error: last.message,
@@ -85,7 +85,7 @@ async function dryRun(
   const { name, staging } = request;
   if (staging === null) return;
   await obtainFrom(staging, request, tools, signal);
-  tools.log.info('The staging authority gives a certificate', {
+  tools.log.info('The staging authority issued a certificate', {
     name,
     authority: authorityOf(staging),
   });
@@ -168,7 +168,8 @@ async function publish(
   tools: IssuanceTools & { readonly signal: AbortSignal },
 ): Promise<() => Promise<void>> {
   if (type !== 'dns-01') return tools.challenges.publish({ type, name, token, keyAuthorization });
-  if (dns === null) throw new AcmeError('acme-dns-failed', `No provider is named for ${name}`);
+  if (dns === null)
+    throw new AcmeError('acme-dns-failed', `No DNS provider is configured for ${name}`);
   // Only now: who uses no provider does not load them.
   const { publishRecord } = await import('./dns/dns-challenge.ts');
   return publishRecord(name, keyAuthorization, dns, tools);

@@ -214,7 +214,7 @@ export class ManagedCertificate {
   #leave(waitMs: number): void {
     if (!this.#left) {
       this.#left = true;
-      this.#tools.log.info('Another process is getting the certificate', { name: this.name });
+      this.#tools.log.info('Another process is ordering the certificate', { name: this.name });
     }
     this.#planIn(waitMs);
   }
@@ -231,7 +231,7 @@ export class ManagedCertificate {
       await this.#read();
       if (this.#due() > this.#clock.now()) {
         if (this.#issued !== before)
-          log.info('Another process has got the certificate', { name: this.name });
+          log.info('Another process has ordered the certificate', { name: this.name });
         return true;
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
@@ -260,10 +260,10 @@ export class ManagedCertificate {
       return;
     }
     // Ordering it again at once would bring another that is as old by this clock.
-    log.warn('A new certificate is already old: is the clock of this machine right?', {
+    log.warn('A new certificate has already expired: is the clock of this machine right?', {
       name: this.name,
     });
-    await this.#postpone({ count: 0, delayMs: MAX_BACKOFF_MS, error: 'already old when issued' });
+    await this.#postpone({ count: 0, delayMs: MAX_BACKOFF_MS, error: 'expired when issued' });
   }
 
   async #failed(thrown: unknown): Promise<void> {
@@ -325,7 +325,7 @@ export class ManagedCertificate {
     this.#adopt(found);
     this.#borrowed = true;
     this.#renewAt = 0;
-    this.#tools.log.info('The certificate of another authority is served meanwhile', {
+    this.#tools.log.info('hubgate serves the certificate of another authority in the meantime', {
       name: this.name,
       authority: found.authority,
       notAfter: dateOf(found.pair.notAfter),

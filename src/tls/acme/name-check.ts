@@ -62,7 +62,7 @@ export async function checkName(
   if (addresses.length === 0) return;
   throw new AcmeError(
     NAME_ELSEWHERE,
-    `${name} is at ${addresses.join(', ')}, where another server answers`,
+    `${name} points to ${addresses.join(', ')}, where another server answers`,
     { problem: 'unauthorized' },
   );
 }

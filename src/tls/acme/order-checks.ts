@@ -29,7 +29,7 @@ export async function checkedRequest(
     const elsewhere = asAcmeError(error);
     const local = request.issuers.filter((each) => each === 'local');
     if (elsewhere.code !== NAME_ELSEWHERE || local.length === 0) throw error;
-    tools.log.warn('No authority is asked, and the own one gives the certificate', {
+    tools.log.warn('hubgate asks no authority and uses a local certificate', {
       name: request.name,
       error: elsewhere.message,
       fix: fixFor(elsewhere),

@@ -70,9 +70,9 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
     const one = await lease.catch(() => null);
     if (one === null || !one.value.isUnderWay) return;
     const adopted = await managed.handover.adopt(name);
-    if (adopted === null) log.warn('The order of a certificate on demand is broken off', { name });
+    if (adopted === null) log.warn('The order of a certificate on demand was cancelled', { name });
     else if (adopted !== one.value) {
-      log.info('A certificate on demand is ordered again, as the configuration says now', { name });
+      log.info('A certificate on demand is ordered again with the new configuration', { name });
     }
   };
 
@@ -89,10 +89,10 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
       }
       const wouldOrder = lease.value.isDue && !lease.value.isUnderWay;
       if (wouldOrder && !managed.permissions.mayOrder(onDemand)) {
-        log.warn('No certificate on demand: as many as on_demand_tls allows have been ordered', {
+        log.warn('No certificate on demand: the limit of on_demand_tls is reached', {
           name,
         });
-        throw new HubgateError('on-demand-limit', `${name} has to wait for its certificate`);
+        throw new HubgateError('on-demand-limit', `${name} must wait for its certificate`);
       }
     } catch (error) {
       await lease.release();

@@ -52,7 +52,7 @@ export class Permissions {
     const known = this.#known(key);
     if (known !== undefined) return known.result;
     if (this.#asking >= MAX_ASKING + MAX_WAITING) {
-      return Promise.reject(failed('too many names are asked for at once'));
+      return Promise.reject(failed('too many names are being checked'));
     }
     return this.#remember(key, this.#ask(name, ask));
   }
@@ -123,6 +123,6 @@ function isHostName(name: string): boolean {
 }
 
 function failed(why: string, cause?: unknown): HubgateError {
-  const message = `on_demand_tls: whether a name may have a certificate cannot be asked: ${why}`;
+  const message = `on_demand_tls: the ask service failed: ${why}`;
   return new HubgateError('on-demand-ask-failed', message, { cause });
 }

@@ -139,7 +139,7 @@ class LmdbHistory implements History {
 
 /** Positions are given without a gap. */
 function missing(from: number, to: number): HistoryFault {
-  const message = from === to ? 'it is missing' : `it and all up to ${to} are missing`;
+  const message = from === to ? 'it is missing' : `it and all updates up to ${to} are missing`;
   return { position: from, message };
 }
 

@@ -107,7 +107,7 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
   const position = typeof end === 'object' && 'position' in end ? end.position : 0;
   for (const newest of log.getKeys({ limit: 1, reverse: true })) {
     // What came next would be stored in the place of what there is.
-    if (newest > position) throw damagedEnd('there are updates behind it');
+    if (newest > position) throw damagedEnd('there are updates after it');
   }
   return {
     root,
@@ -150,7 +150,7 @@ function readable<Value>(read: () => Value): Value {
 function damagedEnd(said: string): HubgateError {
   return new HubgateError(
     'history-damaged',
-    `what history.mdb says of its own end is damaged (${said}). Move it and history.mdb-lock away, then import a ` +
+    `the end mark of history.mdb is damaged (${said}). Move it and history.mdb-lock away, then import a ` +
       'backup: hubgate history import',
   );
 }
@@ -163,7 +163,7 @@ function openingError(path: string, cause: unknown): HubgateError {
   if (cause instanceof Error && 'code' in cause && diskFaults.has(cause.code)) {
     return new HubgateError(
       'history-unavailable',
-      `The history in ${path} is not used while its disk is as it is (${said})`,
+      `The history in ${path} cannot be used because of its disk (${said})`,
       { cause },
     );
   }
@@ -183,7 +183,7 @@ function openingError(path: string, cause: unknown): HubgateError {
  *   `transport-closed` at the end of the process
  */
 export async function write<Result>(root: RootDatabase, change: () => Result): Promise<Result> {
-  if (processIsEnding()) throw new HubgateError('transport-closed', 'The process ends');
+  if (processIsEnding()) throw new HubgateError('transport-closed', 'The process is ending');
   // A child transaction: only that is taken back by lmdb-js when its callback throws.
   const written = root.childTransaction(() => {
     // It makes a second promise for the same commit, which nobody else would catch.

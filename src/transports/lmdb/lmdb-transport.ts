@@ -133,7 +133,9 @@ class LmdbTransport implements Transport {
     try {
       this.#advance();
     } catch (error) {
-      this.#options.log.error('What others have added cannot be read', { error: messageOf(error) });
+      this.#options.log.error('Updates of other processes cannot be read', {
+        error: messageOf(error),
+      });
     }
   }
 
@@ -248,7 +250,7 @@ class LmdbTransport implements Transport {
       const missed = isWhole ? null : missedBetween(before, next, this.#evicted());
       this.#give(entries, until, last?.update.id ?? this.#lastEventId, missed);
     } catch (error) {
-      this.#options.log.error('An update of another process was left out', {
+      this.#options.log.error('An update of another process was skipped', {
         position: this.#position + 1,
         error: messageOf(error),
       });
@@ -287,7 +289,7 @@ class LmdbTransport implements Transport {
     throw new HubgateError(
       'transport-failed',
       `The update at position ${stillMissing} of the history in ${this.#options.path} cannot be found: ` +
-        'its file is damaged (hubgate history verify tells how many there are)',
+        'its file is damaged (hubgate history verify counts such updates)',
     );
   }
 
@@ -339,7 +341,7 @@ class LmdbTransport implements Transport {
       throw new HubgateError(
         'transport-failed',
         `The update at position ${position} of the history in ${this.#options.path} cannot be read: ` +
-          `${messageOf(cause)} (hubgate history verify tells how many there are)`,
+          `${messageOf(cause)} (hubgate history verify counts such updates)`,
         { cause },
       );
     }
@@ -353,7 +355,7 @@ class LmdbTransport implements Transport {
       watcher.on('error', () => this.#poll());
       this.#stopWatching = () => watcher.close();
     } catch (error) {
-      this.#options.log.debug('The history is asked for changes, as it cannot be watched', {
+      this.#options.log.debug('The history cannot be watched; hubgate polls it', {
         reason: codeOf(error) ?? messageOf(error),
       });
       this.#poll();
@@ -377,7 +379,7 @@ class LmdbTransport implements Transport {
   async #finish(): Promise<void> {
     // Who has left is told of in the log.
     await this.presence.close().catch((error: unknown) => {
-      this.#options.log.warn('This process could not be taken off the presence board', {
+      this.#options.log.warn('The presence of this process could not be removed', {
         error: messageOf(error),
       });
     });

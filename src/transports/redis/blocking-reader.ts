@@ -97,7 +97,7 @@ export class BlockingReader {
     const found = await findLostEnd(session, storedLog, handedOut);
     if (found === null) return false;
     const { common, lost, replaced } = found;
-    log.warn('The log in Redis has lost its end', { lost, replaced });
+    log.warn('The history in Redis has lost its end', { lost, replaced });
     handedOut.goBackTo(common);
     readBacks.loseBehind(common);
     return true;

@@ -54,7 +54,7 @@ export class GroupAppend {
     let mayBeStored = false;
     for (;;) {
       const session = mayBeStored ? await sessions.next(end) : sessions.live();
-      if (session === null) throw uncertain('Redis went away before it could answer');
+      if (session === null) throw uncertain('Redis disconnected before it answered');
       // A log that has lost its end stores it at positions that there were before.
       since = Math.min(since, handedOut.stored);
       try {
@@ -92,7 +92,7 @@ export class GroupAppend {
     const { keys, replicas } = this.#options;
     const places = appendedKeys(keys);
     const [place, count] = await session.append(APPEND, places, args, replicas, WAIT_MS);
-    if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have it`);
+    if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have the update`);
     return Number.parseInt(String(place), 10);
   }
 

@@ -78,7 +78,7 @@ class RedisHistory implements History {
   }
 
   async compact(): Promise<never> {
-    const message = 'Redis gives room back by itself; there is nothing to compact';
+    const message = 'Redis frees space by itself; there is nothing to compact';
     throw new HubgateError('not-supported', message);
   }
 

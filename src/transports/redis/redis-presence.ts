@@ -116,7 +116,7 @@ export class RedisPresence implements PresenceBoard {
       while (Number(await one.run(QUIT, touched, [process, String(AT_ONCE)])) === AT_ONCE);
     } catch (error) {
       const reason = messageOf(error);
-      this.#options.log.debug('The presence is left to its lease', { reason });
+      this.#options.log.debug('The presence will expire with its lease', { reason });
     }
     this.#closed = true;
   }

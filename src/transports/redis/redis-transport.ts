@@ -199,7 +199,7 @@ class RedisTransport implements Transport {
 
   /** @throws HubgateError `transport-failed` when the reader does not get there in time */
   async #reached(position: number): Promise<void> {
-    const behind = new HubgateError('transport-failed', 'This node is behind the log in Redis');
+    const behind = new HubgateError('transport-failed', 'This node is behind the history in Redis');
     await this.#readBacks.wait({ position, key: null }, CATCH_UP_MS, behind);
   }
 

@@ -63,7 +63,7 @@ export class Sessions {
   /** @throws HubgateError `transport-failed` while Redis is away */
   live(): Session {
     if (this.#current !== null && !this.#current.isLost) return this.#current;
-    throw new HubgateError('transport-failed', 'Redis is away');
+    throw new HubgateError('transport-failed', 'Redis is unreachable');
   }
 
   /** The session that follows a lost one; null when none comes until `end` on the clock. */
@@ -95,7 +95,7 @@ export class Sessions {
     } catch (cause) {
       if (cause instanceof HubgateError) throw cause;
       if (refusalOf(cause).isElsewhere) this.#current?.close();
-      const message = `Redis has refused or not answered (${messageOf(cause)})`;
+      const message = `Redis refused a command or did not answer (${messageOf(cause)})`;
       throw new HubgateError('transport-failed', message, { cause });
     }
   }
@@ -150,7 +150,7 @@ export class Sessions {
     session.close();
     this.#current = null;
     if (this.#closing) return;
-    const message = 'Redis is away; publishes are refused until it is back';
+    const message = 'Redis is unreachable; the hub refuses publications until it is back';
     this.#options.log.warn(message, { reason });
   }
 
@@ -165,7 +165,7 @@ export class Sessions {
     } catch (error) {
       session?.close();
       const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-      log.debug('Redis is still away', { attempt, error: messageOf(cause) });
+      log.debug('Redis is still unreachable', { attempt, error: messageOf(cause) });
       return null;
     }
   }

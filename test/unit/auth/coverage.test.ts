@@ -31,7 +31,7 @@ describe('how far grants cover a topic', () => {
     ['https://example.org/books/1', /another host than "example.org"/],
     ['https://example.com:8443/books/1', /another port than "8443"/],
     ['https://example.com/authors/1', /another path than "\/authors\/1"/],
-    ['http://[', /is for URLs, and this is none/],
+    ['http://[', /is only for URLs/],
   ] as const) {
     it(`says why a pattern does not cover ${text}`, () => {
       const { verdict, because: told } = topic(text, BOOK);
@@ -41,7 +41,7 @@ describe('how far grants cover a topic', () => {
   }
 
   it('says that there is not a grant, and counts reasons beyond five', () => {
-    assert.equal(topic('news').because, 'the token has no grant of that kind');
+    assert.equal(topic('news').because, 'the token has no such grant');
     const many = Array.from({ length: 8 }, (_, index) => compile(`topic ${index}`));
     const { because } = topic('news', ...many);
     assert.match(because, /the topic "topic 4" is another; and 3 more do not$/);
@@ -55,12 +55,12 @@ describe('how far grants cover a subscription', () => {
     ['all', BOOK, compile('*'), /everything covers it/],
     ['all', BOOK, pattern('https://example.com/books/:id'), /covers it/],
     ['all', compile('https://example.com/books/1'), BOOK, /covers it/],
-    ['part', compile('*'), compile('news'), /only where it is also the topic "news"/],
-    ['part', BOOK, compile('https://example.com/books/1'), /only where it is also/],
-    ['part', pattern('https://example.com/*'), BOOK, /only where it is also the pattern/],
-    ['none', BOOK, compile('https://example.com/authors/1'), /is apart from it/],
-    ['none', BOOK, pattern('https://example.org/*'), /is apart from it/],
-    ['none', BOOK, pattern('https://example.com/authors/:id'), /is apart from it/],
+    ['part', compile('*'), compile('news'), /only if it is also the topic "news"/],
+    ['part', BOOK, compile('https://example.com/books/1'), /only if it is also/],
+    ['part', pattern('https://example.com/*'), BOOK, /only if it is also the pattern/],
+    ['none', BOOK, compile('https://example.com/authors/1'), /does not overlap with it/],
+    ['none', BOOK, pattern('https://example.org/*'), /does not overlap with it/],
+    ['none', BOOK, pattern('https://example.com/authors/:id'), /does not overlap with it/],
     ['none', compile('news'), compile('other'), /the topic "other" is another/],
     // The same text is not the same matcher.
     [
@@ -69,11 +69,11 @@ describe('how far grants cover a subscription', () => {
       compile('https://example.com/books/*'),
       /only/,
     ],
-    ['none', pattern('https://example.com/books/:id'), compile('news'), /is apart from it/],
-    ['part', BOOK, pattern('https://example.com/*'), /only where it is also the pattern/],
-    ['part', pattern('https://*.example.com/books/*'), BOOK, /only where it is also the pattern/],
-    ['part', BOOK, pattern('https://*.example.com/books/*'), /only where it is also the pattern/],
-    ['part', compile('*'), BOOK, /only where it is also the pattern/],
+    ['none', pattern('https://example.com/books/:id'), compile('news'), /does not overlap with it/],
+    ['part', BOOK, pattern('https://example.com/*'), /only if it is also the pattern/],
+    ['part', pattern('https://*.example.com/books/*'), BOOK, /only if it is also the pattern/],
+    ['part', BOOK, pattern('https://*.example.com/books/*'), /only if it is also the pattern/],
+    ['part', compile('*'), BOOK, /only if it is also the pattern/],
   ] as const) {
     it(`${verdict}: ${subscription.spec.match} by ${grant.spec.match}`, () => {
       const coverage = coverSubscription([grant], subscription, BASE);
@@ -103,6 +103,6 @@ describe('how far grants cover a subscription', () => {
 
   it('has no grant to name where there is none', () => {
     const { verdict, because } = coverSubscription([], compile('*'), BASE);
-    assert.deepEqual([verdict, because], ['none', 'the token has no grant of that kind']);
+    assert.deepEqual([verdict, because], ['none', 'the token has no such grant']);
   });
 });

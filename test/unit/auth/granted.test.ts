@@ -35,7 +35,7 @@ describe('token inspect: what a token grants', () => {
       '  publish everything',
       '  subscribe the topic "https://a.example/1", with payload {"name":"n"}',
       '  subscribe all URLs that match "https://a.example/:id", with payload {"name":"n"}',
-      '  nothing here by an entry of the type "payment": it is not this hub\'s',
+      '  nothing at this hub, by an entry of the type "payment": this hub uses another type',
     ]);
   });
 
@@ -50,7 +50,7 @@ describe('token inspect: what a token grants', () => {
     const other = { ...detail, topics: [{ match: 'news', match_type: 'regexp' }, 7] };
     assert.deepEqual(describeGranted(token({ authorization_details: [other] }), NAMES).slice(1), [
       '  subscribe what matches "news" as "regexp"',
-      '  subscribe what cannot be read: 7',
+      '  subscribe something that cannot be read: 7',
     ]);
   });
 

@@ -101,7 +101,7 @@ describe('token inspect (hubfile.md §5)', () => {
     const token = await sign(claims(), { key: Buffer.from(SUBSCRIBER_SECRET) });
     assert.deepEqual(await failed(token, subscribe), ['grant']);
     const grant = (await inspectToken(token, options, subscribe)).at(-1);
-    assert.equal(grant?.found, 'no grant that covers it: the token has no grant of that kind');
+    assert.equal(grant?.found, 'no grant that covers it: the token has no such grant');
     assert.deepEqual(await failed(token, { ...subscribe, topic: null }), []);
   });
 });

@@ -104,7 +104,7 @@ describe('a log file', () => {
     clock.advance(1000);
     file.write('kept\n');
     assert.equal(readFileSync(path, 'utf8'), 'kept\n');
-    assert.match(troubles[1] ?? '', /written again; 3 lines were dropped/);
+    assert.match(troubles[1] ?? '', /written again; 3 lines were lost/);
     assert.equal(troubles.length, 2);
   });
 

@@ -60,7 +60,7 @@ describe('what watching costs (hubfile.md §4)', () => {
     await pass(ROUND_MS);
     const release = disk.hang('/net/');
     await pass(ROUND_MS);
-    assert.deepEqual(log.of('A watched file does not answer').length, 1);
+    assert.deepEqual(log.of('A watched file cannot be read in time').length, 1);
     assert.equal(disk.waiting, 1, 'one thread for a drive');
     disk.write('/etc/hub/a', 'new', false);
     await pass(ROUND_MS);

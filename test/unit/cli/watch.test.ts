@@ -214,7 +214,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     while (warnings.length === 0) await edit();
     await edit();
     assert.equal(warnings.length, 1);
-    assert.match(warnings.join(), /does not tell of changes/);
+    assert.match(warnings.join(), /does not report changes/);
   });
 
   it('does not tell a touch, nor other files beside it', async (test) => {

@@ -37,7 +37,7 @@ describe('the workers of a gateway', () => {
     const [first, second] = numbers;
     const wanted = `commit fails in ${second}`;
     await pool.reload(config(wanted));
-    await log.says('A worker has been replaced');
+    await log.says('A worker was replaced');
     const third = (second ?? 0) + 1;
     assert.deepEqual(
       (await journal()).filter((line) => line.endsWith(` commit ${wanted}`)).sort(),
@@ -66,7 +66,7 @@ describe('the workers of a gateway', () => {
     const clock = new TestClock();
     const { pool, journal, numbers, log } = await start(test, clock);
     for (const number of numbers) cluster.workers?.[number]?.process.kill('SIGKILL');
-    await log.says('A worker has ended; another takes its place', 2);
+    await log.says('A worker ended; hubgate starts another one', 2);
     const [third, fourth] = numbers.map((number) => number + 2);
     await assert.rejects(pool.reload(config(`prepare fails in ${third}`)), {
       code: 'listen-failed',

@@ -40,7 +40,7 @@ const FORBIDDEN = [
 ] as const;
 
 describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', () => {
-  it('is not a when there are more policies than are looked at', () => {
+  it('is no when there are more policies than are looked at', () => {
     const pieces = piecesOf(() => void askPolicies(['a,'.repeat(40_000)], question));
     assert.ok(pieces <= 65, `${pieces} pieces`);
     const all = Array.from({ length: 64 }, () => "default-src 'self'");

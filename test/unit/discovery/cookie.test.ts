@@ -167,7 +167,7 @@ http://app.example.com:{port} {
     const answer = await site.get(send(await site.token()));
     assert.deepEqual(fields(answer, 'set-cookie'), []);
     assert.deepEqual(fields(answer, 'hub-access-token'), []);
-    assert.ok(site.log.some(({ message }) => message.includes('no cookie of this site reaches')));
+    assert.ok(site.log.some(({ message }) => message.includes('no cookie of this site can reach')));
   });
 
   it('warns of a token that browsers will not keep', async (test) => {
@@ -339,7 +339,7 @@ describe('discovery: caches (RFC 9111)', () => {
       const own = await site.get(send(value, { status: '304', 'Cache-Control': 'private' }));
       assert.equal(cookies(own).get(COOKIE)?.get('value'), value);
     }
-    assert.ok(site.log.some(({ message }) => message.startsWith('A 304 carried a token')));
+    assert.ok(site.log.some(({ message }) => message.startsWith('A 304 had a token')));
   });
 
   it('leaves the body, its length and its validators as the app sent them', async (test) => {

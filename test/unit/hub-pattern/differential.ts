@@ -10,7 +10,8 @@ import type { Question, Verdicts } from './native-oracle.ts';
  * has there, `..` leading out of the text behind a
  * group. The other way round there is not an exception.
  */
-export const NARROWER = /invalid (?:hostname|port) pattern|refuses its host|leads out of the text/;
+export const NARROWER =
+  /invalid (?:hostname|port) pattern|refuses its host|leads out of the component/;
 
 /**
  * Where Node's engine takes what stands behind `//` in the path of a scheme that is not special for a

@@ -266,7 +266,10 @@ describe('live path: what a delivery costs', () => {
     clock.advance(1200);
     assert.deepEqual(
       log.filter(({ level }) => level === 'warn').map(({ fields }) => fields['why']),
-      ['more waits for it than max_subscriber_buffer', 'it has taken nothing for dispatch_timeout'],
+      [
+        'more than max_subscriber_buffer is waiting for the client',
+        'the client has read nothing for dispatch_timeout',
+      ],
     );
   });
 

@@ -99,7 +99,7 @@ describe('a configuration written as YAML or JSON', () => {
       ],
       ['a.json', '{"options": tru}', 'a.json:1:13: error: expected a value'],
       ['a.json', '{"options": 01}', 'a.json:1:13: error: expected a value'],
-      ['a.json', '{} {}', 'a.json:1:4: error: nothing may stand behind the value'],
+      ['a.json', '{} {}', 'a.json:1:4: error: unexpected text after the value'],
       ['a.json', '{"a": "x\ny"}', 'a.json:1:7: error: this text holds a line break'],
       ['a.json', '{"a": "x', 'a.json:1:7: error: this text is not closed'],
       ['a.json', '', 'a.json:1:1: error: expected a value'],
@@ -126,7 +126,7 @@ describe('a configuration written as YAML or JSON', () => {
       `${name}: &${name} [${Array.from({ length: 9 }, () => `*${below}`).join(',')}]\n`;
     const bomb = `a: &a [x,x,x,x,x,x,x,x,x]\n${['ba', 'cb', 'dc', 'ed', 'fe', 'gf', 'hg', 'ih'].map((two) => level(two[0] ?? '', two[1] ?? '')).join('')}`;
     assert.match(refused('a.yaml', bomb), /more than 100000 values/);
-    assert.match(refused('a.yaml', 'a: &a [*a]'), /stands for nothing that comes before/);
+    assert.match(refused('a.yaml', 'a: &a [*a]'), /refers to nothing before/);
     assert.match(
       refused('a.yaml', 'sites: [{addresses: [{<<: {host: x}}]}]'),
       /unknown member "<<"/,
@@ -160,13 +160,10 @@ describe('a configuration written as YAML or JSON', () => {
     }
   });
 
-  it('refuses what stands for a secret that was left out', () => {
+  it('refuses what marks a secret that was left out', () => {
     const text =
       '{"sites":[{"addresses":[{"host":"a"}],"hub":{"issuers":[{"id":"i","publisher":{"kind":"jwt","key":"[redacted]"}}]}}]}';
-    assert.match(
-      refused('a.json', text),
-      /stands for a secret that was left out[^]*--show-secrets/,
-    );
+    assert.match(refused('a.json', text), /marks a secret that was left out[^]*--show-secrets/);
   });
 
   it('hides credentials that are no keys: header values, user info', () => {

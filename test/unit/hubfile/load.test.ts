@@ -105,7 +105,7 @@ describe('load', () => {
       (thrown) => {
         assert.ok(thrown instanceof ConfigError);
         assert.equal(thrown.code, 'invalid-config');
-        assert.match(thrown.message, /cannot read \/nowhere\/Hubfile: there is no such file/);
+        assert.match(thrown.message, /cannot read \/nowhere\/Hubfile: the file does not exist/);
         return true;
       },
     );

@@ -72,7 +72,7 @@ describe('a fair queue', () => {
     assert.equal(order.length, 10);
   });
 
-  it('forgets one that does not wait any longer', async () => {
+  it('forgets a process that does not wait any longer', async () => {
     const { order, refused, come, serveAll } = serving(new FairQueue(ONE));
     const leaving = new AbortController();
     come('first');

@@ -14,7 +14,7 @@ describe('where certificates come from, checked before anything is opened', () =
         '    example.com, *.example.com {',
         '                 ^^^^^^^^^^^^^',
         '  wildcard names need the DNS challenge: write dns <provider> in tls, or acme_dns; or give certificate files: tls <cert> <key>',
-        'Hubfile:6:1: error: ACME gives no certificate for a site without a host',
+        'Hubfile:6:1: error: ACME gives a site without a host cannot have a certificate',
         '    https:// {',
         '    ^^^^^^^^',
         '  give the site a host name, or use tls internal',
@@ -28,7 +28,7 @@ describe('where certificates come from, checked before anything is opened', () =
       'Hubfile:2:2: error: http://ca.example/dir is not a URL of an ACME directory',
       '    acme_ca https://ca.example/dir http://ca.example/dir',
       '    ^^^^^^^',
-      '  a directory begins with https:// (RFC 8555 §6.1)',
+      '  the URL must begin with https:// (RFC 8555 §6.1)',
     ]);
     assert.deepEqual(problemsOf(`${options}localhost {\n\trespond ok\n}\n`), []);
   });

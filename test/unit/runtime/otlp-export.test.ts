@@ -86,7 +86,7 @@ describe('OTLP export', () => {
     await spans.close();
     assert.deepEqual(
       lines.map(({ message }) => message),
-      ['Spans cannot be exported; they are dropped until they can', 'Spans are exported again'],
+      ['Spans cannot be exported; they are dropped until they can', 'Spans can be exported again'],
     );
   });
 });

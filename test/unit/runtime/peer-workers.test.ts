@@ -11,7 +11,7 @@ import { processAround } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 
-/** PeerWorkers in one process: what one sends, all others receive. */
+/** Workers in one process: all others receive what one sends. */
 function family(size: number): PeerWorkers[] {
   const listeners: ((signal: Signal) => void)[] = [];
   return Array.from({ length: size }, (_, own) => ({

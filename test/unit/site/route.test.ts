@@ -140,7 +140,7 @@ describe('routes', () => {
     assert.equal(reply.headers['x-copy'], '1');
   });
 
-  it('abort closes the connection without an answer', async () => {
+  it('abort closes the connection without a response', async () => {
     await using site = await serveSite([on({ kind: 'abort' })]);
     await assert.rejects(ask1(site.http1), { code: 'ECONNRESET' });
     assert.deepEqual(site.faults, []);

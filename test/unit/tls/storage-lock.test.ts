@@ -72,7 +72,7 @@ describe('lock of a storage', () => {
           abandon(newest(), clock.now());
           const { files, paused, resume } = pausing(operation, count);
           const slow = StorageLock.acquire(directory, clock, silentLogger, files);
-          // After its last call there is not a further pause.
+          // After its last call no pause follows.
           if (!(await Promise.race([paused.then(() => true), slow.then(() => false)]))) return;
           // Others come meanwhile. They take over, release and remove what is old; the last one stays.
           const others: (StorageLock | null)[] = [];

@@ -76,9 +76,7 @@ describe('keys of session tickets', () => {
     const log: Logger = { ...silentLogger, warn: (message) => void warnings.push(message) };
     const { latest } = await new Follower(new TicketKeys(storage, new TestClock(), log)).start();
     assert.equal(latest.length, 48);
-    assert.deepEqual(warnings, [
-      'Session tickets are not shared: their keys cannot be kept in the storage',
-    ]);
+    assert.deepEqual(warnings, ['Session tickets are not shared: their keys cannot be stored']);
   });
 });
 

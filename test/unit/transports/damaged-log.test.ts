@@ -103,7 +103,7 @@ describe('a log whose history is damaged', () => {
     assert.equal(hub.counts.connected, 1);
     state.next = createMemoryTransport({ size: 10 });
     clock.turn(5_000);
-    await log.says('The history is used again');
+    await log.says('The history can be used again');
     const { subscriber } = await hub.subscribe(asked);
     const present = await onBoard(transport.presence);
     assert.deepEqual(
@@ -128,7 +128,7 @@ describe('a log whose history is damaged', () => {
     await memory.append(update('before'));
     state.next = memory;
     clock.turn(5_000);
-    await log.says('The history is used again');
+    await log.says('The history can be used again');
     await transport.append(update('after'));
     assert.deepEqual(seen, ['after']);
     assert.deepEqual([transport.position, transport.lastEventId], [2, 'after']);

@@ -41,7 +41,7 @@ describe('appends that are stored in groups', () => {
       assert.deepEqual(refusals, [], 'three times 20 MiB may wait');
       append();
       await turn();
-      assert.match(String(refusals), /too many wait/);
+      assert.match(String(refusals), /too many updates are waiting/);
       clock.advance(12_000);
       await turn();
       assert.equal(refusals.filter((one) => /the store is busy/.test(String(one))).length, 3);

@@ -186,10 +186,11 @@ describe('a history in LMDB on disk', () => {
     await put({ position: 2, eventId: 'b' });
     await assert.rejects(openHistory(path), {
       code: 'history-damaged',
-      message: /of its own end is damaged \(there are updates behind it\).*hubgate history import/,
+      message:
+        /end mark of history.mdb is damaged \(there are updates after it\).*hubgate history import/,
     });
     await put(Buffer.from([0xda, 0xff, 0xff, 1]));
-    await assert.rejects(openHistory(path), { code: 'history-damaged', message: /own end/ });
+    await assert.rejects(openHistory(path), { code: 'history-damaged', message: /end mark/ });
     await put({ position: 3, eventId: 'c' });
     const again = await openHistory(path);
     assert.equal(again.position, 3);
@@ -259,7 +260,7 @@ describe('a history in LMDB on disk', () => {
     const history = await openLmdbHistory(path);
     test.after(() => history.close());
     assert.deepEqual(await history.verify(() => {}), [
-      { position: 3, message: 'it and all up to 5 are missing' },
+      { position: 3, message: 'it and all updates up to 5 are missing' },
     ]);
   });
 });

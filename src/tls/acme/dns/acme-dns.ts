@@ -21,7 +21,7 @@ export function acmeDnsProvider(config: AcmeDnsConfig): DnsProvider {
         throw failed(`cannot be reached: ${why}`, cause);
       });
       if (status === 200) return;
-      const fix = status === 401 ? ': username, password and subdomain do not fit together' : '';
+      const fix = status === 401 ? ': username, password and subdomain do not match' : '';
       throw failed(`answers ${status}${fix}`);
     },
     async cleanup() {},

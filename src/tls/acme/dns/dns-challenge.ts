@@ -41,7 +41,7 @@ export async function publishRecord(
     try {
       await provider.cleanup(record, AbortSignal.timeout(CLEANUP_MS));
     } catch (error) {
-      log.warn('The TXT record of a challenge is left behind', {
+      log.warn('The TXT record of a challenge could not be removed', {
         name: record.name,
         error: messageOf(error),
       });

@@ -148,7 +148,7 @@ export class MessageReader {
   }
 
   bytes(length: number): Buffer {
-    if (this.at + length > this.#message.length) throw new RangeError('it ends too early');
+    if (this.at + length > this.#message.length) throw new RangeError('it is incomplete');
     this.at += length;
     return this.#message.subarray(this.at - length, this.at);
   }
@@ -171,7 +171,7 @@ export class MessageReader {
       }
       total += length + 1;
       if (length > MAX_LABEL || total > MAX_NAME) throw new RangeError('too long a name');
-      if (at + 1 + length > this.#message.length) throw new RangeError('it ends too early');
+      if (at + 1 + length > this.#message.length) throw new RangeError('it is incomplete');
       labels.push(this.#message.toString('latin1', at + 1, at + 1 + length).toLowerCase());
       at += length + 1;
     }

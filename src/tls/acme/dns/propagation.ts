@@ -37,7 +37,7 @@ export async function untilPropagated(
     signal.throwIfAborted();
     const left = end - clock.monotonic();
     if (left <= 0) {
-      const message = `The TXT record of ${record.name} cannot be seen at ${late.join(', ')} after ${propagationTimeoutMs} ms`;
+      const message = `The TXT record of ${record.name} is not visible at ${late.join(', ')} after ${propagationTimeoutMs} ms`;
       throw new AcmeError('acme-dns-failed', message);
     }
     await wait(Math.min(delayMs, left), clock, signal);

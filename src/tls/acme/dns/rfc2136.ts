@@ -75,7 +75,7 @@ async function findZone(name: string, config: Rfc2136Config, signal: AbortSignal
     );
     if (zone !== undefined) return zone.name;
   }
-  throw failed(config, `knows no zone of ${name} (${last}): name it with zone <name>`);
+  throw failed(config, `knows no zone of ${name} (${last}): set it with zone <name>`);
 }
 
 async function exchange(
@@ -85,7 +85,7 @@ async function exchange(
 ): Promise<DnsResponse> {
   const server = parseNameServer(config.server);
   if (server === null || !isDnsName(config.keyName)) {
-    throw failed(config, 'is not a name server with a key: look at server and key_name');
+    throw failed(config, 'does not accept the key: check server and key_name');
   }
   const key: TsigKey = {
     name: config.keyName,
@@ -133,7 +133,7 @@ function sendOverTcp(
     socket.on('error', reject);
     socket.on('close', () => {
       signal.removeEventListener('abort', stop);
-      reject(new Error('it closed the connection without an answer'));
+      reject(new Error('it closed the connection without a response'));
     });
     if (signal.aborted) stop();
   });

@@ -26,7 +26,7 @@ const FUDGE_S = 300;
 const DIGESTS = { 'hmac-sha256': 'sha256', 'hmac-sha512': 'sha512' } as const;
 /** Codes that say why a signature is not accepted (RFC 8945 §3). */
 const ERRORS: Readonly<Record<number, string>> = {
-  16: 'BADSIG: the key is another',
+  16: 'BADSIG: the key is wrong',
   17: 'BADKEY: the server does not know the key by this name and algorithm',
   18: 'BADTIME: the clocks of server and gateway are too far apart',
   22: 'BADTRUNC: the signature is too short',

@@ -87,7 +87,7 @@ describe('requests to a directory', () => {
 
   it('an answer without end is cut', async () => {
     const failure = await failureOf(ask({ body: 'x'.repeat(2 * 1024 * 1024) }));
-    assert.equal(failure.message, 'An answer is too long');
+    assert.equal(failure.message, 'A response is too long');
   });
 
   it('a directory that is not believed is not asked, and the fix is its root', async () => {

@@ -118,7 +118,7 @@ describe('certificates that are got from authorities', () => {
     const own = await authority.issue([NAME]);
     await store.write(directory, [NAME], own);
     clock.advance(MINUTE_MS);
-    await log.says('Another process has got the certificate');
+    await log.says('Another process has ordered the certificate');
     assert.equal(managed.require().pair.chain, own.chain);
   });
 

@@ -77,7 +77,7 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
     const { cert } = await waiting;
     assert.equal((await after.source.certificateFor(NAME)).cert, cert);
     assert.equal(authority.orders, 1);
-    assert.deepEqual(log.of('The order of a certificate on demand is broken off'), []);
+    assert.deepEqual(log.of('The order of a certificate on demand was cancelled'), []);
   });
 
   for (const [why, site] of [
@@ -93,12 +93,12 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
       await authority.asked();
       await open(site);
       const closed = before.close();
-      while (log.of('The order of a certificate on demand is broken off').length === 0) {
+      while (log.of('The order of a certificate on demand was cancelled').length === 0) {
         await nextTurn();
       }
       authority.fail();
       await Promise.all([closed, refused]);
-      const [line] = log.of('The order of a certificate on demand is broken off');
+      const [line] = log.of('The order of a certificate on demand was cancelled');
       assert.deepEqual(line?.fields, { name: NAME });
     });
   }
@@ -110,7 +110,7 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
     await authority.asked();
     const after = await open('https:// also');
     const closed = before.close();
-    const again = 'A certificate on demand is ordered again, as the configuration says now';
+    const again = 'A certificate on demand is ordered again with the new configuration';
     while (log.of(again).length === 0) await nextTurn();
     authority.fail();
     await Promise.all([closed, refused]);
@@ -129,7 +129,7 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
     await Promise.all([closed, waiting]);
     await after.source.certificateFor(NAME);
     assert.equal(authority.orders, 1);
-    assert.deepEqual(log.of('The order of a certificate on demand is broken off'), []);
+    assert.deepEqual(log.of('The order of a certificate on demand was cancelled'), []);
   });
 });
 
