@@ -57,7 +57,7 @@ export const notes = {
     zstd: 'no level',
   },
   file_server: {
-    browse: 'a page without script, or JSON',
+    browse: 'a page without script, or JSON; `a2` stands before `a10`',
     hide: 'the same; of names those of the root itself do not count, and a placeholder brings no wildcards in',
   },
   log: {

@@ -20,16 +20,18 @@ await build();
 mkdirSync(storage, { recursive: true, mode: 0o700 });
 const appPort = await freePort();
 const livePort = await freePort();
+// The same for both, so that one token can publish, read private updates and list subscriptions.
+const key = demoKey();
 const env = {
   ...process.env,
-  HUB_PUBLISHER_JWT_KEY: demoKey('publisher'),
-  HUB_SUBSCRIBER_JWT_KEY: demoKey('subscriber'),
+  HUB_PUBLISHER_JWT_KEY: key,
+  HUB_SUBSCRIBER_JWT_KEY: key,
   APP_PORT: String(appPort),
   LIVE_PORT: String(livePort),
   PORT: String(appPort),
   SITE,
 };
-writePublisherToken();
+const token = writeToken();
 
 const children = [];
 let ending = false;
@@ -40,7 +42,11 @@ rmSync(pidFile, { force: true });
 const gateway = start([cli, 'run', '--config', 'Hubfile.example', '--pidfile', pidFile], env);
 await serving(gateway);
 if (!ending) {
-  start([join('examples', 'app', 'server.mjs')], { ...env, NODE_EXTRA_CA_CERTS: rootCertificate });
+  start([join('examples', 'app', 'server.mjs')], {
+    ...env,
+    HUB_DEMO_TOKEN: token,
+    NODE_EXTRA_CA_CERTS: rootCertificate,
+  });
   start([join('examples', 'live', 'server.mjs')], { ...env, PORT: String(livePort) });
   await Promise.all([accepting(appPort), accepting(livePort)]);
 }
@@ -94,23 +100,25 @@ function end(code) {
 }
 
 /** The same over restarts, so that the tokens in browsers stay valid. */
-function demoKey(role) {
-  const file = join(storage, `${role}.key`);
+function demoKey() {
+  const file = join(storage, 'publisher.key');
   if (!existsSync(file)) writeFileSync(file, randomBytes(32).toString('hex'), { mode: 0o600 });
   return readFileSync(file, 'utf8').trim();
 }
 
-function writePublisherToken() {
+/** May publish on the site's topics, and read everything. */
+function writeToken() {
   const { stdout, status, stderr } = spawnSync(
     process.execPath,
     [
       ...[cli, 'token', '--iss', SITE, '--aud', HUB, '--key', `@${join(storage, 'publisher.key')}`],
-      ...['--publish-urlpattern', `${SITE}/*`, '--ttl', '30d'],
+      ...['--publish-urlpattern', `${SITE}/*`, '--subscribe', '*', '--ttl', '30d'],
     ],
     { encoding: 'utf8' },
   );
   if (status !== 0) throw new Error(stderr);
   writeFileSync(join(storage, 'publisher.token'), stdout, { mode: 0o600 });
+  return stdout.trim();
 }
 
 function freePort() {
@@ -147,8 +155,8 @@ function explain() {
                     --topic ${SITE}/messages/cli-1 --data '${message.replaceAll('curl', 'cli')}'
 
   Look inside     ${HUB}/debug/
-                  subscribe, publish, and have a token explained; for one that publishes paste
-                  .hubgate/publisher.token
+                  subscribe, publish, and see what a token allows; the link at the end of the
+                  page ${SITE} brings the token .hubgate/publisher.token along
 
   Configure       Hubfile.example (${join(root, 'Hubfile.example')}): save it, and it is live.
 

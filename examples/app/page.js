@@ -3,6 +3,8 @@
 const seen = new Set();
 let source;
 let connects = 0;
+/** The name of the user; null for a guest. */
+let me = null;
 
 for (const button of document.querySelectorAll('[data-user]')) {
   button.addEventListener('click', () => void become(button.dataset.user));
@@ -15,7 +17,7 @@ for (const [form, path] of [
     event.preventDefault();
     const fields = Object.fromEntries(new FormData(event.target));
     event.target.querySelector('input').value = '';
-    void post(path, fields);
+    void send(path, fields);
   });
 }
 // Last, so that no click is lost while the state is on its way.
@@ -25,11 +27,11 @@ async function connect() {
   connects += 1;
   const mine = connects;
   const response = await fetch('/state');
-  const { user, messages, site } = await response.json();
-  // Somebody logged in or out meanwhile: what this answer says is out of date.
+  const { user, messages, site, debuggerLink } = await response.json();
+  // Someone signed in or out in the meantime: this answer is out of date.
   if (mine !== connects) return;
   const { hub, lastEventId } = hubLink(response.headers.get('Link'));
-  document.querySelector('#user').textContent = user ?? 'nobody';
+  showUser(user, debuggerLink);
   for (const message of messages) show(message);
 
   const url = new URL(hub, location.href);
@@ -55,13 +57,43 @@ function hubLink(header) {
   };
 }
 
-function show({ id, from, text }) {
+function showUser(user, debuggerLink) {
+  me = user;
+  document.querySelector('#user').textContent = user ?? 'a guest';
+  for (const button of document.querySelectorAll('[data-user]')) {
+    const isMe = button.dataset.user === user;
+    button.setAttribute('aria-pressed', String(isMe));
+    // A guest has nothing to sign out of.
+    if (button.dataset.user === '') button.disabled = user === null;
+  }
+  for (const item of document.querySelectorAll('#messages li')) markMine(item);
+  const inside = document.querySelector('#debugger');
+  inside.hidden = !debuggerLink;
+  if (debuggerLink) inside.href = debuggerLink;
+}
+
+function show({ id, from, text, to }) {
   if (seen.has(id)) return;
   seen.add(id);
   const item = document.createElement('li');
-  item.textContent = `${from}: ${text}`;
-  if (id.includes('/whispers/')) item.className = 'whisper';
+  const author = document.createElement('b');
+  author.textContent = from ?? 'a guest';
+  const isWhisper = id.includes('/whispers/');
+  item.append(author, isWhisper && from === me ? ` to ${to}: ${text}` : `: ${text}`);
+  item.classList.toggle('whisper', isWhisper);
   document.querySelector('#messages').append(item);
+  markMine(item);
+}
+
+function markMine(item) {
+  const author = item.querySelector('b');
+  item.classList.toggle('mine', me !== null && author.textContent === me);
+}
+
+/** Your own whisper goes to the other alone: the hub does not send it to you, so the answer is shown. */
+async function send(path, fields) {
+  const answer = await post(path, fields);
+  if (answer.ok) show(await answer.json());
 }
 
 function setStatus(state, text) {

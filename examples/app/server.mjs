@@ -16,6 +16,7 @@ const styles = {
   '/page.css': readFileSync(new URL('./page.css', import.meta.url)),
   '/design.css': readFileSync(new URL('../design.css', import.meta.url)),
 };
+const icon = readFileSync(new URL('../icon.svg', import.meta.url));
 
 const users = ['alice', 'bob'];
 /** Session id → user. */
@@ -51,8 +52,17 @@ async function route(request, response) {
     case 'GET /design.css':
       response.setHeader('Content-Type', 'text/css').end(styles[request.url]);
       return;
+    case 'GET /icon.svg':
+      response.setHeader('Content-Type', 'image/svg+xml').end(icon);
+      return;
     case 'GET /state':
-      json(response, { user: user ?? null, users, messages, site: SITE });
+      json(response, {
+        user: user ?? null,
+        users,
+        messages,
+        site: SITE,
+        debuggerLink: debuggerLink(request),
+      });
       return;
     case 'POST /login':
       await login(request, response);
@@ -74,7 +84,8 @@ async function route(request, response) {
     }
     case 'POST /whispers': {
       const { to, text } = await body(request);
-      const whisper = { id: `${SITE}/users/${to}/whispers/${randomUUID()}`, from: user, text };
+      const id = `${SITE}/users/${to}/whispers/${randomUUID()}`;
+      const whisper = { id, from: user ?? 'a guest', text, to };
       await publish(whisper.id, whisper, true);
       json(response, whisper);
       return;
@@ -82,6 +93,14 @@ async function route(request, response) {
     default:
       response.writeHead(404).end('not found\n');
   }
+}
+
+/** `npm start` makes a token that may do everything; only a browser on this machine gets it. */
+function debuggerLink({ headers }) {
+  const token = process.env.HUB_DEMO_TOKEN;
+  const client = headers['x-forwarded-for'];
+  if (!token || (client !== '127.0.0.1' && client !== '::1')) return null;
+  return `${HUB}/debug/#token=${token}`;
 }
 
 async function login(request, response) {

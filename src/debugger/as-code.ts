@@ -1,4 +1,5 @@
-import { find } from './element.ts';
+import { copyButton } from './copy.ts';
+import { element, find } from './element.ts';
 
 /** What was just done, to be said by a program. */
 export type Action =
@@ -16,30 +17,25 @@ export type Action =
       readonly hasToken: boolean;
     };
 
-/** How long "Copied" is shown, in milliseconds. */
-const SHOWN_MS = 2_000;
-
-/** Shows it as curl and as JavaScript. The token is `$TOKEN`: what is copied here goes places. */
+/** Shows it below its form, as curl and as JavaScript. The token is `$TOKEN`: people pass on what they copy. */
 export function showCode(action: Action): void {
-  const what =
-    action.kind === 'subscribe' ? 'How you have just subscribed' : 'How you have just published';
-  find('code-about', HTMLElement).textContent = what;
-  find('curl', HTMLElement).textContent = asCurl(action);
-  find('javascript', HTMLElement).textContent = asJavaScript(action);
-  find('code', HTMLElement).hidden = false;
-}
-
-export function enableCopying(): void {
-  for (const name of ['curl', 'javascript']) {
-    const button = find(`copy-${name}`, HTMLButtonElement);
-    const label = button.textContent;
-    button.addEventListener('click', () => {
-      void copy(find(name, HTMLElement)).then((done) => {
-        button.textContent = done ? 'Copied' : 'Selected: press Ctrl+C';
-        setTimeout(() => (button.textContent = label), SHOWN_MS);
-      });
-    });
-  }
+  const drawer = find(`${action.kind}-code`, HTMLElement);
+  const texts = [
+    ['curl', asCurl(action)],
+    ['JavaScript', asJavaScript(action)],
+  ] as const;
+  const blocks = texts.flatMap(([name, text]) => {
+    const code = element('pre', { tabindex: '0', 'aria-label': name, class: name }, text);
+    const head = element(
+      'div',
+      { class: 'row between' },
+      element('h3', {}, name),
+      copyButton(`Copy ${name}`, () => text, code),
+    );
+    return [head, code];
+  });
+  drawer.replaceChildren(element('summary', {}, 'As code'), ...blocks);
+  drawer.hidden = false;
 }
 
 function asCurl(action: Action): string {
@@ -80,17 +76,6 @@ source.onmessage = ({ lastEventId, data }) => console.log(lastEventId, data);`;
 }
 
 /** For a POSIX shell. */
-function quoted(text: string): string {
+export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
-}
-
-/** False where the browser gives no clipboard, as over plain HTTP: then it is selected. */
-async function copy(code: HTMLElement): Promise<boolean> {
-  try {
-    await navigator.clipboard.writeText(code.textContent);
-    return true;
-  } catch {
-    getSelection()?.selectAllChildren(code);
-    return false;
-  }
 }

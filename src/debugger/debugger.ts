@@ -1,11 +1,13 @@
 // The page at HUB/debug/. The token stays in its field: it is sent to this hub and nowhere else, is
 // not stored, and is explained here, by the code of `token inspect`.
 import type { MatcherSpec } from '../hub/matcher.ts';
-import { enableCopying, showCode } from './as-code.ts';
+import { showCode } from './as-code.ts';
+import { copyButton, shortId } from './copy.ts';
 import { element, find, linesOf } from './element.ts';
 import type { DebuggerSettings } from './token.ts';
 import { follow, isGap, type StreamState } from './stream.ts';
 import { Subscribers } from './subscribers.ts';
+import { grantAdvice, tokenCommand } from './token-command.ts';
 import { explain } from './token-panel.ts';
 import { Traffic } from './traffic.ts';
 import { UpdateList } from './update-list.ts';
@@ -20,6 +22,8 @@ const settings = (await (await fetch('config.json')).json()) as DebuggerSettings
 const tokenField = find('token', HTMLInputElement);
 const subscribeForm = find('subscribe', HTMLFormElement);
 const publishForm = find('publish', HTMLFormElement);
+const startButton = find('start', HTMLButtonElement);
+const tabs = [...document.querySelectorAll<HTMLButtonElement>('nav [data-tab]')];
 const stateBadge = find('state', HTMLElement);
 const published = find('published', HTMLElement);
 const token = (): string => tokenField.value.trim();
@@ -31,14 +35,14 @@ let wasOpen = false;
 
 find('about', HTMLElement).replaceChildren(
   element('code', {}, hub),
-  settings.anonymous ? ' · lets anonymous subscribers in' : ' · subscribers need a token',
-  settings.subscriptions ? ' · tells who is subscribed' : '',
+  settings.anonymous ? ' · anonymous subscribers allowed' : ' · subscribers need a token',
+  settings.subscriptions ? ' · subscriptions listed' : '',
 );
 find('who', HTMLElement).hidden = !settings.subscriptions;
-find('teach-token', HTMLElement).hidden = settings.playground;
-find('teach-command', HTMLElement).textContent =
-  `hubgate token --iss ISSUER --key @KEYFILE --aud ${settings.audience} --detail-type ${settings.detailType} --subscribe '*' --publish '*'`;
-enableCopying();
+find('teach-command', HTMLElement).textContent = tokenCommand(settings, [
+  "--subscribe '*'",
+  "--publish '*'",
+]);
 await fillIn();
 explainNow();
 if (settings.subscriptions && token() !== '') void subscribers.refresh();
@@ -57,6 +61,15 @@ subscribeForm.addEventListener('submit', (event) => {
   event.preventDefault();
   subscribe();
 });
+find('first-step', HTMLButtonElement).addEventListener('click', () =>
+  subscribeForm.requestSubmit(),
+);
+addEventListener('hashchange', () => {
+  if (!takeTokenFromLink()) return;
+  explainNow();
+  if (settings.subscriptions) void subscribers.refresh();
+});
+for (const tab of tabs) tab.addEventListener('click', () => showPanel(tab.dataset['tab'] ?? ''));
 find('stop', HTMLButtonElement).addEventListener('click', () => running.abort());
 publishForm.addEventListener('submit', (event) => {
   event.preventDefault();
@@ -72,21 +85,47 @@ enableShortcuts({
   x: () => running.abort(),
   p: () => list.pause(!list.isPaused),
   c: () => list.clear(),
-  t: () => tokenField.focus(),
-  n: () => publishForm.querySelector('textarea')?.focus(),
-  '/': () => find('filter', HTMLInputElement).focus(),
+  t: () => {
+    showPanel('token');
+    tokenField.focus();
+  },
+  n: () => {
+    showPanel('publish');
+    publishForm.querySelector('textarea')?.focus();
+  },
+  '/': () => {
+    showPanel('stream');
+    find('filter', HTMLInputElement).focus();
+  },
 });
 
-/** The playground gives everybody a token. */
+/** On a narrow screen one part of the page is visible at a time. */
+function showPanel(name: string): void {
+  const main = document.querySelector('main');
+  if (main !== null) main.dataset['tab'] = name;
+  for (const tab of tabs) tab.setAttribute('aria-pressed', String(tab.dataset['tab'] === name));
+}
+
+/** `#token=…`, as a program prints it that starts a hub for trying out. The address loses it at once. */
+function takeTokenFromLink(): boolean {
+  const linked = new URLSearchParams(location.hash.slice(1)).get('token');
+  if (linked === null) return false;
+  history.replaceState(null, '', location.pathname);
+  tokenField.value = linked;
+  return true;
+}
+
+/** The token of the link that led here; else that of the playground, which gives everybody one. */
 async function fillIn(): Promise<void> {
   const topic = publishForm.querySelector('textarea');
   if (topic !== null && topic.value === '') topic.value = `${location.origin}/hello`;
-  if (!settings.playground) return;
+  if (takeTokenFromLink() || !settings.playground) return;
   const answer = await fetch('playground-token');
   if (answer.ok) tokenField.value = await answer.text();
 }
 
 function explainNow(): void {
+  find('teach-token', HTMLElement).hidden = token() !== '';
   explain(token(), settings, {
     matchers: matchers(),
     topics: linesOf(textOf(publishForm, 'topic')),
@@ -113,11 +152,19 @@ function subscribe(): void {
   running = new AbortController();
   wasOpen = false;
   list.subscribedTo(wanted);
-  showCode({ kind: 'subscribe', url: url.href, cursor, hasToken: token() !== '' });
+  const hasToken = token() !== '';
   const { signal } = running;
   const listener = {
     // What an earlier stream still has to say is not about this one.
-    state: (state: StreamState) => signal === running.signal && show(state),
+    state: (state: StreamState) => {
+      if (signal !== running.signal) return;
+      show(state);
+      if (state.kind === 'open') showCode({ kind: 'subscribe', url: url.href, cursor, hasToken });
+      if (state.kind !== 'refused') return;
+      const advice = { use: 'subscribe', matchers: wanted } as const;
+      const what = grantAdvice(state.status, advice, hasToken, settings);
+      list.notice('bad', `Refused: ${state.why}.`, ...what);
+    },
     update: (update: Parameters<UpdateList['add']>[0]) => {
       if (update.id !== '') showCursor(update.id);
       traffic.count();
@@ -129,12 +176,14 @@ function subscribe(): void {
 
 function show(state: StreamState): void {
   stateBadge.dataset['state'] = state.kind;
-  find('stop', HTMLButtonElement).disabled = state.kind === 'closed' || state.kind === 'refused';
+  const hasEnded = state.kind === 'closed' || state.kind === 'refused';
+  find('stop', HTMLButtonElement).disabled = hasEnded;
+  startButton.textContent = hasEnded ? 'Subscribe' : 'Restart';
   traffic.connected(state.kind === 'open');
   switch (state.kind) {
     case 'connecting':
       stateBadge.textContent =
-        state.attempt === 1 ? 'connecting…' : `connecting, try ${state.attempt}…`;
+        state.attempt === 1 ? 'connecting…' : `connecting, attempt ${state.attempt}…`;
       return;
     case 'open':
       stateBadge.textContent = 'open';
@@ -144,17 +193,16 @@ function show(state: StreamState): void {
       return;
     case 'waiting': {
       const seconds = (state.milliseconds / 1000).toFixed(1);
-      stateBadge.textContent = `lost, again in ${seconds} s`;
-      list.notice(`Connection lost: ${state.why}. Trying again in ${seconds} s.`, 'warn');
+      stateBadge.textContent = `lost, retry in ${seconds} s`;
+      list.notice('warn', `Connection lost: ${state.why}. Retrying in ${seconds} s.`);
       return;
     }
     case 'refused':
-      stateBadge.textContent = `refused: ${state.why}`;
-      list.notice(`The hub refused: ${state.why}`, 'bad');
+      stateBadge.textContent = `refused: ${state.status}`;
       return;
     case 'closed':
       stateBadge.textContent = 'closed';
-      list.notice('Unsubscribed.', 'muted');
+      list.notice('muted', 'Unsubscribed.');
   }
 }
 
@@ -162,20 +210,22 @@ function opened({ asked, began }: Extract<StreamState, { kind: 'open' }>): void 
   if (began !== null) showCursor(began);
   const header = began === null ? '' : ` (${settings.cursorHeader}: ${began})`;
   if (isGap(asked, began)) {
-    const what = began === 'earliest' ? 'sends all that it still has' : `begins behind ${began}`;
+    const what = began === 'earliest' ? 'sends everything it still has' : `starts after ${began}`;
     list.notice(
-      `Gap: the history does not reach back to ${asked}. The hub ${what}; updates may be lost.`,
       'bad',
+      `Gap: the history does not reach back to ${asked}. The hub ${what}; updates may be lost.`,
     );
   } else if (asked === null && wasOpen) {
-    list.notice('Reconnected without a cursor: what came meanwhile is not seen.', 'warn');
+    list.notice('warn', 'Reconnected. Updates published in the meantime are not shown.');
   } else if (asked !== null && asked !== 'earliest') {
-    list.notice(`Taken up behind ${asked}: nothing was missed.`, 'good');
-  } else list.notice(`Subscribed${header}.`, 'good');
+    list.notice('good', `Resumed after ${asked}: nothing was missed.`);
+  } else list.notice('good', `Subscribed${header}.`);
 }
 
 function showCursor(id: string): void {
-  find('cursor', HTMLElement).textContent = id;
+  const shown = find('cursor', HTMLElement);
+  shown.textContent = id === 'earliest' ? 'no update yet' : shortId(id);
+  shown.title = id;
 }
 
 async function publish(): Promise<void> {
@@ -188,18 +238,29 @@ async function publish(): Promise<void> {
   }
   if (form.has('private')) fields.push(['private', 'on']);
   const hasToken = token() !== '';
-  showCode({ kind: 'publish', url: hub, fields, hasToken });
   try {
     const headers = new Headers(hasToken ? { Authorization: `Bearer ${token()}` } : {});
     const body = new URLSearchParams(fields);
     const answer = await fetch(hub, { method: 'POST', body, headers });
     const text = (await answer.text()).trim();
-    published.textContent = answer.ok ? `Published ${text}` : `Refused: ${answer.status} ${text}`;
-    published.className = answer.ok ? 'good' : 'bad';
-    if (answer.ok) list.published(text, topics);
+    published.className = answer.ok ? 'small good' : 'small bad';
+    if (answer.ok) {
+      const id = element('code', { title: text }, shortId(text));
+      published.replaceChildren(
+        'Published ',
+        id,
+        ' ',
+        copyButton('Copy id', () => text, id),
+      );
+      showCode({ kind: 'publish', url: hub, fields, hasToken });
+      list.published(text, topics);
+      return;
+    }
+    const advice = grantAdvice(answer.status, { use: 'publish', topics }, hasToken, settings);
+    published.replaceChildren(`Refused: ${answer.status} ${text}.`, ...advice);
   } catch (error) {
     published.textContent = error instanceof Error ? error.message : String(error);
-    published.className = 'bad';
+    published.className = 'small bad';
   }
 }
 

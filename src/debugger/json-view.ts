@@ -4,6 +4,8 @@ import { element } from './element.ts';
 const MAX_NODES = 200;
 /** Longest text that is shown, in characters. */
 const MAX_SHOWN = 20_000;
+/** Characters of data that a row shows on its one line. */
+const MAX_LINE = 300;
 /** Levels that are open at first. */
 const OPEN_LEVELS = 2;
 
@@ -17,6 +19,15 @@ export function dataView(text: string): HTMLElement {
     return element('pre', { class: 'data' }, shown === '' ? '(empty)' : shown, rest);
   }
   return jsonView(value);
+}
+
+/** The beginning of data on one line, JSON without its white space. */
+export function oneLine(text: string): string {
+  const start = text.slice(0, MAX_SHOWN);
+  const value = start === text ? parse(text) : undefined;
+  const line = value === undefined ? start.replace(/\s+/g, ' ') : JSON.stringify(value);
+  if (line === '') return '(empty)';
+  return line.length > MAX_LINE ? `${line.slice(0, MAX_LINE)}…` : line;
 }
 
 /** A value of JSON as a tree that can be folded. */

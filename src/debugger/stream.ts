@@ -6,7 +6,10 @@ export interface StreamRequest {
   readonly url: string;
   /** Empty: the cookie, or anonymous. */
   readonly token: string;
-  /** Where to begin; null begins with what comes next. */
+  /**
+   * The update after which to begin; null begins with the next one. Until the first update a new try begins
+   * "from now on" again: the hub names no cursor for it, and `earliest` would replay the whole history.
+   */
   readonly cursor: string | null;
 }
 
@@ -58,7 +61,6 @@ export async function follow(
       const header = answer.headers.get(cursorHeader);
       const began = header === null ? null : utf8(header);
       state({ kind: 'open', asked: cursor, began });
-      cursor ??= began;
       [attempt, wait] = [0, firstWait];
       const body = answer.body ?? new Blob().stream();
       await readEvents(body, {
@@ -88,7 +90,7 @@ export function isGap(asked: string | null, began: string | null): boolean {
   return asked !== null && asked !== 'earliest' && began !== null && began !== asked;
 }
 
-/** As the query names it: text that no header may hold. An empty one only asks where the hub is. */
+/** A cursor that no header may hold goes into the query. */
 function ask(
   { url, token }: StreamRequest,
   cursor: string | null,
@@ -97,7 +99,7 @@ function ask(
   const target = new URL(url);
   const headers = new Headers(token === '' ? {} : { Authorization: `Bearer ${token}` });
   if (cursor !== null && /^[!-~]+$/.test(cursor)) headers.set('Last-Event-ID', cursor);
-  else target.searchParams.set('last_event_id', cursor ?? '');
+  else if (cursor !== null) target.searchParams.set('last_event_id', cursor);
   return fetch(target, { headers, signal, cache: 'no-store' });
 }
 

@@ -1,8 +1,9 @@
+import { shortId } from './copy.ts';
 import { element, find } from './element.ts';
 
 /** Subscriptions that are listed; the rest is counted. */
 const MAX_LISTED = 100;
-/** How often it is asked again, in milliseconds, while the page is seen and the token allows it. */
+/** How often the list is loaded again, in milliseconds, while the page is visible and the token allows it. */
 const REFRESH_MS = 5_000;
 /** Subscriptions up to which it is asked again by itself: the whole list comes each time. */
 const MAX_WATCHED = 1_000;
@@ -65,13 +66,13 @@ export class Subscribers {
     this.#isWatched = false;
     this.#table.hidden = true;
     const { pathname } = new URL(`${this.#options.hub}/subscriptions`);
-    this.#about.textContent = `The hub does not tell (${why}). It takes a token with a subscribe grant that covers ${pathname}.`;
+    this.#about.textContent = `Not available (${why}). Paste a token with a subscribe grant that covers ${pathname}.`;
   }
 
   #show(subscriptions: readonly Subscription[]): void {
     const rest = subscriptions.length - MAX_LISTED;
     const what = subscriptions.length === 1 ? 'subscription' : 'subscriptions';
-    this.#about.textContent = `${subscriptions.length} ${what}${rest > 0 ? `, the first ${MAX_LISTED} are listed` : ''}${this.#isWatched ? '' : '; too many to be watched'}`;
+    this.#about.textContent = `${subscriptions.length} ${what}${rest > 0 ? `, the first ${MAX_LISTED} are shown` : ''}${this.#isWatched ? '' : '; too many to refresh automatically'}`;
     this.#table.hidden = subscriptions.length === 0;
     this.#table.tBodies[0]?.replaceChildren(
       ...subscriptions
@@ -86,7 +87,7 @@ export class Subscribers {
               element('code', {}, match),
               match_type === 'exact' ? '' : ' (pattern)',
             ),
-            element('td', {}, element('code', {}, subscriber)),
+            element('td', {}, element('code', { title: subscriber }, shortId(subscriber))),
             element(
               'td',
               {},

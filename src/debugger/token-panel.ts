@@ -28,7 +28,9 @@ export function explain(text: string, settings: DebuggerSettings, intent: Intent
   find('explained', HTMLElement).replaceChildren(
     ...(explanation === null ? [withoutToken(settings)] : judgement(explanation)),
   );
-  find('rights', HTMLElement).hidden = (explanation?.token ?? null) === null;
+  // Of a token that the hub refuses only the reasons matter.
+  find('rights', HTMLElement).hidden =
+    explanation === null || explanation.checks.some(({ passed }) => !passed);
   const place = find('allowed', HTMLElement);
   const open = new Set([...place.querySelectorAll('details[open]')].map(({ id }) => id));
   place.replaceChildren(...(explanation === null ? [] : rights(explanation, settings, intent)));
@@ -36,13 +38,15 @@ export function explain(text: string, settings: DebuggerSettings, intent: Intent
 }
 
 function withoutToken({ anonymous, cookieName }: DebuggerSettings): HTMLElement {
-  const without = anonymous ? 'you are anonymous and read public updates' : 'the hub refuses you';
+  const without = anonymous
+    ? 'you are anonymous and read public updates'
+    : 'the hub refuses your requests';
   return element(
     'p',
     { class: 'small muted' },
-    'No token: the cookie ',
+    'Without a token the cookie ',
     element('code', {}, cookieName),
-    ` is used where your browser has it (no script can read it), else ${without}.`,
+    ` is sent, if your browser has it (no script can read it). Otherwise ${without}.`,
   );
 }
 
@@ -93,7 +97,7 @@ function verdict({ checks, token }: Explanation): HTMLElement {
     'p',
     {},
     element('strong', { class: 'good' }, 'This token looks right.'),
-    ` ${expiry}Issuer and signature are checked by the hub, when you use it.`,
+    ` ${expiry}The hub checks its issuer and signature when you use it.`,
   );
 }
 
@@ -148,7 +152,7 @@ function coverage(covered: readonly Covered[]): HTMLElement[] {
     );
   });
   return [
-    element('h3', {}, 'What of this page it covers'),
+    element('h3', {}, 'Topics on this page'),
     element('ul', { class: 'checks', id: 'covered' }, ...rows),
   ];
 }

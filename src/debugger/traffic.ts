@@ -15,6 +15,7 @@ interface Sample {
 
 /** Updates a second, who is subscribed, and when this page was connected: the last two minutes. */
 export class Traffic {
+  readonly #section = find('traffic', HTMLElement);
   readonly #plot = find('plot', HTMLElement);
   readonly #summary = find('traffic-summary', HTMLElement);
   readonly #samples: Sample[] = [];
@@ -25,8 +26,10 @@ export class Traffic {
     setInterval(() => this.#tick(), 1_000);
   }
 
+  /** The section appears with the first update: an empty chart says nothing. */
   count(): void {
     this.#now.updates += 1;
+    this.#section.hidden = false;
   }
 
   connected(isOpen: boolean): void {
@@ -76,7 +79,7 @@ export class Traffic {
     const subscribers = last?.subscribers ?? null;
     this.#summary.textContent = [
       `${total} ${total === 1 ? 'update' : 'updates'} in the last ${this.#samples.length} s`,
-      total === 0 ? '' : `at most ${peak} a second`,
+      total === 0 ? '' : `at most ${peak} per second`,
       subscribers === null
         ? ''
         : `${subscribers} ${subscribers === 1 ? 'subscription' : 'subscriptions'}`,

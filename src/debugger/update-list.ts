@@ -1,6 +1,7 @@
 import type { Update } from '../client/events.ts';
+import { copyButton, shortId } from './copy.ts';
 import { element, find } from './element.ts';
-import { dataView } from './json-view.ts';
+import { dataView, oneLine } from './json-view.ts';
 
 /** Entries that are kept; the oldest go first. */
 const MAX_ENTRIES = 500;
@@ -28,7 +29,7 @@ interface Arrival {
 
 /** Something that happened to the connection. */
 interface Notice {
-  readonly text: string;
+  readonly content: readonly (Node | string)[];
   readonly kind: 'good' | 'warn' | 'bad' | 'muted';
 }
 
@@ -81,8 +82,8 @@ export class UpdateList {
   }
 
   /** At its place among the updates. */
-  notice(text: string, kind: Notice['kind']): void {
-    this.#arrive({ text, kind });
+  notice(kind: Notice['kind'], ...content: Notice['content']): void {
+    this.#arrive({ content, kind });
   }
 
   pause(isPaused: boolean): void {
@@ -126,20 +127,20 @@ export class UpdateList {
     });
   }
 
-  #showNotice({ text, kind }: Notice, at: Date): void {
-    const item = element('li', { class: `notice ${kind}` }, timeOf(at), ' ', text);
+  #showNotice({ content, kind }: Notice, at: Date): void {
+    const item = element('li', { class: `notice ${kind}` }, timeOf(at), ' ', ...content);
     this.#insert({ item, type: null, text: '' });
   }
 
-  #show({ id, type, data }: Update, at: Date): void {
-    const head = element(
-      'div',
-      { class: 'event-head' },
-      timeOf(at),
-      element('span', { class: 'badge' }, type),
-      element('code', { class: 'muted' }, id === '' ? 'no id' : id),
-    );
-    const item = element('li', { 'data-id': id }, head, dataView(data));
+  #show(update: Update, at: Date): void {
+    const { id, type, data } = update;
+    const line = element('span', { class: 'line' }, oneLine(data));
+    const badge = element('span', { class: 'badge', 'data-type': type }, type);
+    const row = element('details', { class: 'update' });
+    row.append(element('summary', {}, timeOf(at), badge, line));
+    // What a closed row hides is made when it is first opened.
+    row.addEventListener('toggle', () => row.append(this.#contents(update, row)), { once: true });
+    const item = element('li', { 'data-id': id }, row);
     const topics = this.#topics.get(id) ?? (this.#soleTopic === null ? [] : [this.#soleTopic]);
     this.#nameTopics(item, topics);
     this.#untold += 1;
@@ -147,10 +148,22 @@ export class UpdateList {
     this.#insert({ item, type, text: `${id}\n${data}` });
   }
 
+  #contents({ id, data }: Update, row: HTMLElement): HTMLElement {
+    const facts = element('dl', { class: 'facts' });
+    const topics = row.querySelector('.topics')?.textContent ?? '';
+    if (topics !== '') facts.append(element('dt', {}, 'Topics'), element('dd', {}, topics));
+    if (id !== '') {
+      const shown = element('code', { title: id }, shortId(id));
+      const copied = copyButton('Copy id', () => id, shown);
+      facts.append(element('dt', {}, 'Id'), element('dd', {}, shown, copied));
+    }
+    return element('div', {}, facts, dataView(data));
+  }
+
   #nameTopics(item: HTMLElement, topics: readonly string[]): void {
     if (topics.length === 0 || item.querySelector('.topics') !== null) return;
-    const named = element('div', { class: 'topics small' }, topics.join(' · '));
-    item.querySelector('.event-head')?.after(named);
+    const named = element('span', { class: 'topics' }, topics.join(' · '));
+    item.querySelector('.badge')?.after(named);
   }
 
   #insert(entry: Entry): void {
@@ -196,7 +209,15 @@ export class UpdateList {
 }
 
 function timeOf(at: Date): HTMLElement {
-  const text = at.toTimeString().slice(0, 8);
-  const milliseconds = String(at.getMilliseconds()).padStart(3, '0');
-  return element('time', { datetime: at.toISOString() }, `${text}.${milliseconds}`);
+  const milliseconds = element(
+    'span',
+    { class: 'ms' },
+    `.${String(at.getMilliseconds()).padStart(3, '0')}`,
+  );
+  return element(
+    'time',
+    { datetime: at.toISOString() },
+    at.toTimeString().slice(0, 8),
+    milliseconds,
+  );
 }

@@ -6,7 +6,6 @@ import { statusCode, text } from '../hubfile/values.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
-import { setErrorMessage } from '../site/error-status.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface ErrorConfig {
@@ -63,8 +62,7 @@ const syntax: DirectiveSyntax = {
 function compile({ status, message }: ErrorConfig, { expand }: HandlerContext): Handler {
   return (exchange) => {
     const text = expand(message, exchange);
-    setErrorMessage(exchange, text);
-    throw new HttpError(status, text);
+    throw new HttpError(status, text, { shown: text });
   };
 }
 

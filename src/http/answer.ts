@@ -17,8 +17,20 @@ export function answer(
   exchange.begin({ status, headers, source: 'gateway' }).end(bytes);
 }
 
-/** Answers an error with the phrase of its status: as text, or as a page to who asks for one. */
-export function answerError(exchange: Exchange, status: number): void {
+/** What is known of an error beside its status. */
+export interface ErrorAnswer {
+  /** Text of the configuration for clients; null: that of the status. */
+  readonly shown: string | null;
+  /** When it happened. */
+  readonly atMs: number;
+}
+
+/** Answers an error: as text, or as a page to a client that accepts HTML. */
+export function answerError(
+  exchange: Exchange,
+  status: number,
+  known: ErrorAnswer | null = null,
+): void {
   const fields = {
     'x-content-type-options': 'nosniff',
     'x-request-id': exchange.id,
@@ -27,39 +39,57 @@ export function answerError(exchange: Exchange, status: number): void {
   if (wantsPage(exchange.headers.combined('accept'))) {
     const type = 'text/html; charset=utf-8';
     const page = { 'content-type': type, 'content-security-policy': PAGE_POLICY };
-    answer(exchange, status, { ...fields, ...page }, errorPage(status, exchange.id));
+    answer(exchange, status, { ...fields, ...page }, errorPage(exchange, status, known));
   } else {
     const type = 'text/plain; charset=utf-8';
-    answer(exchange, status, { ...fields, 'content-type': type }, `${reasonPhrase(status)}\n`);
+    const text = known?.shown ?? reasonPhrase(status);
+    answer(exchange, status, { ...fields, 'content-type': type }, `${text}\n`);
   }
 }
 
-/** What a visitor can make of a status. Nothing of the cause: that is for the log. */
-const SENTENCES: Readonly<Record<number, string>> = {
-  400: 'The request could not be understood.',
-  401: 'This page is for those who have signed in.',
-  403: 'This page is not for everybody.',
-  404: 'There is nothing at this address.',
-  413: 'What was sent is too large.',
-  421: 'No site of this name is here.',
-  429: 'Too many requests came from where you are. Wait a little, then try again.',
-  500: 'Something went wrong here. Try again in a moment.',
-  502: 'The site behind this gateway did not answer as it should. Try again in a moment.',
-  503: 'The site has no room for this request at the moment. Try again soon.',
-  504: 'The site behind this gateway took too long to answer. Try again in a moment.',
+/** What visitors read for a status: what happened, and what they can do. Nothing of the cause: that is for the log. */
+const TEXTS: Readonly<Record<number, readonly [what: string, advice: string]>> = {
+  400: ['This request is not valid.', 'Go back, then try again.'],
+  401: ['Please sign in.', 'This page is for users who have signed in.'],
+  403: ['You do not have access to this page.', 'Ask the owner of this site for access.'],
+  404: ['This page was not found.', 'Check the address for typing errors.'],
+  413: ['This upload is too large.', 'Send less at once.'],
+  421: ['This site was not found.', 'Check the address for typing errors.'],
+  429: ['Too many requests.', 'Please wait a moment, then try again.'],
+  500: ['Something went wrong on this site.', 'Please try again shortly.'],
+  502: ['This site isn’t responding.', 'Please try again shortly.'],
+  503: ['This site is not available at the moment.', 'Please try again shortly.'],
+  504: ['This site is taking too long to respond.', 'Please try again shortly.'],
 };
 
-/** The page of an error for people: its status in words, and the id by which its log lines are found. */
-function errorPage(status: number, requestId: string): string {
-  const phrase = escaped(reasonPhrase(status));
-  const sentence = SENTENCES[status];
+/** Errors that may be gone with the next request. */
+const TEMPORARY = [502, 503, 504];
+
+/** The page of an error for visitors, with the request's id, by which its log lines are found. */
+function errorPage({ id, method }: Exchange, status: number, known: ErrorAnswer | null): string {
+  const phrase = reasonPhrase(status);
+  const [what, usual] = TEXTS[status] ?? [phrase, ''];
+  const advice = known?.shown ?? usual;
+  // The page has the address of the request, so an empty reference asks again.
+  const isRepeatable = TEMPORARY.includes(status) && (method === 'GET' || method === 'HEAD');
+  const retry = isRepeatable ? '<p><a class="button" href="">Try again</a></p>\n' : '';
+  const moment = known === null ? '' : `<br>${timeElement(known.atMs)}`;
   return page(
-    `${status} ${reasonPhrase(status)}`,
-    `<p class="muted">${status}</p>
-<h1>${phrase}</h1>
-${sentence === undefined ? '' : `<p>${sentence}</p>\n`}<p class="small muted">Request <code>${escaped(requestId)}</code></p>
+    `${status} ${phrase}`,
+    `<div class="card">
+<p class="small muted">${status} ${escaped(phrase)}</p>
+<h1>${escaped(what)}</h1>
+${advice === '' ? '' : `<p>${escaped(advice)}</p>\n`}${retry}<p class="small muted">Quote this to support:<br>Request <code>${escaped(id)}</code>${moment}</p>
+</div>
 `,
+    'centred',
   );
+}
+
+/** To the second, in UTC. */
+function timeElement(ms: number): string {
+  const time = new Date(ms).toISOString();
+  return `<time datetime="${time}">${time.slice(0, 19).replace('T', ' ')} UTC</time>`;
 }
 
 /** Whether an `Accept` field asks for a page: browsers name it when they navigate, programs do not. */

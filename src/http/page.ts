@@ -27,6 +27,9 @@ export const DESIGN_CSS = `:root {
 *, ::before, ::after { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text); font: 1rem/1.5 var(--sans); overflow-wrap: anywhere; }
 main { max-width: 60rem; margin: 0 auto; padding: var(--gap-l) var(--gap); }
+main.centred { max-width: 32rem; min-height: 100vh; display: grid; align-content: center; }
+.centred .card { padding: var(--gap-l); } .centred .card > :last-child { margin-bottom: 0; }
+h1 > img { width: 1.75rem; height: 1.75rem; margin-right: var(--gap-s); vertical-align: -0.3rem; }
 h1 { font-size: var(--title); line-height: 1.2; margin: 0 0 var(--gap); }
 h2 { font-size: var(--large); line-height: 1.3; margin: 0 0 var(--gap); }
 h3 { font-size: 1rem; margin: var(--gap) 0 var(--gap-s); }
@@ -45,14 +48,18 @@ th, td { text-align: left; vertical-align: top; padding: var(--gap-s) var(--gap)
 th { color: var(--muted); font-size: var(--small); font-weight: 600; white-space: nowrap; }
 tbody tr:hover { background: var(--surface); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.moment { font-variant-numeric: tabular-nums; white-space: nowrap; }
+@media (max-width: 36rem) { .moment { display: none; } }
 label { display: block; font-size: var(--small); font-weight: 600; margin: 0 0 var(--gap); }
 label.inline { display: inline-flex; gap: var(--gap-s); align-items: center; }
 input, textarea, select, button { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--control); border-radius: var(--round); padding: 0.375rem 0.625rem; min-height: 2.5rem; }
+label > small { display: block; margin-top: 0.25rem; font-weight: 400; color: var(--muted); }
 label > input, label > textarea { display: block; width: 100%; margin-top: var(--gap-s); font-weight: 400; }
 textarea { resize: vertical; }
 input[type='checkbox'] { min-height: 0; width: 1.125rem; height: 1.125rem; margin: 0; accent-color: var(--accent); }
 ::placeholder { color: var(--muted); opacity: 1; }
 button { cursor: pointer; font-weight: 600; }
+a.button { display: inline-block; padding: 0.375rem 0.625rem; border-radius: var(--round); background: var(--accent); color: var(--on-accent); font-weight: 600; text-decoration: none; }
 button:hover { border-color: var(--accent); }
 button.primary { background: var(--accent); border-color: var(--accent); color: var(--on-accent); }
 button[aria-pressed='true'] { box-shadow: inset 0 0 0 2px var(--accent); }
@@ -63,6 +70,15 @@ button:disabled { color: var(--muted); cursor: default; border-color: var(--line
 @media (prefers-reduced-motion: reduce) {
   *, ::before, ::after { animation: none !important; transition: none !important; scroll-behavior: auto !important; }
 }
+`;
+
+/** The mark of hubgate's own pages and examples, as an SVG file: a hub below a gate. */
+export const MARK_SVG = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
+<rect width="32" height="32" rx="8" fill="#0a58a8"/>
+<path d="M8 26V15a8 8 0 0 1 16 0v11" fill="none" stroke="#fff" stroke-width="3" stroke-linecap="round"/>
+<circle cx="16" cy="16" r="3" fill="#fff"/>
+<path d="M16 22v4" stroke="#fff" stroke-width="3" stroke-linecap="round"/>
+</svg>
 `;
 
 /** As it goes into a page: without the room that is for people. */
@@ -76,15 +92,16 @@ export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('
  *
  * @param title text
  * @param main HTML
+ * @param layout `centred` in the middle of the window; else from its top
  */
-export function page(title: string, main: string): string {
+export function page(title: string, main: string, layout: 'centred' | '' = ''): string {
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escaped(title)}</title>
 <style>${STYLE}</style>
-<main>
+<main${layout === '' ? '' : ` class="${layout}"`}>
 ${main}</main>
 </html>
 `;

@@ -59,7 +59,7 @@ export function answerRefusal(
   refusal: RefusedRequest,
   identity: Identity,
 ): void {
-  const fields: Record<string, string> = { ...refusal.fields };
+  const fields: Record<string, string> = { ...refusal.fields, 'x-request-id': exchange.id };
   if (refusal.challenge !== undefined) {
     fields['www-authenticate'] = challengeField(refusal.challenge, identity);
   }

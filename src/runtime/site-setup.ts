@@ -67,6 +67,7 @@ export async function setUpSite(
       (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
       routes,
     ),
+    clock,
   );
   const logs = openAccessLogs(site, config, resources, scope);
   const measured = measureSite(handler, measures.site(site), clock);

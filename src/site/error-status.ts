@@ -13,15 +13,13 @@ export function setErrorStatus({ variables }: Exchange, status: number): void {
   variables.set(VARIABLE, String(status));
 }
 
-/** Tells the error routes what they may show of an error; what nobody said so is for the log alone. */
-export function setErrorMessage({ variables }: Exchange, message: string): void {
-  if (message === '') variables.delete(MESSAGE);
-  else variables.set(MESSAGE, message);
-}
-
-/** What an error route may say of its error, beside its status. */
-export function describeError({ variables, id }: Exchange, phrase: string): void {
+/**
+ * What an error route may say of its error, beside its status.
+ *
+ * @param message the text for clients, or the phrase of the status
+ */
+export function describeError({ variables, id }: Exchange, phrase: string, message: string): void {
   variables.set('err.status_text', phrase);
   variables.set('err.id', id);
-  if (!variables.has(MESSAGE)) variables.set(MESSAGE, phrase);
+  variables.set(MESSAGE, message);
 }

@@ -3,6 +3,7 @@ import type { SiteContext } from './handler-context.ts';
 import { about, type Exchange, type Handler, type Next } from '../http/exchange.ts';
 import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import { describeError, setErrorStatus } from './error-status.ts';
 import { compileRoutes } from './route.ts';
@@ -33,18 +34,18 @@ export function compileSite(
       await routes(exchange, unanswered);
       if (!exchange.begun && !exchange.abandoned) throw new HttpError(404, 'no route answered');
     } catch (error) {
-      await answerFailure(exchange, error, errorRoutes);
+      await answerFailure(exchange, error, { clock: context.clock, errorRoutes });
     }
   };
 }
 
 /** A handler around those of a site, where what is thrown outside its routes is answered too. Never rejects. */
-export function answerErrors(handler: SiteHandler): SiteHandler {
+export function answerErrors(handler: SiteHandler, clock: Clock): SiteHandler {
   return async (exchange) => {
     try {
       await handler(exchange);
     } catch (error) {
-      await answerFailure(exchange, error, null);
+      await answerFailure(exchange, error, { clock, errorRoutes: null });
     }
   };
 }
@@ -52,31 +53,37 @@ export function answerErrors(handler: SiteHandler): SiteHandler {
 async function answerFailure(
   exchange: Exchange,
   error: unknown,
-  errorRoutes: Handler | null,
+  { clock, errorRoutes }: { readonly clock: Clock; readonly errorRoutes: Handler | null },
 ): Promise<void> {
   const status = error instanceof HttpError ? error.status : 500;
+  const shown = error instanceof HttpError ? error.shown : null;
   note(exchange, status, error);
   if (exchange.begun || status === CLIENT_LEFT) {
     exchange.abort();
     return;
   }
   try {
-    if (errorRoutes !== null) await runErrorRoutes(exchange, status, errorRoutes);
-    if (!exchange.begun) answerError(exchange, status);
+    if (errorRoutes !== null) await runErrorRoutes(exchange, { status, shown }, errorRoutes);
+    if (!exchange.begun) answerError(exchange, status, { shown, atMs: clock.now() });
   } catch (second) {
     note(exchange, status, second);
     if (exchange.begun) exchange.abort();
-    else answerError(exchange, status);
+    else answerError(exchange, status, { shown, atMs: clock.now() });
   }
 }
 
 /** The body may be half read by then, so the routes see a request without one. */
-async function runErrorRoutes(exchange: Exchange, status: number, routes: Handler): Promise<void> {
+async function runErrorRoutes(
+  exchange: Exchange,
+  { status, shown }: { readonly status: number; readonly shown: string | null },
+  routes: Handler,
+): Promise<void> {
   const { method, target, variables } = exchange;
   const request = { method, target, variables, source: null, intercept: null };
   const sub = new SubExchange(exchange, request);
   setErrorStatus(sub, status);
-  describeError(sub, reasonPhrase(status));
+  const phrase = reasonPhrase(status);
+  describeError(sub, phrase, shown ?? phrase);
   await routes(sub, () => Promise.resolve());
 }
 

@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { debug, event, isOpen, subscribe } from '../support/debugger.ts';
+import {
+  debug,
+  event,
+  isOpen,
+  publishButton,
+  showPart,
+  subscribe,
+  unfold,
+} from '../support/debugger.ts';
 import { poorContrast } from '../support/page-contrast.ts';
 
 describe('the debugger page for everybody, in Chromium (docs/debugger.md)', () => {
@@ -14,6 +22,7 @@ describe('the debugger page for everybody, in Chromium (docs/debugger.md)', () =
     await keyboard.press('t');
     assert.equal(await page.evaluate('document.activeElement.id'), 'token');
     await keyboard.insertText(await its.token());
+    await unfold(page, 'more-subscribe');
     await page.evaluate('document.activeElement.blur()');
     await keyboard.press('s');
     await isOpen(page);
@@ -49,8 +58,7 @@ describe('the debugger page for everybody, in Chromium (docs/debugger.md)', () =
       'filter-type',
       'pause',
       'clear',
-      'copy-curl',
-      'curl',
+      'As code',
       'refresh',
       'shortcuts-on',
     ]) {
@@ -103,21 +111,33 @@ describe('the debugger page for everybody, in Chromium (docs/debugger.md)', () =
       const its = await debug(test);
       if (its === null) return;
       const page = await its.open({ colorScheme, viewport: { width: 360, height: 740 } });
+      await showPart(page, 'Token');
       await page.fill('#token', await its.token({ aud: 'another' }));
       await page.getByText('The hub refuses this token').waitFor();
       assert.deepEqual(await poorContrast(page), []);
       await page.fill('#token', await its.token());
       await page.getByText('This token looks right').waitFor();
+      await showPart(page, 'Stream');
+      assert.equal(await page.locator('#token').isVisible(), false, 'one part at a time');
       await subscribe(page);
       await its.publish({
         topic: 'a',
         data: JSON.stringify({ a: 'x'.repeat(300), b: [1, true, null] }),
       });
-      await page.locator('#events details').first().waitFor();
-      await page.getByRole('button', { name: 'Publish' }).click();
-      await page.locator('#published', { hasText: 'Published' }).waitFor();
-      assert.deepEqual(await poorContrast(page), []);
-      assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
+      await event(page, 'xxx').locator('summary').first().click();
+      await event(page, 'xxx').locator('.json').waitFor();
+      for (const part of ['Stream', 'Token', 'Publish'] as const) {
+        await showPart(page, part);
+        if (part === 'Publish') {
+          await publishButton(page).click();
+          await page.locator('#published', { hasText: 'Published' }).waitFor();
+        }
+        await page.evaluate('scrollTo(0, document.body.scrollHeight)');
+        const state = await page.locator('#state').boundingBox();
+        assert.ok(state !== null && state.y >= 0 && state.y < 120, 'the state stays in sight');
+        assert.deepEqual(await poorContrast(page), [], part);
+        assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360, part);
+      }
       assert.deepEqual(await page.evaluate('window.violations'), []);
     });
   }

@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { debug, DETAIL, event, isOpen, subscribe } from '../support/debugger.ts';
+import {
+  debug,
+  DETAIL,
+  event,
+  isOpen,
+  publishButton,
+  start,
+  subscribe,
+  unfold,
+} from '../support/debugger.ts';
 
 const BOOKS = 'https://example.com/books';
 const MAX_ENTRIES = 500;
@@ -20,22 +29,35 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
       await subscribe(page);
       await page.fill('#publish [name=topic]', `${BOOKS}/it's`);
       await page.fill('#publish [name=data]', '{"title":"Emma","tags":["a"]}');
-      await page.getByRole('button', { name: 'Publish' }).click();
+      await publishButton(page).click();
       const shown = event(page, 'Emma');
       await shown.waitFor();
-      assert.equal(await shown.locator('details').count(), 2, 'JSON can be folded');
+      assert.equal(await shown.locator('.line').textContent(), '{"title":"Emma","tags":["a"]}');
+      assert.equal(await shown.locator('.json').count(), 0, 'one line until it is opened');
+      await shown.locator('summary').first().click();
+      await shown.locator('.json').waitFor();
+      assert.equal(await shown.locator('.json details').count(), 2, 'JSON can be folded');
       assert.equal(await shown.locator('.topics').textContent(), `${BOOKS}/it's`);
       assert.equal(await page.locator('#empty').isVisible(), false);
-      const id = await shown.getAttribute('data-id');
-      assert.equal(await page.locator('#cursor').textContent(), id);
-      const curl = (await page.locator('#curl').textContent()) ?? '';
+      const id = (await shown.getAttribute('data-id')) ?? '';
+      const short = `${id.replace('urn:uuid:', '').slice(0, 8)}…`;
+      assert.equal(await page.locator('#cursor').textContent(), short);
+      assert.equal(await page.locator('#cursor').getAttribute('title'), id);
+      await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+      await shown.getByRole('button', { name: 'Copy id' }).click();
+      await shown.getByText('Copied').waitFor();
+      assert.equal(await page.evaluate('navigator.clipboard.readText()'), id);
+      await page.locator('#publish-code > summary').click();
+      await page.locator('#subscribe-code > summary').click();
+      const curl = (await page.locator('#publish-code .curl').textContent()) ?? '';
       assert.match(curl, /Bearer \$TOKEN/);
       assert.ok(curl.includes(`'topic=${BOOKS}/it'\\''s'`), curl);
-      await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
-      await page.getByRole('button', { name: 'Copy curl' }).click();
-      await page.locator('#copy-curl', { hasText: 'Copied' }).waitFor();
+      const copy = page.locator('#publish-code').getByRole('button', { name: 'Copy curl' });
+      await copy.click();
+      await copy.getByText('Copied').waitFor();
       assert.equal(await page.evaluate('navigator.clipboard.readText()'), curl);
-      const code = curl + (await page.locator('#javascript').textContent());
+      const code = (await page.locator('.drawer pre').allTextContents()).join();
+      assert.match(code, /EventSource sends no token/);
       assert.equal(code.includes(token), false);
       assert.equal(
         await page.evaluate('JSON.stringify({ ...localStorage, ...sessionStorage })'),
@@ -85,7 +107,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await page.fill('#token', await its.token());
     await page.fill('#publish [name=topic]', `${BOOKS}/own`);
     await page.fill('#publish [name=data]', 'of this page');
-    await page.getByRole('button', { name: 'Publish' }).click();
+    await publishButton(page).click();
     await page.locator('.topics', { hasText: `${BOOKS}/own` }).waitFor();
     await page.fill('#filter', `${BOOKS}/own`);
     assert.equal(
@@ -132,13 +154,14 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await page.getByRole('button', { name: 'Stop' }).click();
     await page.locator('#state', { hasText: 'closed' }).waitFor();
     await its.publish({ topic: 'a', data: 'meanwhile' });
+    await unfold(page, 'more-subscribe');
     await page.fill('#subscribe [name=last_event_id]', id);
-    await page.getByRole('button', { name: 'Subscribe' }).click();
+    await start(page).click();
     await page.locator('.notice', { hasText: 'Connection lost' }).first().waitFor();
     await page.context().setOffline(false);
     await isOpen(page);
     await event(page, 'meanwhile').waitFor();
-    await page.locator('.notice', { hasText: `behind ${id}: nothing was missed` }).waitFor();
+    await page.locator('.notice', { hasText: `after ${id}: nothing was missed` }).waitFor();
   });
 
   it('says that a restart lost the history: a gap', async (test) => {
@@ -164,13 +187,103 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     const page = await its.open();
     const cookie = { name: 'hub_token', value: await its.token(), url: its.hub, httpOnly: true };
     await page.context().addCookies([cookie]);
-    await page.getByText('No token: the cookie hub_token is used').waitFor();
+    await page.getByText('Without a token the cookie hub_token is sent').waitFor();
     await subscribe(page);
     await its.publish({ topic: 'secret', data: 'by the cookie', private: 'on' });
     await event(page, 'by the cookie').waitFor();
-    assert.doesNotMatch((await page.locator('#curl').textContent()) ?? '', /TOKEN/);
-    await page.getByRole('button', { name: 'Publish' }).click();
+    assert.doesNotMatch((await page.locator('#subscribe-code').textContent()) ?? '', /TOKEN/);
+    await publishButton(page).click();
     await page.locator('#published', { hasText: /^Refused: 40/ }).waitFor();
+    assert.equal(await page.locator('#publish-code').isVisible(), false, 'no code for a failure');
+  });
+
+  it('a refusal says which grant to paste', async (test) => {
+    const its = await debug(test);
+    if (its === null) return;
+    const page = await its.open();
+    await page.fill('#publish [name=topic]', `${BOOKS}/it's`);
+    await publishButton(page).click();
+    const published = page.locator('#published');
+    await published
+      .getByText(`Paste a token with a publish grant that covers ${BOOKS}/it's`)
+      .waitFor();
+    const command = (await published.locator('code').textContent()) ?? '';
+    assert.ok(command.endsWith(`--publish '${BOOKS}/it'\\''s'`), command);
+    const authorization_details = [
+      { type: DETAIL, actions: ['subscribe'], topics: [{ match: '*' }] },
+    ];
+    await page.fill('#token', await its.token({ authorization_details }));
+    await publishButton(page).click();
+    await published.getByText(/^Refused: 403 .*Paste a token with a publish grant/).waitFor();
+    await page.fill('#token', await its.token({ aud: 'https://elsewhere.example/hub' }));
+    await start(page).click();
+    await page
+      .locator('.notice', { hasText: 'does not accept this token. Paste a token with a subscribe' })
+      .waitFor();
+    assert.equal(await page.locator('#subscribe-code').isVisible(), false);
+  });
+
+  it('coming back before the first update begins from now on, without the history', async (test) => {
+    const its = await debug(test);
+    if (its === null) return;
+    const page = await its.open();
+    await its.publish({ topic: 'a', data: 'from before' });
+    await subscribe(page);
+    await page.getByRole('button', { name: 'Restart' }).waitFor();
+    assert.equal(await page.locator('#cursor').textContent(), 'no update yet');
+    await page.evaluate(`(() => {
+      const real = window.fetch;
+      window.asked = [];
+      window.fetch = (target, options) => {
+        if (String(target).includes('match=')) asked.push(String(target) + (options.headers.get('Last-Event-ID') ?? ''));
+        return real(target, options);
+      };
+    })()`);
+    const again = page.waitForRequest((request) => request.url().includes('match='));
+    await its.restart();
+    await again;
+    await page.locator('.notice', { hasText: 'Connection lost' }).first().waitFor();
+    await page.locator('.notice', { hasText: 'Reconnected. Updates published' }).waitFor();
+    await isOpen(page);
+    await its.publish({ topic: 'a', data: 'from now on' });
+    await event(page, 'from now on').waitFor();
+    assert.equal(await event(page, 'from before').count(), 0);
+    const asked = await page.evaluate<string[]>('window.asked');
+    assert.deepEqual([...new Set(asked)], [`${its.hub}?match=*`]);
+  });
+
+  it('an empty page has one first step, no chart, and helper text for each field', async (test) => {
+    const its = await debug(test);
+    if (its === null) return;
+    const page = await its.open();
+    assert.equal(await page.locator('#traffic').isVisible(), false);
+    assert.equal(await page.locator('.drawer').first().isVisible(), false);
+    const helped = page.locator('#controls').locator('input:not([type=checkbox]), textarea');
+    for (const field of await helped.all()) {
+      const help = await field.getAttribute('aria-describedby');
+      assert.notEqual(await page.locator(`#${help}`).textContent(), '', String(help));
+    }
+    await page.getByRole('button', { name: 'Start receiving' }).click();
+    await isOpen(page);
+    await its.publish({ topic: 'a', data: 'first' });
+    await event(page, 'first').waitFor();
+    assert.equal(await page.locator('#traffic').isVisible(), true);
+    const [who, updates] = await Promise.all(
+      ['#who', '#updates'].map((id) => page.locator(id).boundingBox()),
+    );
+    assert.ok((who?.y ?? 900) < (updates?.y ?? 0), 'subscribers stand above the updates');
+  });
+
+  it('takes a token from the fragment of its address, which then goes', async (test) => {
+    const its = await debug(test);
+    if (its === null) return;
+    const page = await its.open();
+    await page.goto(`${its.hub}/debug/#token=${await its.token()}`);
+    await page.getByText('This token looks right.').waitFor();
+    assert.equal(page.url(), `${its.hub}/debug/`);
+    assert.equal(await page.locator('#teach-token').isVisible(), false);
+    await page.getByRole('button', { name: 'Start receiving' }).click();
+    await page.locator('#subscribers td', { hasText: '*' }).waitFor();
   });
 
   it('says why the hub refuses, and stops', async (test) => {
@@ -179,7 +292,8 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     const page = await its.open();
     await page.fill('#token', await its.token({ aud: 'https://elsewhere.example/hub' }));
     await page.getByText('The hub refuses this token: aud.').waitFor();
-    await page.getByRole('button', { name: 'Subscribe' }).click();
+    assert.equal(await page.locator('#rights').isVisible(), false, 'its reasons alone');
+    await start(page).click();
     await page.locator('#state', { hasText: 'refused: 401' }).waitFor();
     assert.equal(await page.getByRole('button', { name: 'Stop' }).isDisabled(), true);
   });
@@ -199,6 +313,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await page.fill('#token', await its.token({ exp: 1_600_000_000 }));
     await explained.getByText('The hub refuses this token: exp.').waitFor();
     await page.fill('#subscribe [name=match]', `${BOOKS}/1\nhttps://example.org/books/1\nnews`);
+    await unfold(page, 'more-subscribe');
     await page.fill('#subscribe [name=match_urlpattern]', `https://example.com/*\n${BOOKS}/:id`);
     await page.fill('#publish [name=topic]', `${BOOKS}/1`);
     const authorization_details = [details(['subscribe'], `${BOOKS}/:id`)];
@@ -225,7 +340,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     if (its === null) return;
     const page = await its.open();
     await page.getByRole('button', { name: 'Refresh' }).click();
-    await page.getByText('It takes a token with a subscribe grant').waitFor();
+    await page.getByText('Paste a token with a subscribe grant').waitFor();
     await page.fill('#token', await its.token());
     await page.fill('#subscribe [name=match]', `${BOOKS}/7`);
     await subscribe(page);

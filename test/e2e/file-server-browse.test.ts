@@ -118,11 +118,44 @@ describe('file_server browse', () => {
     await page.getByRole('link', { name: ODD }).click();
     assert.equal(await page.textContent('body'), 'odd');
     await page.goto(`${own}/list/sub/`);
-    await page.getByRole('link', { name: 'Parent directory' }).click();
+    await page.getByRole('link', { name: 'list/' }).click();
     assert.equal(page.url(), `${own}/list/`);
     assert.deepEqual(
       said.filter((text) => !text.startsWith('Failed to load resource')),
       [],
+    );
+  });
+
+  it('shows the path that the client sees, with links up to the root of the files', async (test) => {
+    const root = await tree(test);
+    await mkdir(join(root, 'list', 'sub', 'a&b'));
+    const own = await start(
+      test,
+      `\thandle_path /public/* {\n\t\troot * ${root}\n\t\tfile_server browse\n\t}\n\thandle {\n\t\troot * ${root}\n\t\trewrite /short/ /list/\n\t\tfile_server browse\n\t}\n`,
+    );
+    const heading = async (path: string): Promise<string | undefined> =>
+      /<h1>(.*)<\/h1>/.exec((await send(`${own}${path}`)).body)?.[1];
+    assert.equal(
+      await heading('/public/list/sub/a%26b/'),
+      'Index of <a href="../../../">/public/</a><a href="../../">list/</a><a href="../" rel="up">sub/</a>a&#38;b/',
+    );
+    assert.equal(await heading('/public/'), 'Index of /public/');
+    assert.equal(await heading('/list/'), 'Index of <a href="../" rel="up">/</a>list/');
+    assert.equal(await heading('/short/'), 'Index of /short/');
+  });
+
+  it('marks the order in which it is sorted, and says that times are UTC', async (test) => {
+    const root = await tree(test);
+    const own = await start(test, `\troot * ${root}\n\tfile_server browse\n`);
+    const { body } = await send(`${own}/list/?sort=time&order=desc`);
+    assert.match(
+      body,
+      /class="moment" aria-sort="descending"><a [^>]*>Modified \(UTC\)<\/a> <span aria-hidden="true">▼</,
+    );
+    assert.equal(body.match(/aria-sort/g)?.length, 1);
+    assert.match(
+      body,
+      /<td class="moment"><time datetime="2020-09-13T12:26:40.000Z">2020-09-13 12:26</,
     );
   });
 

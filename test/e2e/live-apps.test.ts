@@ -221,9 +221,13 @@ describe('real applications behind hubgate, unchanged and live', () => {
       await their.follow(their.writer, '/'),
     ];
     await reader.fill('input[name=text]', 'half a sen');
+    await writer.fill('input[name=from]', 'Ann & Co');
     await writer.fill('input[name=text]', 'from the other');
     await writer.click('button');
     await reader.getByText('from the other').waitFor();
+    await writer.getByText('Ann & Co (you)').waitFor();
+    assert.equal(await writer.locator('input[name=from]').inputValue(), 'Ann & Co', 'it stays');
+    assert.equal(await reader.locator('input[name=from]').inputValue(), '');
     assert.equal(await reader.locator('input[name=text]').inputValue(), 'half a sen');
     assert.equal(await writer.locator('input[name=text]').inputValue(), '');
   });

@@ -42,7 +42,7 @@ describe('the main job: a gateway in front of an app, with Hubfile.example', () 
       times: 1,
     });
     await page.goto(site);
-    await page.getByRole('button', { name: 'be alice' }).click();
+    await page.getByRole('button', { name: 'alice', exact: true }).click();
     await page.locator('#user', { hasText: 'alice' }).waitFor();
     const first = page.waitForResponse(`${site}/state`);
     comes?.();
@@ -139,9 +139,25 @@ describe('the main job: a gateway in front of an app, with Hubfile.example', () 
       },
     );
 
+    await test.test(
+      'shows which user this is, the user’s own whisper, and a way inside',
+      async () => {
+        const pressed = page.locator('[data-user][aria-pressed=true]');
+        assert.deepEqual(await pressed.allTextContents(), ['alice']);
+        await page.selectOption('#whisper select', 'bob');
+        await page.locator('#whisper input').fill('are you there');
+        await page.locator('#whisper button').click();
+        const own = page.locator('#messages .whisper.mine');
+        await own.waitFor();
+        assert.equal(await own.textContent(), 'alice to bob: are you there');
+        const link = await page.getByRole('link', { name: 'debugger' }).getAttribute('href');
+        assert.equal(link, `${site}/.well-known/hub/debug/#token=a.b.c`);
+      },
+    );
+
     await test.test('logging out takes the cookie away', async () => {
-      await page.getByRole('button', { name: 'be nobody' }).click();
-      await page.locator('#user', { hasText: 'nobody' }).waitFor();
+      await page.getByRole('button', { name: 'sign out' }).click();
+      await page.locator('#user', { hasText: 'a guest' }).waitFor();
       const cookies = await context.cookies(`${site}/.well-known/hub`);
       assert.equal(
         cookies.some(({ name }) => name === '__Secure-hub_access_token'),
@@ -211,6 +227,7 @@ async function install(test: TestContext): Promise<Installation> {
     ...KEYS,
     PORT: String(app),
     SITE: site,
+    HUB_DEMO_TOKEN: 'a.b.c',
     NODE_EXTRA_CA_CERTS: rootFile,
   });
   await appProcess.says('app: http');

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, posix } from 'node:path';
 import { before, describe, it, after } from 'node:test';
 import { promisify } from 'node:util';
 import { sourcesOf } from '../support/built-sources.ts';
@@ -63,6 +63,21 @@ describe('the package (npm pack)', () => {
     }
     const strays = files.filter((name) => /\.map$|\.built$|^(?:src|test|scripts)\//.test(name));
     assert.deepEqual(strays, []);
+  });
+
+  it('has every file and folder that its documents link to', async () => {
+    const dead: string[] = [];
+    for (const page of files.filter((name) => name.endsWith('.md'))) {
+      const text = (await readFile(join(root, page), 'utf8')).replaceAll(/^```.*?^```/gms, '');
+      for (const [, target = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+        const [path = ''] = target.split('#');
+        if (path === '' || /^https?:/.test(target)) continue;
+        const linked = posix.join(posix.dirname(page), path);
+        const isPacked = files.some((name) => name === linked || name.startsWith(`${linked}/`));
+        if (!isPacked) dead.push(`${page}: ${target}`);
+      }
+    }
+    assert.deepEqual(dead, []);
   });
 
   it('has of undici what the proxy uses, and not the rest, which every gateway would keep in memory', async () => {

@@ -31,7 +31,13 @@ describe('the pages that hubgate makes', () => {
     for (const accept of [BROWSER, 'text/html', 'a/b, TEXT/HTML;q=0.5']) {
       const { headers, body } = await ask(accept);
       assert.match(headers['content-type'] ?? '', /^text\/html/, accept);
-      assert.match(body, /<h1>Bad Gateway<\/h1>/);
+      assert.match(
+        body,
+        /<h1>This site isn’t responding\.<\/h1>\n<p>Please try again shortly\.<\/p>/,
+      );
+      assert.match(body, /502 Bad Gateway/);
+      assert.match(body, /Quote this to support:<br>Request <code>/);
+      assert.match(body, /<time datetime="[^"]+Z">[\d-]+ [\d:]+ UTC<\/time>/);
       assert.ok(body.includes(String(headers['x-request-id'])));
       assert.doesNotMatch(body, /ECONN|127\.0\.0\.1|localhost/);
       assert.match(
@@ -39,6 +45,51 @@ describe('the pages that hubgate makes', () => {
         /default-src 'none'; style-src 'sha256-/,
       );
     }
+  });
+
+  it('a temporary error can be tried again, unless that would repeat a POST', async (test) => {
+    const origin = `http://localhost:${await freePort()}`;
+    await startGateway(
+      test,
+      `${origin} {\n\terror /502 502\n\terror /503 503\n\terror /504 504\n\terror 404\n}\n`,
+    );
+    for (const [method, path, isRepeatable] of [
+      ['GET', '/502', true],
+      ['GET', '/503', true],
+      ['GET', '/504', true],
+      ['GET', '/404', false],
+      ['POST', '/502', false],
+    ] as const) {
+      const { body } = await send(`${origin}${path}`, { method, headers: [['Accept', BROWSER]] });
+      assert.equal(body.includes('href="">Try again</a>'), isRepeatable, `${method} ${path}`);
+    }
+  });
+
+  it('an error shows the text that `error` gives, escaped on a page, and no other text', async (test) => {
+    const origin = `http://localhost:${await freePort()}`;
+    await startGateway(
+      test,
+      `${origin} {
+	error /closed "Closed <b>until</b> {path}" 503
+	error /handled "the text" 410
+	error /plain 403
+	handle_errors 410 {
+		error "of the error route" 500
+	}
+}
+`,
+    );
+    const ask = async (path: string, accept: string): Promise<string> =>
+      (await send(`${origin}${path}`, { headers: [['Accept', accept]] })).body;
+    assert.equal(await ask('/closed', '*/*'), 'Closed <b>until</b> /closed\n');
+    const page = await ask('/closed', BROWSER);
+    assert.match(
+      page,
+      /<h1>This site is not available at the moment\.<\/h1>\n<p>Closed &#60;b&#62;until&#60;\/b&#62; \/closed<\/p>/,
+    );
+    assert.equal(await ask('/handled', '*/*'), 'the text\n');
+    assert.equal(await ask('/plain', '*/*'), 'Forbidden\n');
+    assert.equal((await send(`${origin}/closed`, { method: 'HEAD' })).body, '');
   });
 
   for (const colorScheme of ['light', 'dark'] as const) {

@@ -181,7 +181,7 @@ describe('presenting a token (seed §5.2)', () => {
     const seen = answers.map(({ status, body, headers }) => ({
       status,
       body,
-      headers: { ...headers, date: '' },
+      headers: { ...headers, date: '', 'x-request-id': '' },
     }));
     const [first] = seen;
     for (const one of seen) assert.deepEqual(one, first);
@@ -351,6 +351,7 @@ function everything(action: string): object {
 
 function assertChallenge(hub: TestHub, answer: Answer, status: number, code: string): void {
   assert.equal(answer.status, status);
+  assert.match(String(answer.headers['x-request-id']), /./, 'the id of its log lines');
   const metadata = `${hub.origin}/.well-known/oauth-protected-resource/.well-known/hub`;
   assert.equal(
     answer.headers['www-authenticate'],

@@ -16,6 +16,7 @@ describe('debugger', () => {
       ['debugger.js', /^text\/javascript/],
       ['debugger.css', /^text\/css/],
       ['design.css', /^text\/css/],
+      ['icon.svg', /^image\/svg\+xml/],
     ] as const) {
       const answer = await on.get(DEBUG + name);
       assert.equal(answer.status, 200);
@@ -115,11 +116,11 @@ describe('playground', () => {
     const browser = await launchChromium(test, executable, null);
     const page = await browser.newPage();
     await page.goto(`${hub.origin}/`);
-    await page.getByRole('button', { name: 'Subscribe' }).click();
+    await page.locator('#start').click();
     await page.locator('#state', { hasText: /^open$/ }).waitFor();
     await page.locator('#publish [name=topic]').fill('https://example.com/a');
     await page.locator('#publish [name=data]').fill('seen in the debugger');
-    await page.getByRole('button', { name: 'Publish' }).click();
+    await page.locator('#publish button.primary').click();
     await page.locator('#events li', { hasText: 'seen in the debugger' }).waitFor();
   });
 });

@@ -75,7 +75,7 @@ export async function debug(test: TestContext, profile = ''): Promise<Debugged |
         window.violations = [];
         document.addEventListener('securitypolicyviolation', ({ blockedURI }) => violations.push(blockedURI));`);
       await page.goto(`${hub}/debug/`);
-      await page.locator('#explained > *').first().waitFor();
+      await page.locator('#explained > *').first().waitFor({ state: 'attached' });
       return page;
     },
     async publish(fields) {
@@ -91,9 +91,25 @@ export async function debug(test: TestContext, profile = ''): Promise<Debugged |
 export const isOpen = (page: Page): Promise<void> =>
   page.locator('#state', { hasText: /^open$/ }).waitFor();
 
+/** The button that subscribes; once the stream is open, it says Restart. */
+export const start = (page: Page): Locator => page.locator('#start');
+
 export async function subscribe(page: Page): Promise<void> {
-  await page.getByRole('button', { name: 'Subscribe' }).click();
+  await start(page).click();
   await isOpen(page);
+}
+
+/** The button that publishes. */
+export const publishButton = (page: Page): Locator => page.locator('#publish button.primary');
+
+/** Unfolds a part of a form that holds the fields that are rarely needed. */
+export async function unfold(page: Page, id: 'more-subscribe' | 'more-publish'): Promise<void> {
+  await page.locator(`#${id} > summary`).click();
+}
+
+/** On a narrow screen shows one part of the page. */
+export async function showPart(page: Page, name: 'Stream' | 'Publish' | 'Token'): Promise<void> {
+  await page.locator('nav').getByRole('button', { name }).click();
 }
 
 export const event = (page: Page, hasText: string): Locator =>

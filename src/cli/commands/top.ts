@@ -55,14 +55,19 @@ async function watch(
   const { Reading } = await import('../top/reading.ts');
   const { overviewOf } = await import('../top/overview.ts');
   const { screenOf } = await import('../top/screen.ts');
-  const coloured = process.stdout.isTTY && (process.env['NO_COLOR'] ?? '') === '';
+  const { isTTY } = process.stdout;
+  const coloured = isTTY && (process.env['NO_COLOR'] ?? '') === '';
   let before = await report(address);
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, interval * 1000));
     const now = await report(address);
     const overview = overviewOf(new Reading(before, now));
+    // A terminal that does not report its size has 0 columns. It may have been resized meanwhile.
+    const columns = isTTY ? process.stdout.columns || null : null;
     show(
-      json === true ? [printable(JSON.stringify(overview))] : screenOf(overview, address, coloured),
+      json === true
+        ? [printable(JSON.stringify(overview))]
+        : screenOf(overview, address, { columns, coloured }),
     );
     if (isOnce === true) return;
     before = now;

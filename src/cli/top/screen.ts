@@ -5,9 +5,18 @@ const BOLD = '\u001b[1m';
 const RED = '\u001b[31m';
 const RESET = '\u001b[0m';
 
-/** The overview as lines of text. */
-export function screenOf(overview: Overview, address: string, coloured: boolean): string[] {
-  const paint = (code: string, text: string): string => (coloured ? code + text + RESET : text);
+/** Of the terminal. */
+export interface Screen {
+  /** null: as wide as it takes. */
+  readonly columns: number | null;
+  readonly coloured: boolean;
+}
+
+/** The overview as lines of text, none of which a terminal would break inside of a word. */
+export function screenOf(overview: Overview, address: string, screen: Screen): string[] {
+  const columns = screen.columns ?? Number.POSITIVE_INFINITY;
+  const paint = (code: string, text: string): string =>
+    screen.coloured ? code + text + RESET : text;
   const { configuration, process, connections } = overview;
   const state = overview.ready
     ? 'ready'
@@ -29,12 +38,12 @@ export function screenOf(overview: Overview, address: string, coloured: boolean)
       ? []
       : [
           '',
-          ...aligned([[title, ...heads], ...rows.map((row) => row.map(oneLine))]).map(
-            (line, index) => (index === 0 ? paint(BOLD, line) : line),
+          ...folded([[title, ...heads], ...rows.map((row) => row.map(oneLine))], columns).flatMap(
+            (part) => aligned(part).map((line, index) => (index === 0 ? paint(BOLD, line) : line)),
           ),
         ];
   return [
-    ...head,
+    ...head.flatMap((line) => wrapped(line, columns)),
     ...table(
       'SITE',
       ['req/s', '5xx/s', 'in flight', 'mean', 'p99'],
@@ -92,6 +101,58 @@ function oneLine(text: string): string {
   return printable(text.replace(/[\t\n]/g, ' '));
 }
 
+/** Breaks a line between its parts, and a long part between its words. */
+function wrapped(line: string, columns: number): string[] {
+  const pieces = line
+    .split(/(?<=, )/)
+    .flatMap((part) =>
+      visibleLength(part) > columns - INDENT.length ? part.split(/(?<= )/) : [part],
+    );
+  const lines: string[] = [];
+  let current = '';
+  for (const piece of pieces) {
+    const isFull = visibleLength((current + piece).trimEnd()) > columns;
+    if (current !== '' && isFull) {
+      lines.push(current.trimEnd());
+      current = INDENT;
+    }
+    current += piece;
+  }
+  return [...lines, current];
+}
+
+/** Where continued lines begin. */
+const INDENT = '  ';
+
+function visibleLength(text: string): number {
+  // Of a colour nothing is seen.
+  return text.replaceAll(BOLD, '').replaceAll(RED, '').replaceAll(RESET, '').length;
+}
+
+/** A table as several that fit below each other, each with the first column. */
+function folded(rows: readonly (readonly string[])[], columns: number): (readonly string[])[][] {
+  const widths = (rows[0] ?? []).map((_, at) =>
+    Math.max(...rows.map((row) => row[at]?.length ?? 0)),
+  );
+  const [first = 0, ...others] = widths;
+  const groups: number[][] = [];
+  let width = 0;
+  for (const [index, one] of others.entries()) {
+    if (groups.length === 0 || width + GAP.length + one > columns) {
+      groups.push([]);
+      width = first;
+    }
+    groups.at(-1)?.push(index + 1);
+    width += GAP.length + one;
+  }
+  return groups.map((group) =>
+    rows.map((row) => [row[0] ?? '', ...group.map((at) => row[at] ?? '')]),
+  );
+}
+
+/** Between columns. */
+const GAP = '  ';
+
 /** The first column to the left, the others to the right. */
 function aligned(rows: readonly (readonly string[])[]): string[] {
   const widths = (rows[0] ?? []).map((_, column) =>
@@ -102,7 +163,7 @@ function aligned(rows: readonly (readonly string[])[]): string[] {
       .map((cell, column) =>
         column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0),
       )
-      .join('  '),
+      .join(GAP),
   );
 }
 
@@ -118,8 +179,10 @@ function duration(seconds: number | null): string {
   if (seconds === null) return '-';
   if (seconds === Number.POSITIVE_INFINITY) return '> 10 s';
   if (seconds === 0) return '0';
-  if (seconds < 1) return `${(seconds * 1000).toPrecision(2)} ms`;
-  return `${seconds.toPrecision(3)} s`;
+  if (seconds >= 99.95) return span(Math.round(seconds));
+  if (seconds >= 0.9995) return `${seconds.toFixed(seconds < 9.95 ? 2 : 1)} s`;
+  const milliseconds = seconds * 1000;
+  return `${milliseconds.toFixed(milliseconds < 9.95 ? 1 : 0)} ms`;
 }
 
 function bytes(count: number): string {

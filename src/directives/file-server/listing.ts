@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { answer } from '../../http/answer.ts';
 import type { Exchange } from '../../http/exchange.ts';
 import { escaped, page, PAGE_POLICY } from '../../http/page.ts';
+import { decodePath, pathOf } from '../../http/request-path.ts';
 import type { Budget, Scheduler } from '../../kernel/scheduler.ts';
 import { errorStatus } from '../../site/error-status.ts';
 import { queryOf } from '../../site/placeholders.ts';
@@ -36,7 +37,8 @@ export async function answerListing(
   const inOrder = order === 'desc' ? ascending.toReversed() : ascending;
   const offset = whole(query.get('offset')) ?? 0;
   const shown = inOrder.slice(offset, offset + (whole(query.get('limit')) ?? MAX_ENTRIES));
-  const listing = { names: directory.names, isComplete, sort, order } as const;
+  const crumbs = crumbsOf(visiblePath(exchange), directory.names);
+  const listing = { crumbs, isComplete, sort, order } as const;
   const status = directory.status ?? (errorStatus(exchange) || 200);
   const fields = {
     vary: 'Accept',
@@ -111,7 +113,7 @@ async function entryOf(
 
 function comparison(sort: Sort): (a: Entry, b: Entry) => number {
   const byName = (a: Entry, b: Entry): number =>
-    compare(a.folded, b.folded) || compare(a.name, b.name);
+    compareNaturally(a.folded, b.folded) || compare(a.name, b.name);
   switch (sort) {
     case 'name':
       return byName;
@@ -123,6 +125,35 @@ function comparison(sort: Sort): (a: Entry, b: Entry) => number {
     case 'time':
       return (a, b) => a.modified.getTime() - b.modified.getTime() || byName(a, b);
   }
+}
+
+const DIGITS = /\d+/y;
+
+/** Numbers inside of names by their value: `chapter 2` before `chapter 10`. */
+export function compareNaturally(a: string, b: string): number {
+  let at = 0;
+  while (at < a.length && a[at] === b[at]) at += 1;
+  // A number may have begun before the first difference.
+  while (at > 0 && isDigit(a, at - 1)) at -= 1;
+  const [one, other] = [digitsAt(a, at), digitsAt(b, at)];
+  if (one === '' || other === '') return compare(a.slice(at), b.slice(at));
+  const [small, large] = [one.replace(/^0+/, ''), other.replace(/^0+/, '')];
+  return (
+    small.length - large.length ||
+    compare(small, large) ||
+    compareNaturally(a.slice(at + one.length), b.slice(at + other.length)) ||
+    compare(a, b)
+  );
+}
+
+function isDigit(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code >= 48 && code <= 57;
+}
+
+function digitsAt(text: string, at: number): string {
+  DIGITS.lastIndex = at;
+  return DIGITS.exec(text)?.[0] ?? '';
 }
 
 function compare(a: string, b: string): number {
@@ -165,10 +196,33 @@ interface Entry {
 }
 
 interface Listing {
-  readonly names: readonly string[];
+  readonly crumbs: readonly Crumb[];
   readonly isComplete: boolean;
   readonly sort: Sort;
   readonly order: 'asc' | 'desc';
+}
+
+/** A part of the path, with where it leads; null for the listed directory itself. */
+interface Crumb {
+  readonly text: string;
+  readonly href: string | null;
+}
+
+/** The path that the client sees, decoded: a prefix that was stripped is part of it. */
+function visiblePath({ originalTarget }: Exchange): string {
+  return decodePath(pathOf({ target: originalTarget }));
+}
+
+/** Links lead up to the root of the files, not above it. */
+function crumbsOf(path: string, names: readonly string[]): readonly Crumb[] {
+  const below = names.map((name) => `${name}/`).join('');
+  // What was rewritten to another name has no directories of its own.
+  if (names.length === 0 || !path.endsWith(`/${below}`)) return [{ text: path, href: null }];
+  const top = path.slice(0, path.length - below.length);
+  return [top, ...names.map((name) => `${name}/`)].map((text, index) => ({
+    text,
+    href: index === names.length ? null : '../'.repeat(names.length - index),
+  }));
 }
 
 /** Relative, so that no name is taken for a scheme. */
@@ -244,10 +298,10 @@ export function* texts<T>(
   return all;
 }
 
-const COLUMNS: readonly (readonly [sort: Sort, title: string])[] = [
-  ['namedirfirst', 'Name'],
-  ['size', 'Size'],
-  ['time', 'Modified'],
+const COLUMNS: readonly (readonly [sort: Sort, title: string, style: string])[] = [
+  ['namedirfirst', 'Name', ''],
+  ['size', 'Size', 'number'],
+  ['time', 'Modified (UTC)', 'moment'],
 ];
 
 /**
@@ -256,10 +310,9 @@ const COLUMNS: readonly (readonly [sort: Sort, title: string])[] = [
  * @param rows of its entries; see {@link row}
  */
 function listingPage(listing: Listing, rows: readonly string[]): string {
-  const { names, isComplete } = listing;
-  const path = `/${names.map((name) => `${name}/`).join('')}`;
-  const more = isComplete ? '' : '<p>There are more than can be shown.</p>\n';
-  const up = names.length === 0 ? '' : '<p><a href="../" rel="up">Parent directory</a></p>\n';
+  const { crumbs, isComplete } = listing;
+  const path = crumbs.map(({ text }) => text).join('');
+  const more = isComplete ? '' : `<p>Only the first ${MAX_ENTRIES} entries are listed.</p>\n`;
   const table =
     rows.length === 0
       ? '<p class="empty">This folder is empty.</p>\n'
@@ -269,23 +322,32 @@ function listingPage(listing: Listing, rows: readonly string[]): string {
 ${rows.join('')}</tbody>
 </table>
 `;
-  return page(`Index of ${path}`, `<h1>Index of ${escaped(path)}</h1>\n${up}${table}${more}`);
+  return page(
+    `Index of ${path}`,
+    `<h1>Index of ${crumbs.map(crumb).join('')}</h1>\n${table}${more}`,
+  );
 }
 
-function heading([sort, title]: (typeof COLUMNS)[number], listing: Listing): string {
+function crumb({ text, href }: Crumb): string {
+  if (href === null) return escaped(text);
+  const up = href === '../' ? ' rel="up"' : '';
+  return `<a href="${href}"${up}>${escaped(text)}</a>`;
+}
+
+function heading([sort, title, style]: (typeof COLUMNS)[number], listing: Listing): string {
   const isSorted = listing.sort === sort || (listing.sort === 'name' && sort === 'namedirfirst');
-  const next = isSorted && listing.order === 'asc' ? 'desc' : 'asc';
-  const now = isSorted
-    ? ` aria-sort="${listing.order === 'asc' ? 'ascending' : 'descending'}"`
-    : '';
-  const number = sort === 'size' ? ' class="number"' : '';
-  return `<th scope="col"${number}${now}><a href="./?sort=${sort}&amp;order=${next}">${title}</a></th>`;
+  const isAscending = listing.order === 'asc';
+  const next = isSorted && isAscending ? 'desc' : 'asc';
+  const now = isSorted ? ` aria-sort="${isAscending ? 'ascending' : 'descending'}"` : '';
+  const arrow = isSorted ? ` <span aria-hidden="true">${isAscending ? '▲' : '▼'}</span>` : '';
+  const type = style === '' ? '' : ` class="${style}"`;
+  return `<th scope="col"${type}${now}><a href="./?sort=${sort}&amp;order=${next}">${title}</a>${arrow}</th>`;
 }
 
 /** An entry as a row of the table. */
 function row({ name, size, modified, isDirectory }: Entry): string {
   const time = modified.toISOString();
-  return `<tr><td><a href="${escaped(entryUrl(name))}">${escaped(name)}</a></td><td class="number">${isDirectory ? '' : shortSize(size)}</td><td><time datetime="${time}">${time.slice(0, 16).replace('T', ' ')}</time></td></tr>\n`;
+  return `<tr><td><a href="${escaped(entryUrl(name))}">${escaped(name)}</a></td><td class="number">${isDirectory ? '' : shortSize(size)}</td><td class="moment"><time datetime="${time}">${time.slice(0, 16).replace('T', ' ')}</time></td></tr>\n`;
 }
 
 function shortSize(bytes: number): string {

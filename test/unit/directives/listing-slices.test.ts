@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { sorted, texts } from '../../../src/directives/file-server/listing.ts';
+import { compareNaturally, sorted, texts } from '../../../src/directives/file-server/listing.ts';
 import { Budget, TURN_STEPS, completed, unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 
 describe('a listing of 10,000 entries', () => {
@@ -37,5 +37,32 @@ describe('a listing of 10,000 entries', () => {
     let scheduler = 1;
     for (; steps.next().done !== true; scheduler += 1) budget.left = TURN_STEPS;
     assert.ok(scheduler >= 10, `${scheduler} slices`);
+  });
+});
+
+describe('the natural order of names', () => {
+  it('compares numbers by their value, and is an order', () => {
+    const ordered = [
+      '',
+      '01',
+      '1',
+      '1.9',
+      '1.10',
+      '2',
+      '10',
+      'a',
+      'a01',
+      'a1',
+      'a1b',
+      'a2',
+      'a10',
+      'b',
+    ];
+    for (const [at, one] of ordered.entries()) {
+      for (const [other, text] of ordered.entries()) {
+        const expected = Math.sign(at - other);
+        assert.equal(Math.sign(compareNaturally(one, text)), expected, `${one} ${text}`);
+      }
+    }
   });
 });

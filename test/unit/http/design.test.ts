@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { describe, it } from 'node:test';
-import { DESIGN_CSS } from '../../../src/http/page.ts';
+import { DESIGN_CSS, MARK_SVG } from '../../../src/http/page.ts';
 
 const COPY = new URL('../../../examples/design.css', import.meta.url);
-const HEADER = `/* A copy of src/http/design.ts: UPDATE_GOLDEN=1 npm test -- test/unit/http/design.test.ts */\n`;
+const HEADER = `/* A copy of src/http/page.ts: UPDATE_GOLDEN=1 npm test -- test/unit/http/design.test.ts */\n`;
 
 /** Custom properties of both schemes: the dark one changes some of the light one's. */
 function schemes(): Record<'light' | 'dark', ReadonlyMap<string, string>> {
@@ -67,6 +67,12 @@ describe('the design of all pages', () => {
     assert.doesNotMatch(DESIGN_CSS, /url\(|@import|@font-face/);
     assert.match(DESIGN_CSS, /prefers-reduced-motion/);
     assert.match(DESIGN_CSS, /:focus-visible/);
+  });
+
+  it('has a mark, which the examples show too', async () => {
+    const copy = new URL('../../../examples/icon.svg', import.meta.url);
+    if (process.env['UPDATE_GOLDEN'] === '1') await writeFile(copy, MARK_SVG);
+    assert.equal(await readFile(copy, 'utf8'), MARK_SVG);
   });
 
   it('is that of the examples too', async () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HttpError } from '../../../src/http/errors.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { answerErrors } from '../../../src/site/site.ts';
 import { PROTOCOLS, serveExchanges } from '../http/exchange-server.ts';
 
@@ -14,7 +15,7 @@ describe('what is thrown around the routes of a site', () => {
       it(`is answered: ${what}, over ${name}`, async () => {
         const site = answerErrors(() => {
           throw error;
-        });
+        }, systemClock);
         await using server = await serveExchanges((exchange) => site(exchange));
         assert.equal((await ask(port(server))).status, status);
       });
