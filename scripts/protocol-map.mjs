@@ -38,7 +38,7 @@ function render() {
   const [written] = readFileSync(page, 'utf8').split(`\n## ${SECTIONS[0][0]}. `);
   const lines = [written.trimEnd()];
   for (const [letter, title, first, last] of SECTIONS) {
-    lines.push('', `## ${letter}. ${title}`, '', '| item | held by |', '|---|---|');
+    lines.push('', `## ${letter}. ${title}`, '', '| item | tests |', '|---|---|');
     for (let number = first; number <= last; number += 1) {
       const item = `${letter}-${number}`;
       const files = [...(tests.get(number) ?? [])].map((file) => `\`${file}\``);
