@@ -22,6 +22,10 @@ const LARGE_BYTES = 16 * MB;
 const LARGE = 4;
 /** What connections hold at a time, the wait for the system included. */
 const ENOUGH = 64;
+/** A read brings up to 128 KiB. How much is there depends on how busy the machine is. */
+const MAX_READS_PER_MB = 64;
+/** The head of the response is copied too. */
+const MAX_COPIED = 1.01;
 /** Clients that take nothing. */
 const SLOW = 250;
 
@@ -105,6 +109,37 @@ describe('what is read from upstreams', () => {
         made < ENOUGH,
         `${made} buffers made for ${(2 * LARGE * LARGE_BYTES) / READ_BYTES}`,
       );
+    });
+  }
+
+  for (const { name, get } of WAYS) {
+    it(`reads seldom, and copies each byte once, for a client over ${name}`, async (test) => {
+      await using upstream = await largeOrigin();
+      await using gateway = await proxyTo([upstream.url]);
+      let reads = 0;
+      let copied = 0;
+      const { copy } = Buffer.prototype;
+      const counting = test.mock.method(
+        Buffer.prototype,
+        'copy',
+        function (this: Buffer, ...all: Parameters<typeof copy>): number {
+          const bytes = Number(Reflect.apply(copy, this, all));
+          // The buffer into which all connections to upstreams read.
+          if (this.length === READ_BYTES) {
+            reads += 1;
+            copied += bytes;
+          }
+          return bytes;
+        },
+      );
+      const body = await get(gateway, '/1');
+      let received = 0;
+      for await (const chunk of body as AsyncIterable<Buffer>) received += chunk.length;
+      counting.mock.restore();
+      assert.equal(received, LARGE_BYTES);
+      const perMb = reads / (LARGE_BYTES / MB);
+      assert.ok(reads > 0 && perMb <= MAX_READS_PER_MB, `${perMb} reads for each MB`);
+      assert.ok(copied <= MAX_COPIED * received, `${copied} bytes copied of ${received}`);
     });
   }
 
