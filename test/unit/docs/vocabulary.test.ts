@@ -7,12 +7,17 @@ import { root } from '../../support/process.ts';
 
 /** What pages and messages do not say, and what they say instead: docs/contributing.md, "Words". */
 const AVOIDED: readonly (readonly [pattern: RegExp, instead: string])[] = [
-  [/\b(?:is|was) no (?!longer\b|such\b|other\b|more\b|need\b|less\b|when\b)\w/, 'is not a …'],
+  [/(?<!\b[Tt]here )\b(?:is|was) no (?!longer\b|such\b|other\b|more\b|need\b|less\b|when\b)\w/, 'is not a …'],
   [/\banew\b/, 'again'],
   [/\bturned away\b/, 'rejected'],
   [/\b(?:is|are) let go\b/, 'is closed'],
   [/\bmend(?:s|ed|ing)?\b/, 'fix'],
   [/\bthe cure\b/, 'the fix'],
+  [/\b(?:is|are) told\b/, 'is notified, is logged, gets'],
+  [/\bbroken off\b/, 'aborted'],
+  [/\bwhoever\b/, 'anyone who'],
+  [/\btaken off\b/, 'removed'],
+  [/\btells of\b/, 'reports'],
 ];
 
 describe('words', () => {
