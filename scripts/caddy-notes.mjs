@@ -2,7 +2,6 @@
 // test/unit/directives/caddy-names.ts. What is not here is the same, or refused with the reader's hint.
 export const notes = {
   'Global options': {
-    default_bind: 'each site has a bind of its own; the adapter writes it',
     order: "the same, of hubgate's directives",
     storage: "a directory; Caddy's file_system with its root too",
     admin:

@@ -77,7 +77,9 @@ function compile({ status, body, close }: RespondConfig, { expand }: HandlerCont
       exchange,
       status ?? (errorStatus(exchange) || 200),
       {
-        ...(text === '' ? {} : { 'Content-Type': contentType(text) }),
+        ...(text === '' || exchange.preset.has('content-type')
+          ? {}
+          : { 'Content-Type': contentType(text) }),
         ...(close ? { Connection: 'close' } : {}),
       },
       text,

@@ -14,11 +14,8 @@ import {
   statusClasses,
 } from '../hubfile/values.ts';
 import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
-import {
-  handleResponse,
-  replaceStatus,
-  ResponseMatchers,
-} from './reverse-proxy/handle-response.ts';
+import { handleResponse, replaceStatus } from './reverse-proxy/handle-response.ts';
+import { ResponseMatchers } from '../hubfile/response-matchers.ts';
 import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
 import { type TransportWords, upstreamsOf } from './reverse-proxy/upstreams.ts';
 import {

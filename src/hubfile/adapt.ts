@@ -25,15 +25,15 @@ export function adapt(
   const routeLines = bodyLines.filter((line) => namedRoute(line) !== null);
   const siteLines = bodyLines.filter((line) => namedRoute(line) === null);
   const before = problems.errors;
-  const { options, places } =
+  const { options, defaults } =
     optionsLine === null
-      ? { options: defaultOptions, places: table.places }
+      ? { options: defaultOptions, defaults: { places: table.places, bind: [] } }
       : readGlobalOptions(optionsLine, problems, origins, table);
   const goodOptions =
     whole && problems.errors === before && (optionsLine === null || !unsound.has(optionsLine));
   const named = readNamedRoutes(
     routeLines,
-    { mayLack: !whole, places },
+    { mayLack: !whole, places: defaults.places },
     { table, problems, origins },
   );
   const sitesRead = sitesOf(siteLines, problems);
@@ -42,7 +42,7 @@ export function adapt(
   const sites = sitesRead.map(({ head, body }) => {
     const errors = problems.errors;
     const isThere = ![head, ...body].some((line) => unsound.has(line));
-    const place = { ports: options, places };
+    const place = { ports: options, defaults };
     const site = readSite({ head, body, isThere }, place, { table, problems, origins, named });
     return { site, sound: allGood && isThere && problems.errors === errors };
   });

@@ -1,7 +1,7 @@
 import { unsupportedDirectives } from './unsupported.ts';
 import type { DirectiveTable } from './directive-table.ts';
 import type { TextEdit } from './text-edit.ts';
-import { nameOf, optionsOf, type WrittenLine } from './written-lines.ts';
+import { nameOf, type WrittenLine } from './written-lines.ts';
 
 /** A change of words, and what is lost by it. */
 export interface Translation extends TextEdit {
@@ -13,7 +13,7 @@ export function translations(
   lines: readonly WrittenLine[],
   table: DirectiveTable,
 ): readonly Translation[] {
-  return [...lines.flatMap((line) => translated(line, table)), ...boundEverywhere(lines)];
+  return lines.flatMap((line) => translated(line, table));
 }
 
 function translated(line: WrittenLine, table: DirectiveTable): Translation[] {
@@ -160,32 +160,6 @@ function transport(option: WrittenLine): TextEdit[] {
 
 function removed({ start, end }: WrittenLine): TextEdit {
   return { start, end, text: '' };
-}
-
-/** `default_bind`, which hubgate has in each site. */
-function boundEverywhere(lines: readonly WrittenLine[]): TextEdit[] {
-  const bind = optionsOf(lines)?.inner.find((line) => nameOf(line) === 'default_bind');
-  if (bind === undefined) return [];
-  const own = `\nbind ${bind.words
-    .slice(1)
-    .map(({ text }) => text)
-    .join(' ')}\n`;
-  const sites = lines.filter((line, index) => {
-    const isBraced = line.blockStart !== null || index === 1;
-    return isBraced && isSite(line) && !line.inner.some((inner) => nameOf(inner) === 'bind');
-  });
-  return [
-    removed(bind),
-    ...sites.map(({ blockStart, end }) => ({
-      start: blockStart ?? end,
-      end: blockStart ?? end,
-      text: own,
-    })),
-  ];
-}
-
-function isSite({ words: [first] }: WrittenLine): boolean {
-  return first !== undefined && first.text !== 'import' && !/^&?\(.*\)$/.test(first.text);
 }
 
 function isWithin(line: WrittenLine, name: string): boolean {

@@ -1,6 +1,8 @@
 import { isIP } from 'node:net';
+import { BIND_FORMS, parseBindAddress } from '../config/bind-address.ts';
 import type {
   AdminOptions,
+  BindAddress,
   GlobalOptions,
   ListenAddress,
   ListenerServerOptions,
@@ -36,13 +38,21 @@ import {
   size,
 } from './values.ts';
 
+/** What the options say of how sites are read; it is in the sites then, not in the configuration. */
+export interface SiteDefaults {
+  /** In which order directives run. */
+  readonly places: DirectivePlaces;
+  /** Where a site listens that has no `bind`. */
+  readonly bind: readonly BindAddress[];
+}
+
 /** Reads the first block of a file, the one without an address. */
 export function readGlobalOptions(
   line: Line,
   problems: Problems,
   origins: Origins,
   table: DirectiveTable,
-): { readonly options: GlobalOptions; readonly places: DirectivePlaces } {
+): { readonly options: GlobalOptions; readonly defaults: SiteDefaults } {
   const words = [{ text: 'the global options', plain: true, replaced: false, span: line.span }];
   const block = line.block?.filter(({ unfinished }) => !unfinished) ?? null;
   const cursor = new Cursor({ ...line, words, block }, problems, origins);
@@ -55,6 +65,13 @@ export function readGlobalOptions(
     places = reordered(option, places, table);
     return {};
   };
+  let bind: readonly BindAddress[] = [];
+  const defaultBind = (option: Cursor): Record<string, never> => {
+    bind = option
+      .several('an address of this machine')
+      .map((word) => parseBindAddress(word.text) ?? badValue(option, word, BIND_FORMS));
+    return {};
+  };
   const rules = { repeatable: ['log', 'order', 'servers'], unsupported: UNSUPPORTED };
   let general: Span | null = null;
   const servers: OptionTable<GlobalOptions>[string] = (option, sofar) => {
@@ -64,8 +81,9 @@ export function readGlobalOptions(
     }
     return readServers(option, sofar);
   };
-  const options = cursor.options(defaultOptions, { ...OPTIONS, order, servers }, rules);
-  return { options, places };
+  const own = { order, servers, default_bind: defaultBind };
+  const options = cursor.options(defaultOptions, { ...OPTIONS, ...own }, rules);
+  return { options, defaults: { places, bind } };
 }
 
 function isGatewayLog({ words: [option, name] }: Line): boolean {
@@ -78,7 +96,6 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   pki: 'the local authority needs no settings',
   ocsp_stapling: 'give certificate files if you need stapling',
   default_sni: 'give each site its address',
-  default_bind: 'use bind in the sites',
   shutdown_delay: 'use grace_period',
 };
 

@@ -26,6 +26,7 @@ export const globalUsage = `
     auto_https off|disable_redirects
     storage <directory>
     grace_period <duration>
+    default_bind <address…>
     workers <n>|auto
     log [<name>] {
         level debug|info|warn|error

@@ -4,6 +4,7 @@ import type { RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
 import { addressWords, parseAddress, type SchemePorts } from './addresses.ts';
 import { Cursor } from './cursor.ts';
+import type { SiteDefaults } from './global-options.ts';
 import { unsupportedDirectives } from './unsupported.ts';
 import { NamedMatchers } from './named-matchers.ts';
 import { NamedRoutes } from './named-routes.ts';
@@ -57,7 +58,7 @@ export function readNamedRoutes(
 /** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
 export function readSite(
   { head, body, isThere }: SiteLines,
-  { ports, places }: { readonly ports: SchemePorts; readonly places: DirectivePlaces },
+  { ports, defaults }: { readonly ports: SchemePorts; readonly defaults: SiteDefaults },
   { table, problems, origins, named }: SiteReading,
 ): SiteConfig {
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
@@ -65,7 +66,7 @@ export function readSite(
   const directive = words.find(({ text }) => table.isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
-  const reader = new SiteReader(draft, places, { table, problems, origins, named });
+  const reader = new SiteReader(draft, defaults.places, { table, problems, origins, named });
   // The block of a directive holds something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(table, null, !isThere));
@@ -76,7 +77,7 @@ export function readSite(
   });
   const site: SiteConfig = {
     addresses,
-    bind: draft.bind,
+    bind: draft.bind.length > 0 ? draft.bind : defaults.bind,
     tls: draft.tls ?? defaultTls,
     hub: draft.hub,
     moreHubs: draft.moreHubs,

@@ -1,3 +1,4 @@
+import type { ResponseMatcher } from '../config/response-matcher.ts';
 import type { HeaderOperation, RouteConfig } from '../config/routes.ts';
 import type { Secret } from '../kernel/secret.ts';
 
@@ -78,14 +79,11 @@ export interface ReverseProxyConfig {
   };
   /** How a server of scripts is spoken to; null: by HTTP. */
   readonly fastcgi: FastcgiConfig | null;
-  readonly handleResponse: readonly {
-    /** Statuses or classes; empty means any. */
-    readonly status: readonly string[];
-    readonly header: { readonly name: string; readonly value: string } | null;
+  readonly handleResponse: readonly (ResponseMatcher & {
     /** What the status becomes while the response passes; null: the routes answer instead. */
     readonly replaceStatus: number | null;
     readonly routes: readonly RouteConfig[];
-  }[];
+  })[];
 }
 
 type HttpVersion = '1.1' | '2';

@@ -1,6 +1,5 @@
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/routes.ts';
-import { compileWildcard } from '../http/linear-regexp.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -10,7 +9,7 @@ import type { Choice } from './balancing.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 import { clientResponseFields } from './header-fields.ts';
-import { statusMatcher } from '../config/well-formed.ts';
+import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
@@ -29,26 +28,16 @@ export function compileResponseRules(
   expand: Expand,
   compileRoutes: (routes: readonly RouteConfig[]) => Handler,
 ): ResponseRules {
-  const interceptors = config.handleResponse.map(({ status, header, replaceStatus, routes }) => ({
-    matchesStatus: statusMatcher(status),
-    matchesHeader: headerMatcher(header),
-    answer: replaceStatus ?? compileRoutes(routes),
+  const interceptors = config.handleResponse.map((one) => ({
+    matches: compileResponseMatcher(one),
+    answer: one.replaceStatus ?? compileRoutes(one.routes),
   }));
   return {
     headerDown: compileOperations(config.headerDown),
     expand,
     intercept: (status, headers) =>
-      interceptors.find((one) => one.matchesStatus(status) && one.matchesHeader(headers))?.answer ??
-      null,
+      interceptors.find(({ matches }) => matches(status, headers))?.answer ?? null,
   };
-}
-
-function headerMatcher(
-  header: ReverseProxyConfig['handleResponse'][number]['header'],
-): (headers: HeaderList) => boolean {
-  if (header === null) return () => true;
-  const matches = compileWildcard(header.value, 'edges');
-  return (headers) => headers.getAll(header.name).some(matches);
 }
 
 /** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin with 100 */
@@ -159,7 +148,7 @@ export class UpstreamResponse implements UpgradeSink {
     const passed = clientResponseFields(headers, received);
     this.#rules.headerDown(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
     if (this.#choice.cookie !== undefined) passed.append('Set-Cookie', this.#choice.cookie);
-    return { status, headers: passed, source: 'upstream' };
+    return { status, headers: passed, source: 'upstream', isBesidePreset: true };
   }
 
   #leaveForRoutes(status: number, headers: HeaderList): void {

@@ -131,8 +131,9 @@ export class ReverseProxy {
     } finally {
       this.#active -= 1;
       this.#releaseWhenIdle();
-      // What the upstream did not take is read and dropped, so that the connection can go on.
-      if (exchange.hasBody) exchange.body.resume();
+      // What the upstream did not take is read and dropped, so that the connection can go on; where
+      // nobody has answered, the page of the error may want it.
+      if (exchange.hasBody && (exchange.begun || !exchange.isBodyWhole)) exchange.body.resume();
     }
   };
 

@@ -15,7 +15,8 @@ import type {
 } from '../http/exchange.ts';
 import { expectsContinue } from '../http/hop-by-hop.ts';
 import { plainAddress } from '../http/forwarded.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { withPreset } from '../http/preset-fields.ts';
 import { Identity } from '../http/identity.ts';
 import { dropFieldsOfContent } from '../http/representation.ts';
 import { countWrites, WritableStream } from '../http/writable-stream.ts';
@@ -33,7 +34,8 @@ export class ServerExchange implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   readonly method: string;
-  readonly host: string;
+  readonly originalHost: string;
+  host: string;
   readonly originalTarget: string;
   readonly rawTarget: string | null;
   target: string;
@@ -53,10 +55,13 @@ export class ServerExchange implements Exchange {
   readonly #adapter: ProtocolAdapter;
   readonly #settings: ExchangeSettings;
   readonly #changes = new HeadChanges();
+  #preset: HeaderList | null = null;
   #id: string | undefined;
   #log: Logger | undefined;
   /** What is read instead of the wire's, once somebody has asked for it or put another there. */
   #body: Readable | null = null;
+  /** The body as it was lent: the first that was given bytes, or the last. */
+  #leased: LeasedBody | null = null;
   #held: DeferredBody | null = null;
   #disconnect: DisconnectSignal | undefined;
   /** The client holds its body back until it is told to go on. */
@@ -78,6 +83,7 @@ export class ServerExchange implements Exchange {
     this.scheme = secure ? 'https' : 'http';
     this.httpVersion = adapter.httpVersion;
     this.method = adapter.method;
+    this.originalHost = adapter.host;
     this.host = adapter.host;
     this.originalTarget = adapter.target;
     this.rawTarget = settings.keeps.forwardRawPath ? adapter.spelledTarget : null;
@@ -118,9 +124,17 @@ export class ServerExchange implements Exchange {
   lendBody(loan: BodyLease): LeasedBody | null {
     if (!this.hasBody) return null;
     // What has been asked for before has the limit of silence itself.
-    return this.#body === null
-      ? new ClientBody(this.#adapter.body, this.#silence(), loan)
-      : new ClientBody(this.#body, null, loan);
+    const leased =
+      this.#body === null
+        ? new ClientBody(this.#adapter.body, this.#silence(), loan)
+        : new ClientBody(this.#body, null, loan);
+    if (this.#leased?.consumed !== true) this.#leased = leased;
+    return leased;
+  }
+
+  get isBodyWhole(): boolean {
+    if (!this.hasBody || this.#isSilent || this.abandoned) return false;
+    return this.#leased?.consumed !== true && this.#body?.readableDidRead !== true;
   }
 
   trailers(): HeaderList {
@@ -150,6 +164,7 @@ export class ServerExchange implements Exchange {
       throw new HubgateError('no-connection', 'Only an upgrade of HTTP/1.1 has a connection');
     }
     this.#refuseSecondHead();
+    this.#addPreset(head);
     void this.#changes.apply(head, []);
     this.#changes.drop(head.headers);
     this.#status = head.status;
@@ -162,6 +177,11 @@ export class ServerExchange implements Exchange {
 
   get status(): number {
     return this.#status;
+  }
+
+  get preset(): HeaderList {
+    this.#preset ??= new HeaderList();
+    return this.#preset;
   }
 
   onHead(transform: HeadTransform): void {
@@ -192,6 +212,7 @@ export class ServerExchange implements Exchange {
       head.status = 501;
     }
     this.#adapter.prepare(head, this.#isStream);
+    this.#addPreset(head);
     const wrappers: BodyWrapper[] = [];
     const waiting = this.#changes.apply(head, wrappers);
     if (waiting === undefined) return this.#send(head, wrappers);
@@ -250,6 +271,10 @@ export class ServerExchange implements Exchange {
     if (this.abandoned) disconnect.happen();
     this.#adapter.tell(disconnect);
     return disconnect;
+  }
+
+  #addPreset(head: ResponseHead): void {
+    if (this.#preset !== null) withPreset(head, this.#preset);
   }
 
   #refuseSecondHead(): void {

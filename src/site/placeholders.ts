@@ -55,7 +55,7 @@ function lookUp(
     case 'http':
       return responseField(rest, exchange, response);
     case 'labels':
-      return hostLabel(exchange, rest);
+      return hostValue(name, exchange.host);
     case 'vars':
       return exchange.variables.get(variableKey(rest)) ?? '';
     case 'time':
@@ -79,7 +79,7 @@ function lookUp(
 function simple(name: string, exchange: Exchange): string | undefined {
   switch (name) {
     case 'host':
-      return hostname(exchange.host);
+      return hostValue(name, exchange.host);
     case 'hostport':
       return exchange.host;
     case 'port':
@@ -165,14 +165,13 @@ function splitPath(exchange: Exchange): { readonly dir: string; readonly file: s
   return { dir: path.slice(0, start), file: path.slice(start) };
 }
 
-/** Labels count from the right, from 0: that of `example.com` is `com`. */
-function hostLabel(exchange: Exchange, index: string): string | undefined {
-  if (!/^\d{1,3}$/.test(index)) return undefined;
-  return (
-    hostname(exchange.host)
-      .split('.', MAX_LABELS)
-      .at(-1 - Number(index)) ?? ''
-  );
+/** `{host}`, or `{labels.0}`: they count from the right, that of `example.com` is `com`. */
+export function hostValue(name: string, host: string): string | undefined {
+  if (name === 'host') return hostname(host);
+  const index = /^labels\.(\d{1,3})$/.exec(name)?.[1];
+  if (index === undefined) return undefined;
+  const labels = hostname(host).split('.', MAX_LABELS);
+  return labels.at(-1 - Number(index)) ?? '';
 }
 
 function hostport(address: string, portNumber: number): string {

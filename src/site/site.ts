@@ -61,6 +61,7 @@ async function answerFailure(
     return;
   }
   try {
+    setErrorStatus(exchange, status);
     if (errorRoutes !== null) await runErrorRoutes(exchange, status, errorRoutes);
     if (!exchange.begun) answerError(exchange, status);
   } catch (second) {
@@ -68,14 +69,16 @@ async function answerFailure(
     if (exchange.begun) exchange.abort();
     else answerError(exchange, status);
   }
+  // What an upstream left whole, and no page wanted, must not hold up the connection.
+  if (exchange.isBodyWhole) exchange.body.resume();
 }
 
-/** The body may be half read by then, so the routes see a request without one. */
+/** The routes see a body only where nobody has read of it: half a body is worse than none. */
 async function runErrorRoutes(exchange: Exchange, status: number, routes: Handler): Promise<void> {
   const { method, target, variables } = exchange;
-  const request = { method, target, variables, source: null, intercept: null };
+  const hasBody = exchange.isBodyWhole;
+  const request = { method, target, variables, source: null, intercept: null, hasBody };
   const sub = new SubExchange(exchange, request);
-  setErrorStatus(sub, status);
   describeError(sub, reasonPhrase(status));
   await routes(sub, () => Promise.resolve());
 }

@@ -52,21 +52,23 @@ export async function serveFile(
     if (!stats.isFile()) throw noSuchFile();
     const { size, mtimeMs } = stats;
     const suffix = encoded === null ? '' : `-${encoded.encoding}`;
-    const etag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}${suffix}"`;
+    const given = exchange.preset;
+    const ownTag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}${suffix}"`;
+    const etag = given.get('etag') ?? ownTag;
     const representation = {
       size,
       etag,
       modifiedMs: mtimeMs,
       fields: {
-        'content-type': await mediaType(path),
+        'content-type': given.get('content-type') ?? (await mediaType(path)),
         ...(encoded === null ? {} : { 'content-encoding': encoded.encoding }),
         ...(representations.precompressed.length === 0 ? {} : { vary: 'Accept-Encoding' }),
       },
       takesRanges: true,
     };
     // As the page of an error the file has the error's status, and nothing of it is conditional.
-    const given = status ?? (errorStatus(exchange) || null);
-    const { head, content } = selectResponse(exchange, representation, given);
+    const answered = status ?? (errorStatus(exchange) || null);
+    const { head, content } = selectResponse(exchange, representation, answered);
     await send(exchange, file, head, content);
   } finally {
     await file.close();

@@ -1,5 +1,10 @@
 import { type HandlerData, identityFieldsIn, type RouteConfig } from '../../config/routes.ts';
 import type { Report } from '../../config/problem.ts';
+import {
+  ANY_RESPONSE,
+  responseMatcherMembers,
+  statusPatterns as statuses,
+} from '../../config/response-matcher.ts';
 import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
 import { anyHeaderOperations, field } from '../../config/shape-routes.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
@@ -30,7 +35,6 @@ export function isParameterName(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name);
 }
 
-const statuses = list(text('a status such as 404 or 5xx', isStatusPattern));
 const nothing = object({});
 
 const policy = byKind<BalancingPolicy>({
@@ -153,12 +157,11 @@ function reverseProxyShape(
       handleResponse: list(
         object<ReverseProxyConfig['handleResponse'][number]>(
           {
-            status: statuses,
-            header: nullable(field),
+            ...responseMatcherMembers,
             replaceStatus: nullable(count({ min: 200, max: 599 })),
             routes,
           },
-          { status: [], header: null, replaceStatus: null, routes: [] },
+          { ...ANY_RESPONSE, replaceStatus: null, routes: [] },
         ),
       ),
     },

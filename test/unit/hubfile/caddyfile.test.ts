@@ -315,20 +315,6 @@ describe('adapting a Caddyfile', () => {
     assert.equal(code(`a.example {\n${'\timport a\n'.repeat(10_001)}}\n`, { a: '' }), 'too-large');
   });
 
-  it('binds every site to default_bind that has no address of its own', () => {
-    const text =
-      '{\n\tdefault_bind 127.0.0.1\n}\n(s) {\n\trespond s\n}\na.example {\n\timport s\n}\nb.example {\n\tbind ::1\n}\n';
-    assert.deepEqual(
-      lines(adapted(text)).filter((line) => line.includes('bind')),
-      ['bind 127.0.0.1', 'bind ::1'],
-    );
-  });
-
-  it('binds the one site without braces as well', () => {
-    const text = '{\n\tdefault_bind 127.0.0.1\n}\na.example\nrespond in\n';
-    assert.deepEqual(lines(adapted(text)), ['{', '}', 'a.example', 'bind 127.0.0.1', 'respond in']);
-  });
-
   it('makes a hub of mercure, whose keys without an issuer are of 0.x', () => {
     const text = 'a.example {\n\tmercure {\n\t\tpublisher_jwt k\n\t}\n}\n';
     assert.match(

@@ -7,14 +7,17 @@ import { HeaderList } from '../../../src/http/header-list.ts';
 import { defaultRequestBody } from '../../../src/directives/request-body.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
+import { ANY_RESPONSE } from '../../../src/config/response-matcher.ts';
 import { freePort } from '../../support/free-port.ts';
 import { origin, proxyConfig } from '../proxy/gateway.ts';
 import { on, path, respond, serveSite } from './site-server.ts';
 
+const plainHeader = { kind: 'header', isDeferred: false, match: ANY_RESPONSE } as const;
+
 describe('routes', () => {
   it('run in their order until one answers; what nobody answers is 404', async () => {
     await using site = await serveSite([
-      on({ kind: 'header', operations: [{ kind: 'set', name: 'X-A', value: '{path}' }] }),
+      on({ ...plainHeader, operations: [{ kind: 'set', name: 'X-A', value: '{path}' }] }),
       on(respond('one'), path('/one')),
       on(respond('two'), path('/one', '/two')),
     ]);
@@ -126,7 +129,8 @@ describe('routes', () => {
         operations: [{ kind: 'set', name: 'X-Added', value: '{method}' }],
       }),
       on({
-        kind: 'header',
+        ...plainHeader,
+        isDeferred: true,
         operations: [
           { kind: 'delete', name: 'Server' },
           { kind: 'set', name: 'X-Copy', value: '{http.response.header.X-Kept}' },
