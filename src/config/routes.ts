@@ -52,8 +52,8 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
   nested?(handler: Handler): readonly RouteConfig[];
   /** Routes that take over from a response that the handler was given. */
   answering?(handler: Handler): readonly RouteConfig[];
-  /** Of the handlers side by side with one group, only the first that matches runs. */
-  group?(handler: Handler): number;
+  /** Of the handlers of one kind side by side with one group, only the first that matches runs. */
+  group?(handler: Handler): number | null;
   /** Parts with a `pattern` in RE2 syntax, whose place in the file is known by the part. */
   patterns?(handler: Handler): readonly object[];
   /** Changes of the response's fields, made before discovery sees them. */

@@ -19,6 +19,7 @@ import { logName } from './log-name.ts';
 import { logSkip } from './log-skip.ts';
 import { map } from './map.ts';
 import { mercure } from './mercure.ts';
+import { method } from './method.ts';
 import { phpFastcgi } from './php-fastcgi.ts';
 import { redir } from './redir.ts';
 import { requestBody } from './request-body.ts';
@@ -64,6 +65,7 @@ export const directives: Readonly<Record<string, Directive>> & {
   log_name: logName,
   log_skip: logSkip,
   map,
+  method,
   php_fastcgi: phpFastcgi,
   rate_limit: rateLimit,
   redir,

@@ -48,7 +48,7 @@ vars [<matcher>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'gives the request variables, which are `{vars.NAME}` from then on',
-  specificLast: 'last-written',
+  specificLast: true,
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const variables: Variable[] = [];

@@ -25,7 +25,9 @@ export interface Exchange {
   /** The connection's own scheme; forwarded headers never change it. */
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
-  readonly method: string;
+  /** As `method` has changed it; {@link originalMethod} is what the client sent. */
+  method: string;
+  readonly originalMethod: string;
   /** `Host` or `:authority` as sent, by which the site was found; empty when the request had none. */
   readonly originalHost: string;
   /** The same as `request_header Host` has changed it: for placeholders, matchers and upstreams. */

@@ -43,7 +43,7 @@ export class NamedMatchers {
     }
     // A faulty definition counts as one, so that its uses are not reported as well.
     this.#own.set(cursor.name, { matcher: null, line: cursor.line });
-    const matcher = matcherOf(cursor, this.#table);
+    const matcher = namedAfter(matcherOf(cursor, this.#table), cursor);
     this.#own.set(cursor.name, { matcher, line: cursor.line });
   }
 
@@ -71,6 +71,17 @@ export class NamedMatchers {
     const outer = this.outer === null ? [] : this.outer.#names();
     return [...this.#own.keys(), ...outer];
   }
+}
+
+/** Whatever a regular expression captures without a name of its own has that of its matcher. */
+function namedAfter(matcher: RequestMatcher, { name, span, origins }: Cursor): RequestMatcher {
+  const conditions = matcher.map((condition): MatchCondition => {
+    if (!('pattern' in condition) || condition.name !== null) return condition;
+    const named = { ...condition, name: name.slice(1) };
+    origins.follow(named, condition);
+    return named;
+  });
+  return origins.of(span, conditions);
 }
 
 /** What follows `@name` or `not`: one condition on the line, or a block of them. */

@@ -10,7 +10,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   fs: 'use root with a directory of this machine',
   intercept:
     'use reverse_proxy { handle_response } for answers of the app, handle_errors for others',
-  method: 'let the app treat the request',
   metrics: 'metrics are on the admin API, at /metrics, and at the global option metrics <address>',
   php: 'use php_fastcgi with a PHP-FPM',
   php_server: 'use php_fastcgi with a PHP-FPM, and file_server',

@@ -33,7 +33,8 @@ import type { ProtocolAdapter } from './protocol-adapter.ts';
 export class ServerExchange implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
-  readonly method: string;
+  method: string;
+  readonly originalMethod: string;
   readonly originalHost: string;
   host: string;
   readonly originalTarget: string;
@@ -83,6 +84,7 @@ export class ServerExchange implements Exchange {
     this.scheme = secure ? 'https' : 'http';
     this.httpVersion = adapter.httpVersion;
     this.method = adapter.method;
+    this.originalMethod = adapter.method;
     this.originalHost = adapter.host;
     this.host = adapter.host;
     this.originalTarget = adapter.target;
@@ -287,7 +289,7 @@ export class ServerExchange implements Exchange {
     if (head.isUnchanged === true) dropFieldsOfContent(head.headers);
     // What wraps a body may have something to say of an empty one.
     const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
-    const bodyless = isBodyless(this.method, head) || isWhole;
+    const bodyless = isBodyless(this.originalMethod, head) || isWhole;
     const body = this.#adapter.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
     this.#status = head.status;
     if (bodyless) return discarding(body);

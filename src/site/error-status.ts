@@ -23,5 +23,5 @@ export function setErrorMessage({ variables }: Exchange, message: string): void 
 export function describeError({ variables, id }: Exchange, phrase: string): void {
   variables.set('err.status_text', phrase);
   variables.set('err.id', id);
-  if (!variables.has(MESSAGE)) variables.set(MESSAGE, phrase);
+  if (!variables.has(MESSAGE)) variables.set(MESSAGE, '');
 }

@@ -86,6 +86,8 @@ function simple(name: string, exchange: Exchange): string | undefined {
       return port(exchange);
     case 'method':
       return exchange.method;
+    case 'orig_method':
+      return exchange.originalMethod;
     case 'scheme':
       return exchange.scheme;
     case 'proto':

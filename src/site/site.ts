@@ -73,9 +73,12 @@ async function answerFailure(
   if (exchange.isBodyWhole) exchange.body.resume();
 }
 
-/** The routes see a body only where nobody has read of it: half a body is worse than none. */
+/**
+ * The routes see the request as it came, whatever was rewritten. They see a body only where nobody has read of it: half a body is worse than
+ * none.
+ */
 async function runErrorRoutes(exchange: Exchange, status: number, routes: Handler): Promise<void> {
-  const { method, target, variables } = exchange;
+  const { originalMethod: method, originalTarget: target, variables } = exchange;
   const hasBody = exchange.isBodyWhole;
   const request = { method, target, variables, source: null, intercept: null, hasBody };
   const sub = new SubExchange(exchange, request);

@@ -35,7 +35,8 @@ export interface SubRequest {
 export class SubExchange implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
-  readonly method: string;
+  method: string;
+  readonly originalMethod: string;
   readonly originalHost: string;
   host: string;
   readonly originalTarget: string;
@@ -67,6 +68,7 @@ export class SubExchange implements Exchange {
     this.scheme = parent.scheme;
     this.httpVersion = parent.httpVersion;
     this.method = request.method;
+    this.originalMethod = parent.originalMethod;
     this.originalHost = parent.originalHost;
     this.host = parent.host;
     this.originalTarget = parent.originalTarget;

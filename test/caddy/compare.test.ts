@@ -70,16 +70,26 @@ const OF_PAGE = new Set([
   'x-request-id',
 ]);
 
+/** Where a redirect leads, also where it is relative. */
+function resolved(name: string, value: string, target: string): string {
+  if (name !== 'location') return value;
+  const { href, origin } = new URL(value, `http://own.test${target}`);
+  return origin === 'http://own.test' ? href.slice(origin.length) : value;
+}
+
 /** An answer without what is every program's own; hubgate has pages where Caddy's errors are empty. */
-function shown({ status, headers, body }: Answer, port: number): string {
+function shown({ status, headers, body }: Answer, port: number, target: string): string {
   const isPlainError = status >= 400 && headers['x-request-id'] !== undefined;
-  const isEncoded = headers['content-encoding'] !== undefined;
+  // Not shown by any client: a redirect has a link in it, an encoded body depends on its encoder.
+  const isRedirect = status >= 300 && status < 400;
+  const hasBody = !isPlainError && !isRedirect && headers['content-encoding'] === undefined;
   const fields = Object.entries(headers)
     .filter(([name]) => !OWN.has(name) && !(isPlainError && OF_PAGE.has(name)))
-    .map(([name, value]) => `${name}: ${String(value)}`)
-    .filter((field) => isEncoded || field !== 'vary: Accept-Encoding')
+    .filter(([name]) => !isRedirect || name !== 'content-type')
+    .map(([name, value]) => `${name}: ${resolved(name, String(value), target)}`)
+    .filter((field) => field !== 'vary: Accept-Encoding' || 'content-encoding' in headers)
     .sort();
-  const all = [String(status), ...fields, ...(isPlainError || isEncoded ? [] : ['', body])];
+  const all = [String(status), ...fields, ...(hasBody ? ['', body] : [])];
   return all
     .join('\n')
     .replaceAll(new RegExp(`\\b${port}\\b`, 'g'), 'PORT')
@@ -90,7 +100,10 @@ async function compare(one: ComparedCase, gateway: Served, caddy: Served): Promi
   const differences: string[] = [];
   for (const request of one.requests) {
     const [own, its] = await Promise.all([gateway.ask(one, request), caddy.ask(one, request)]);
-    const [actual, expected] = [shown(own, gateway.port), shown(its, caddy.port)];
+    const [actual, expected] = [
+      shown(own, gateway.port, request.target),
+      shown(its, caddy.port, request.target),
+    ];
     if (actual === expected) continue;
     const label = `${request.line}\n--- Caddy\n${expected}\n--- hubgate\n${actual}\n`;
     differences.push(label);

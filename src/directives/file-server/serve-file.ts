@@ -60,7 +60,7 @@ export async function serveFile(
       etag,
       modifiedMs: mtimeMs,
       fields: {
-        'content-type': given.get('content-type') ?? (await mediaType(path)),
+        ...typeField(given.get('content-type') ?? (await mediaType(path))),
         ...(encoded === null ? {} : { 'content-encoding': encoded.encoding }),
         ...(representations.precompressed.length === 0 ? {} : { vary: 'Accept-Encoding' }),
       },
@@ -94,10 +94,16 @@ async function encodedFile(
 /** Loaded with the first file: a gateway that serves none has no use for 2,500 types in its memory. */
 let mediaTypes: Promise<typeof MimeTypes> | undefined;
 
-async function mediaType(path: string): Promise<string> {
+function typeField(type: string | null): { readonly 'content-type'?: string } {
+  return type === null ? {} : { 'content-type': type };
+}
+
+/** null where the ending of a name says nothing: what clients show then is what they find in it. */
+async function mediaType(path: string): Promise<string | null> {
   mediaTypes ??= import('mime-types').then((loaded) => loaded.default);
-  const known = (await mediaTypes).contentType(extname(path).toLowerCase());
-  return known === false || extname(path) === '' ? 'application/octet-stream' : known;
+  const known = (await mediaTypes).lookup(extname(path).toLowerCase());
+  if (known === false || extname(path) === '') return null;
+  return known.startsWith('text/') ? `${known}; charset=utf-8` : known;
 }
 
 async function send(

@@ -86,11 +86,12 @@ export const headerRegexp: ConditionSyntax<HeaderRegexpCondition> = {
 };
 
 export const query: ConditionSyntax<QueryCondition> = {
-  usage: 'query key=value\nquery key=*',
-  summary: 'these parameters',
+  usage: 'query key=value\nquery key=*\nquery ""',
+  summary: 'these parameters; `""` for a request without any',
   read: (cursor) =>
     cursor.several('key=value').map((word) => {
       const equals = word.text.indexOf('=');
+      if (word.text === '') return { kind: 'query', name: '', values: [] };
       if (equals < 1) badValue(cursor, word, 'key=value, or key=* for any value');
       return {
         kind: 'query',

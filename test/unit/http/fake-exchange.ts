@@ -13,6 +13,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     scheme: 'http',
     httpVersion: '1.1',
     method: 'GET',
+    originalMethod: fields.method ?? 'GET',
     host: 'localhost',
     originalHost: fields.host ?? 'localhost',
     preset: new HeaderList(),

@@ -32,7 +32,7 @@ describe('routes', () => {
 
   it('see what earlier routes rewrote', async () => {
     await using site = await serveSite([
-      on({ kind: 'rewrite', to: '/new?from={path}' }, path('/old')),
+      on({ kind: 'rewrite', group: 0, to: '/new?from={path}' }, path('/old')),
       on(respond('{uri}'), path('/new')),
     ]);
     assert.equal((await ask1(site.http1, { path: '/old' })).body, '/new?from=%2Fold');
@@ -94,7 +94,10 @@ describe('routes', () => {
     ['/{query.name}', '/?name=%0d%0aé', '/%0D%0A%C3%A9?name=%0d%0a%C3%A9'],
   ] as const) {
     it(`rewrite ${to} makes ${target} ${expected}`, async () => {
-      await using site = await serveSite([on({ kind: 'rewrite', to }), on(respond('{uri}'))]);
+      await using site = await serveSite([
+        on({ kind: 'rewrite', group: 0, to }),
+        on(respond('{uri}')),
+      ]);
       assert.equal(
         (await ask1(site.http1, { path: encodeURI(target).replaceAll('%25', '%') })).body,
         expected,
@@ -264,7 +267,7 @@ describe('what handlers throw', () => {
     const gone = `http://127.0.0.1:${await freePort()}`;
     await using site = await serveSite([on(proxyConfig([gone]))], {
       errorRoutes: [
-        on({ kind: 'rewrite', to: '/{err.status_code}.html' }),
+        on({ kind: 'rewrite', group: 0, to: '/{err.status_code}.html' }),
         on(proxyConfig([upstream.url])),
       ],
     });
