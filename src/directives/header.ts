@@ -44,8 +44,7 @@ header [<matcher>] [+|-|?|>]<field> [<value>|<find>] [<replace>]
 header [<matcher>] {
     [+|-|?|>]<field> [<value>|<find>] [<replace>]
     defer
-    match status <status…>
-    match header <field> [<value>]
+    match <responses>
 }
 `;
 

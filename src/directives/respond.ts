@@ -88,7 +88,7 @@ function compile({ status, body, close }: RespondConfig, { expand }: HandlerCont
 }
 
 function contentType(text: string): string {
-  return /^\s*[[{]/.test(text) && isJson(text) ? 'application/json' : 'text/plain; charset=utf-8';
+  return /^[[{]/.test(text) && isJson(text) ? 'application/json' : 'text/plain; charset=utf-8';
 }
 
 function isJson(text: string): boolean {

@@ -100,9 +100,11 @@ function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
     }
     return cursor.origins.of(cursor.span, mergeConditions(conditions, table));
   }
-  if (cursor.peek()?.plain === false) return refuseExpression(cursor);
+  // An expression may stand for itself.
+  const isExpression = cursor.peek()?.plain === false;
+  const words = isExpression ? [wordExpression(cursor), ...cursor.rest()] : cursor.rest();
   const inner = new Cursor(
-    { ...cursor.line, words: cursor.rest(), block: cursor.hasBlock ? cursor.block() : null },
+    { ...cursor.line, words, block: cursor.hasBlock ? cursor.block() : null },
     cursor.problems,
     cursor.origins,
   );
@@ -111,15 +113,8 @@ function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
   return cursor.origins.of(cursor.span, mergeConditions(conditions, table));
 }
 
-function refuseExpression(cursor: Cursor): never {
-  const word = cursor.argument('a condition');
-  const hint = unsupportedConditions['expression'];
-  return cursor.fail(
-    word.span,
-    'unsupported-matcher',
-    'expressions are not supported by hubgate',
-    hint,
-  );
+function wordExpression({ span }: Cursor): Word {
+  return { text: 'expression', plain: true, replaced: false, span };
 }
 
 /** One condition of a matcher; what it says twice in one line counts as "any of". */

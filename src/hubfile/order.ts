@@ -73,7 +73,7 @@ export function inDocumentedOrder(
 
 function sorted(steps: readonly OrderedStep[], table: DirectiveTable): OrderedStep[] {
   const isLast = table.find(steps[0]?.directive ?? '')?.specificLast === true;
-  return isLast ? bySpecificity([...steps].reverse()).reverse() : bySpecificity(steps);
+  return isLast ? bySpecificity(steps).reverse() : bySpecificity(steps);
 }
 
 /** Paths are compared only with paths; other matchers keep their places among them. */

@@ -61,7 +61,7 @@ export interface DirectiveSyntax {
   readonly after?: string;
   /** Shares the place of this one, so that only how specific they are counts between the two. */
   readonly besides?: string;
-  /** The most specific one runs last and has the last word; of equal ones the last written. */
+  /** The most specific one runs last and has the last word; of equal ones the first written. */
   readonly specificLast?: true;
   /** Its block holds directives. */
   readonly holdsDirectives?: true;

@@ -1,7 +1,7 @@
 import { nearestName } from '../config/nearest.ts';
 
-/** `\{`, or a brace pair with a name that could be a placeholder's. */
-export const PLACEHOLDER = /\\\{|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
+/** `\{` or `\}`, or a brace pair with a name that could be a placeholder's. */
+export const PLACEHOLDER = /\\[{}]|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
 
 const REQUEST_NAMES = [
   'host',
@@ -19,6 +19,8 @@ const REQUEST_NAMES = [
   'orig_method',
   'orig_uri',
   'orig_path',
+  'orig_file',
+  'orig_dir',
   'orig_query',
   'orig_prefixed_query',
   'remote',
@@ -100,6 +102,8 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.request.uri.query': 'query',
   'http.request.orig_uri': 'orig_uri',
   'http.request.orig_uri.path': 'orig_path',
+  'http.request.orig_uri.path.file': 'orig_file',
+  'http.request.orig_uri.path.dir': 'orig_dir',
   'http.request.orig_uri.query': 'orig_query',
   'http.request.orig_uri.prefixed_query': 'orig_prefixed_query',
   'http.request.remote': 'remote',

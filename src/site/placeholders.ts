@@ -14,12 +14,12 @@ const MAX_LABELS = 128;
 
 /**
  * Replaces the request placeholders of the Hubfile. What is not a known placeholder stays as it is;
- * `\{` is a brace. What a placeholder brings in is not looked through again.
+ * `\{` and `\}` are braces. What a placeholder brings in is not looked through again.
  */
 export const expandPlaceholders: Expand = (template, exchange, response, encode) => {
   if (!template.includes('{')) return template;
   return template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
-    if (name === undefined) return '{';
+    if (name === undefined) return match.slice(1);
     const value = lookUp(shortName(name), exchange, response);
     if (value === undefined) return match;
     return encode === undefined ? value : encode(value);
@@ -45,9 +45,9 @@ function lookUp(
   const rest = name.slice(dot + 1);
   switch (family) {
     case 'header':
-      return text(exchange.headers.combined(rest));
+      return exchange.headers.getAll(rest).map(text).join(',');
     case 'query':
-      return queryOf(exchange).get(rest) ?? '';
+      return queryOf(exchange).getAll(rest).join(',');
     case 'cookie':
       return text(cookieValue(exchange.headers, rest));
     case 'path':
@@ -106,6 +106,10 @@ function simple(name: string, exchange: Exchange): string | undefined {
       return pathOf({ target: exchange.originalTarget });
     case 'orig_prefixed_query':
       return exchange.originalTarget.replace(/^[^?]*/, '');
+    case 'orig_file':
+      return splitPath({ target: exchange.originalTarget }).file;
+    case 'orig_dir':
+      return splitPath({ target: exchange.originalTarget }).dir;
     case 'orig_query':
       return queryText({ target: exchange.originalTarget });
     case 'query':
@@ -155,13 +159,16 @@ export function hostname(host: string): string {
   return bare.toLowerCase().replace(/\.$/, '');
 }
 
-function port(exchange: Exchange): string {
-  const own = /:(\d+)$/.exec(exchange.host)?.[1];
-  return own ?? (exchange.scheme === 'https' ? '443' : '80');
+/** As the client names it; empty where it leaves the default port out. */
+function port({ host }: Exchange): string {
+  return /:(\d+)$/.exec(host)?.[1] ?? '';
 }
 
 /** The path up to its last slash, which belongs to the directory, and what comes after it. */
-function splitPath(exchange: Exchange): { readonly dir: string; readonly file: string } {
+function splitPath(exchange: Pick<Exchange, 'target'>): {
+  readonly dir: string;
+  readonly file: string;
+} {
   const path = pathOf(exchange);
   const start = path.lastIndexOf('/') + 1;
   return { dir: path.slice(0, start), file: path.slice(start) };

@@ -156,7 +156,7 @@ function served(port: number, indexOf: (one: ComparedCase) => number): Served {
       const host = one.isWhole ? `127.0.0.1:${port}` : `${hostOf(indexOf(one))}:${port}`;
       const isNamed = headers.some(([name]) => name.toLowerCase() === 'host');
       const fields = headers.map(
-        ([name, value]) => [name, value.replaceAll('PORT', String(port))] as const,
+        ([name, value]) => [name, value.replace('HOST', hostOf(indexOf(one)))] as const,
       );
       const all = isNamed ? fields : [['Host', host] as const, ...fields];
       return send(`http://127.0.0.1:${port}/`, {
