@@ -71,7 +71,10 @@ encode [<matcher>] [zstd] [br] [gzip] {
     br
     gzip [<level>]
     minimum_length <size>
-    match <responses>
+    match {
+        status <status…>
+        header <field> [<value>]
+    }
 }
 `;
 

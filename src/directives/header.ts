@@ -44,7 +44,10 @@ header [<matcher>] [+|-|?|>]<field> [<value>|<find>] [<replace>]
 header [<matcher>] {
     [+|-|?|>]<field> [<value>|<find>] [<replace>]
     defer
-    match <responses>
+    match {
+        status <status…>
+        header <field> [<value>]
+    }
 }
 `;
 

@@ -421,6 +421,11 @@ function servers(cursor: Cursor): ServerOptions {
     forward_raw_path: () => ({ forwardRawPath: flag() }),
     underscores_in_headers: () => ({ underscoresInHeaders: flag() }),
     proxy_protocol: (option) => ({ proxyProtocol: ranges(option) }),
+    // What is always so: the rightmost address that is not trusted is the client's.
+    trusted_proxies_strict: () => {
+      flag();
+      return {};
+    },
     log_credentials: () => ({ logCredentials: flag() }),
     max_connections: (option) => ({ maxConnections: count(option) }),
     max_connections_per_client: (option) => ({ maxConnectionsPerClient: count(option) }),

@@ -70,8 +70,6 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     strict_sni_host:
       'leave it out: a site with client_auth is always held to the name of the handshake',
     trace: 'log { level debug }',
-    trusted_proxies_strict:
-      'leave it out: the rightmost address that is not trusted is always taken',
     trusted_proxies_unix:
       'let the proxy use a port of this machine: trusted_proxies static 127.0.0.1/32',
   },

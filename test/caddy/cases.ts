@@ -9,7 +9,7 @@
 //
 // Above the requests stands what is inside a site, or after `= whole` a whole Caddyfile. In it, FILES is
 // the directory of the files, UPSTREAM an app that tells what it saw, DOWN an address where nothing
-// answers, PORT the port on which the program listens. Without a line of `=` both answer alike.
+// answers, PORT the port on which the program listens, SECURE another one. Without a line of `=` both answer alike.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

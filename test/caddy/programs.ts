@@ -55,7 +55,10 @@ export async function surroundings(owner: Owner): Promise<Surroundings> {
     writeFileSync(file, content);
   }
   const app = startApp();
-  owner.after(() => app.close());
+  owner.after(() => {
+    app.closeAllConnections();
+    app.close();
+  });
   app.listen(0, '127.0.0.1');
   await once(app, 'listening');
   const address = app.address();
@@ -81,7 +84,10 @@ const UNSEEN = new Set([
  * it answers; `/verify` knows whoever has the cookie of a session.
  */
 function startApp(): Server {
-  return createServer((request, response) => void answerApp(request, response));
+  return createServer((request, response) => {
+    // A program may break a request off.
+    answerApp(request, response).catch(() => response.destroy());
+  });
 }
 
 async function answerApp(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -122,6 +128,7 @@ function hostOf(index: number): string {
 /** The text of a case with its places filled in. */
 export function placed(text: string, { directory, upstream, down }: Surroundings, port: number) {
   return text
+    .replaceAll('UPPORT', String(upstream))
     .replaceAll('UPSTREAM', `127.0.0.1:${upstream}`)
     .replaceAll('DOWN', `127.0.0.1:${down}`)
     .replaceAll('FILES', join(directory, 'files'))
@@ -156,7 +163,11 @@ function served(port: number, indexOf: (one: ComparedCase) => number): Served {
       const host = one.isWhole ? `127.0.0.1:${port}` : `${hostOf(indexOf(one))}:${port}`;
       const isNamed = headers.some(([name]) => name.toLowerCase() === 'host');
       const fields = headers.map(
-        ([name, value]) => [name, value.replace('HOST', hostOf(indexOf(one)))] as const,
+        ([name, value]) =>
+          [
+            name,
+            value.replace('HOST', hostOf(indexOf(one))).replace('PORT', String(port)),
+          ] as const,
       );
       const all = isNamed ? fields : [['Host', host] as const, ...fields];
       return send(`http://127.0.0.1:${port}/`, {
@@ -177,7 +188,9 @@ export async function startHubgate(
   around: Surroundings,
 ): Promise<Served> {
   const port = await freePort();
-  const text = configurationOf(cases, indexOf, around, port, hubgateOptions(around));
+  const secure = String(await freePort());
+  const options = hubgateOptions(around);
+  const text = configurationOf(cases, indexOf, around, port, options).replaceAll('SECURE', secure);
   const gateway = createGateway(parseHubfile(text, { env: {} }), { log: silentLogger });
   owner.after(() => gateway.stop());
   await gateway.start();
@@ -197,11 +210,15 @@ export async function startCaddy(
   around: Surroundings,
 ): Promise<Served> {
   const port = await freePort();
+  const secure = String(await freePort());
   const refused = new Map<ComparedCase, string>();
   for (;;) {
     const taken = cases.filter((one) => !refused.has(one));
     const options = 'admin off\ndefault_bind 127.0.0.1\n';
-    const text = configurationOf(taken, indexOf, around, port, options);
+    const text = configurationOf(taken, indexOf, around, port, options).replaceAll(
+      'SECURE',
+      secure,
+    );
     const complaint = await runCaddy(owner, program, text, around);
     if (complaint === null) break;
     const line = /Caddyfile:(\d+)/.exec(complaint)?.[1];
