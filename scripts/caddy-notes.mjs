@@ -43,7 +43,8 @@ export const notes = {
     tls: "files, ACME and the gateway's own authority; keys are ECDSA P-256",
   },
   Matchers: {
-    expression: 'CEL; functions of other matchers take texts alone, and what of a request is text stays text',
+    expression:
+      'CEL; functions of other matchers take texts alone, and what of a request is text stays text',
     path: 'the same; what a placeholder brings in has no wildcards; %* is not one',
     host: 'the same; what a placeholder brings in has no wildcards',
     header: 'the same; what a placeholder brings in has no wildcards',
