@@ -1,5 +1,5 @@
 import { nearestName } from '../config/nearest.ts';
-import { isHeaderName, isStatusPattern } from '../config/well-formed.ts';
+import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
@@ -17,6 +17,11 @@ import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
 import { handleResponse, replaceStatus } from './reverse-proxy/handle-response.ts';
 import { ResponseMatchers } from '../hubfile/response-matchers.ts';
 import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
+import {
+  hasRequestPlaceholder,
+  isAllowedUpstream,
+  RequestUpstreams,
+} from './reverse-proxy/request-upstreams.ts';
 import { type TransportWords, upstreamsOf } from './reverse-proxy/upstreams.ts';
 import {
   type BalancingPolicy,
@@ -35,6 +40,7 @@ import type { HandlerDirective } from './directive.ts';
 const USAGE = `
 reverse_proxy [<matcher>] [<upstream…>] {
     to <upstream…>
+    upstreams_allow <host|range…>
     dynamic a [<name> <port>] {
         name <name>
         port <port>
@@ -190,6 +196,14 @@ function withScheme(
 
 const OPTIONS: OptionTable<Draft> = {
   to: (cursor, sofar) => ({ to: [...sofar.to, { cursor, words: cursor.several('an upstream') }] }),
+  upstreams_allow: (cursor) => ({
+    upstreamsAllow: cursor.several('a host or an address range').flatMap((word) => {
+      if (word.text === 'private_ranges') return PRIVATE_RANGES;
+      return isAllowedUpstream(word.text)
+        ? [word.text]
+        : badValue(cursor, word, 'a host such as *.internal or app:8080, or an address range');
+    }),
+  }),
   lb_policy: (cursor, { loadBalancing }) => ({
     loadBalancing: { ...loadBalancing, policy: balancingPolicy(cursor) },
   }),
@@ -371,7 +385,14 @@ function flushInterval(cursor: Cursor): number {
 function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
   const { rewrite } = config;
   const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expand);
-  const proxy = new ReverseProxy(config, { ...context, registry: context.upstreams, target });
+  const options = { ...context, registry: context.upstreams, target };
+  const proxy = config.upstreams.some(hasRequestPlaceholder)
+    ? new RequestUpstreams(
+        config,
+        context.expand,
+        (upstreams) => new ReverseProxy({ ...config, upstreams }, options),
+      )
+    : new ReverseProxy(config, options);
   context.defer(() => proxy.close());
   return context.besidePages(proxy.handle);
 }

@@ -12,6 +12,8 @@ export interface ReverseProxyConfig {
   readonly kind: 'reverse_proxy';
   /** Absolute origins: `http://`, `https://` or `h2c://host:port`, `unix:/path` or `unix+h2c:/path`. */
   readonly upstreams: readonly string[];
+  /** Where placeholders in upstreams may lead: hosts, `*.domain`, either with a port, and address ranges. */
+  readonly upstreamsAllow: readonly string[];
   /** Upstreams that the DNS names; `upstreams` stand in while it names none. */
   readonly dynamic: DynamicConfig | null;
   readonly loadBalancing: {
@@ -111,6 +113,7 @@ export type BalancingPolicy =
 export const defaultReverseProxy: ReverseProxyConfig = {
   kind: 'reverse_proxy',
   upstreams: [],
+  upstreamsAllow: [],
   dynamic: null,
   loadBalancing: {
     policy: { kind: 'random' },

@@ -156,7 +156,12 @@ export function configurationOf(
   return `{\n${options}}\n${sites.join('')}`;
 }
 
-function served(port: number, indexOf: (one: ComparedCase) => number): Served {
+function served(
+  port: number,
+  indexOf: (one: ComparedCase) => number,
+  around: Surroundings,
+): Served {
+  const upstream = `127.0.0.1:${around.upstream}`;
   return {
     port,
     ask: (one, { method, target, headers, body }) => {
@@ -166,7 +171,10 @@ function served(port: number, indexOf: (one: ComparedCase) => number): Served {
         ([name, value]) =>
           [
             name,
-            value.replace('HOST', hostOf(indexOf(one))).replace('PORT', String(port)),
+            value
+              .replace('HOST', hostOf(indexOf(one)))
+              .replace('PORT', String(port))
+              .replace('UPSTREAM', upstream),
           ] as const,
       );
       const all = isNamed ? fields : [['Host', host] as const, ...fields];
@@ -194,7 +202,7 @@ export async function startHubgate(
   const gateway = createGateway(parseHubfile(text, { env: {} }), { log: silentLogger });
   owner.after(() => gateway.stop());
   await gateway.start();
-  return served(port, indexOf);
+  return served(port, indexOf, around);
 }
 
 export function hubgateOptions({ directory }: Surroundings): string {
@@ -215,10 +223,9 @@ export async function startCaddy(
   for (;;) {
     const taken = cases.filter((one) => !refused.has(one));
     const options = 'admin off\ndefault_bind 127.0.0.1\n';
-    const text = configurationOf(taken, indexOf, around, port, options).replaceAll(
-      'SECURE',
-      secure,
-    );
+    const text = configurationOf(taken, indexOf, around, port, options)
+      .replaceAll(/^.*# hubgate alone$/gm, '')
+      .replaceAll('SECURE', secure);
     const complaint = await runCaddy(owner, program, text, around);
     if (complaint === null) break;
     const line = /Caddyfile:(\d+)/.exec(complaint)?.[1];
@@ -226,7 +233,7 @@ export async function startCaddy(
     if (culprit === undefined) throw new Error(complaint);
     refused.set(culprit, complaint);
   }
-  const { ask } = served(port, indexOf);
+  const { ask } = served(port, indexOf, around);
   return {
     port,
     ask(one, request) {

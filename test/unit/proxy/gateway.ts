@@ -27,6 +27,7 @@ export function proxyConfig(
   return {
     kind: 'reverse_proxy',
     upstreams,
+    upstreamsAllow: [],
     dynamic: null,
     loadBalancing: {
       policy: { kind: 'first' },
