@@ -4,6 +4,8 @@ import { matchers } from '../matchers/registry.ts';
 import type { Directive, HandlerDirective } from './directive.ts';
 import { abort } from './abort.ts';
 import { bind } from './bind.ts';
+import { copyResponse } from './copy-response.ts';
+import { copyResponseHeaders } from './copy-response-headers.ts';
 import { discovery as discoverySyntax } from './discovery/syntax.ts';
 import { encode } from './encode.ts';
 import { error } from './error.ts';
@@ -48,6 +50,8 @@ export const directives: Readonly<Record<string, Directive>> & {
   abort,
   basic_auth: basicAuth,
   bind,
+  copy_response: copyResponse,
+  copy_response_headers: copyResponseHeaders,
   discovery: { syntax: discoverySyntax },
   encode,
   error,

@@ -1,3 +1,4 @@
+import { everyRoute, type RouteConfig } from '../config/routes.ts';
 import { nearestName } from '../config/nearest.ts';
 import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
@@ -385,7 +386,9 @@ function flushInterval(cursor: Cursor): number {
 function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
   const { rewrite } = config;
   const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expand);
-  const options = { ...context, registry: context.upstreams, target };
+  const copiesResponse = (routes: readonly RouteConfig[]): boolean =>
+    everyRoute(routes, context.registry).some(({ handler }) => handler.kind === 'copy_response');
+  const options = { ...context, registry: context.upstreams, target, copiesResponse };
   const proxy = config.upstreams.some(hasRequestPlaceholder)
     ? new RequestUpstreams(
         config,

@@ -4,9 +4,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   authenticate: 'use forward_auth with a program that signs people in',
   authorize: 'use forward_auth with a program that signs people in, or basic_auth',
   cache: 'put a cache in front of the gateway, or let the app send Cache-Control',
-  copy_response:
-    'reverse_proxy { header_down } and replace_status change an answer, handle_response replaces it',
-  copy_response_headers: 'use header_down in reverse_proxy to choose what the client sees',
   fs: 'use root with a directory of this machine',
   intercept:
     'use reverse_proxy { handle_response } for answers of the app, handle_errors for others',

@@ -49,6 +49,8 @@ export interface ReverseProxyOptions {
   readonly target: ((exchange: Exchange) => string) | null;
   /** Compiles the routes of `handle_response`. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
+  /** Whether such routes want the response that they are run for after all. */
+  readonly copiesResponse: (routes: readonly RouteConfig[]) => boolean;
   readonly scheduler: Scheduler;
   /** Which requests may share an answer; null where none may. */
   readonly sharing: RequestSharing | null;
@@ -102,7 +104,12 @@ export class ReverseProxy {
       trusted: (address) => trusted(address) || options.trusted(address),
       trustPool: this.#trustPool,
     });
-    this.#rules = compileResponseRules(config, expand, options.compileRoutes);
+    this.#rules = compileResponseRules(
+      config,
+      expand,
+      options.compileRoutes,
+      options.copiesResponse,
+    );
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
@@ -174,9 +181,10 @@ export class ReverseProxy {
     const { hostport, trailers } = answer;
     const { status, headers, received } = answer.head;
     exchange.variables.set('upstream_hostport', hostport);
-    const response = new UpstreamResponse(exchange, {}, this.#rules, () => {
+    const onStatus = (): void => {
       exchange.upstream = { hostport, latencyMs: 0 };
-    });
+    };
+    const response = new UpstreamResponse(exchange, {}, this.#rules, onStatus, next);
     const body = response.onHead(status, headers.clone(), received);
     if (body !== null) {
       hold.onCut(() => exchange.abort());
@@ -214,7 +222,7 @@ export class ReverseProxy {
         continue;
       }
       if (failure !== null) choice.upstream.measures.retries += 1;
-      const outcome = await this.#attempt(exchange, choice, recorder);
+      const outcome = await this.#attempt(exchange, next, choice, recorder);
       if (outcome.kind === 'answered') {
         // Where nobody answers in the end, that is told instead.
         if (failure !== null) {
@@ -249,6 +257,7 @@ export class ReverseProxy {
 
   async #attempt(
     exchange: Exchange,
+    next: Next,
     choice: Choice,
     recorder: ResponseRecorder | null,
   ): Promise<Outcome> {
@@ -260,7 +269,7 @@ export class ReverseProxy {
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
     };
-    const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, recorder);
+    const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, next, recorder);
     const body = this.#forwarder.bodyOf(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;
@@ -283,6 +292,7 @@ export class ReverseProxy {
         exchange.abort();
         return { kind: 'answered', interceptor: null };
       }
+      if (response.isHeld) throw toHttpError(error);
       return { kind: 'failed', failure: error, consumed: body?.consumed ?? false };
     } finally {
       upstream.inFlight -= 1;

@@ -86,6 +86,7 @@ export function proxyOptions(
       template.replaceAll('{host}', exchange.host).replaceAll('{path}', exchange.target),
     trusted: () => false,
     target: null,
+    copiesResponse: () => false,
     compileRoutes: more.compileRoutes ?? (() => () => {}),
     scheduler: new Scheduler(),
     sharing: more.sharing ?? null,
