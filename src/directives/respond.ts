@@ -88,7 +88,10 @@ function compile({ status, body, close }: RespondConfig, { expand }: HandlerCont
 }
 
 function contentType(text: string): string {
-  return /^[[{]/.test(text) && isJson(text) ? 'application/json' : 'text/plain; charset=utf-8';
+  // As Caddy has it, `{}` and `[]` are texts.
+  return text.length > 2 && /^[[{]/.test(text) && isJson(text)
+    ? 'application/json'
+    : 'text/plain; charset=utf-8';
 }
 
 function isJson(text: string): boolean {
