@@ -4,7 +4,7 @@ import { headerValue as headerValueShape } from '../config/shape-routes.ts';
 import { count, orWord } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
-import { badValue, headerValue, statusCode } from '../hubfile/values.ts';
+import { headerValue, statusCode } from '../hubfile/values.ts';
 import { answer } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import { escaped, page } from '../http/page.ts';

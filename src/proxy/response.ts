@@ -16,7 +16,7 @@ import type { UpgradeSink } from './upgrade-request.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
 
 /** The routes that answer instead of an upstream. */
-export interface Interception {
+interface Interception {
   readonly answer: Handler;
   /** They may want its response after all. */
   readonly copies: boolean;

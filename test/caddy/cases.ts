@@ -37,7 +37,7 @@ export interface ComparedRequest {
 }
 
 /** What becomes of a text of Caddy in hubgate. */
-export type Verdict =
+type Verdict =
   | { readonly kind: 'same' }
   /** Some answer differs, by a decision that the page for those who come from Caddy tells. */
   | { readonly kind: 'different'; readonly why: string }
@@ -53,7 +53,7 @@ export function readCases(): readonly ComparedCase[] {
     .flatMap((file) => casesIn(readFileSync(`${DIRECTORY}${file}`, 'utf8'), file));
 }
 
-export function casesIn(text: string, file: string): readonly ComparedCase[] {
+function casesIn(text: string, file: string): readonly ComparedCase[] {
   return text
     .split(/^=== /m)
     .slice(1)

@@ -126,7 +126,7 @@ function hostOf(index: number): string {
 }
 
 /** The text of a case with its places filled in. */
-export function placed(text: string, { directory, upstream, down }: Surroundings, port: number) {
+function placed(text: string, { directory, upstream, down }: Surroundings, port: number) {
   return text
     .replaceAll('UPPORT', String(upstream))
     .replaceAll('UPSTREAM', `127.0.0.1:${upstream}`)
