@@ -19,7 +19,7 @@ import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logLevel, logName, logOutput } from './log-options.ts';
 import { dnsChallenge } from './dns-challenge.ts';
-import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
+import type { DirectiveTable, SiteDefaults } from './directive-table.ts';
 import { reordered } from './order.ts';
 import type { Origins, Span } from './place.ts';
 import type { Line, Word } from './parser.ts';
@@ -37,14 +37,6 @@ import {
   ranges,
   size,
 } from './values.ts';
-
-/** What the options say of how sites are read; it is in the sites then, not in the configuration. */
-export interface SiteDefaults {
-  /** In which order directives run. */
-  readonly places: DirectivePlaces;
-  /** Where a site listens that has no `bind`. */
-  readonly bind: readonly BindAddress[];
-}
 
 /** Reads the first block of a file, the one without an address. */
 export function readGlobalOptions(
