@@ -6,6 +6,7 @@ import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { headerName } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
+import { OF_THE_BODY } from '../http/preset-fields.ts';
 import { interceptedResponse } from '../proxy/held-response.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -57,9 +58,6 @@ const syntax: DirectiveSyntax = {
 function fields(cursor: Cursor): string[] {
   return cursor.several('a header field').map((word) => headerName(cursor, word));
 }
-
-/** Of another body they would be wrong. */
-const OF_THE_BODY = new Set(['content-length', 'content-encoding', 'transfer-encoding', 'trailer']);
 
 /** Fields of the upstream's response, for whatever answers instead. */
 function compile({ include, exclude }: CopyResponseHeadersConfig): Handler {

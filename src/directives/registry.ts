@@ -14,6 +14,7 @@ import { handle } from './handle.ts';
 import { handleErrors } from './handle-errors.ts';
 import { handlePath } from './handle-path.ts';
 import { header } from './header.ts';
+import { intercept } from './intercept.ts';
 import { invoke } from './invoke.ts';
 import { log } from './log.ts';
 import { logAppend } from './log-append.ts';
@@ -62,6 +63,7 @@ export const directives: Readonly<Record<string, Directive>> & {
   handle_path: handlePath,
   header,
   hub,
+  intercept,
   invoke,
   log,
   mercure,

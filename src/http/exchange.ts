@@ -106,6 +106,12 @@ export interface Exchange {
    * under the same name takes their place, but for `Vary` and where the head says otherwise.
    */
   readonly preset: HeaderList;
+  /**
+   * Looks at a head before it is sent, and before anybody changes it. Whoever returns a stream takes the response: its
+   * body goes there, and the exchange has not begun once the returned function is called. The last registered
+   * looks first. A connection that is taken over is looked at by nobody.
+   */
+  interceptHead(look: HeadInterceptor): () => void;
   /** Changes the head just before it is sent. The last registered runs first. */
   onHead(transform: HeadTransform): void;
   /** Keeps a field from the client, in informational responses, the head and the trailers alike. */
@@ -227,6 +233,9 @@ export interface ResponseHead {
  * reject. A connection that is taken over waits for nobody.
  */
 export type HeadTransform = (head: ResponseHead) => BodyWrapper | Promise<void> | undefined;
+
+/** Where the body of a response goes that is not for the client; null lets it pass. */
+export type HeadInterceptor = (head: ResponseHead) => Writable | null;
 
 /** Takes where the encoded bytes go and returns where the plain bytes are written. */
 export type BodyWrapper = (body: Writable) => Writable;

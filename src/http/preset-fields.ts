@@ -14,6 +14,18 @@ const SINGLE = new Set([
   'retry-after',
 ]);
 
+/** Fields that are wrong for another body than their own. */
+export const OF_THE_BODY: ReadonlySet<string> = new Set([
+  'accept-ranges',
+  'content-encoding',
+  'content-length',
+  'content-range',
+  'etag',
+  'last-modified',
+  'trailer',
+  'transfer-encoding',
+]);
+
 /**
  * Puts fields that were set before a response was there in front of those that it has itself. Those of
  * the gateway's own answers take the place of set ones; an app's stand beside them.

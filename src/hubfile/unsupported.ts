@@ -5,8 +5,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   authorize: 'use forward_auth with a program that signs people in, or basic_auth',
   cache: 'put a cache in front of the gateway, or let the app send Cache-Control',
   fs: 'use root with a directory of this machine',
-  intercept:
-    'use reverse_proxy { handle_response } for answers of the app, handle_errors for others',
   metrics: 'metrics are on the admin API, at /metrics, and at the global option metrics <address>',
   php: 'use php_fastcgi with a PHP-FPM',
   php_server: 'use php_fastcgi with a PHP-FPM, and file_server',

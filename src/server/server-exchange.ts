@@ -5,6 +5,7 @@ import type {
   BodyLease,
   BodyWrapper,
   Exchange,
+  HeadInterceptor,
   HeadTransform,
   LeasedBody,
   ResponseHead,
@@ -57,6 +58,9 @@ export class ServerExchange implements Exchange {
   readonly #settings: ExchangeSettings;
   readonly #changes = new HeadChanges();
   #preset: HeaderList | null = null;
+  #interceptors: HeadInterceptor[] | null = null;
+  /** Where a response goes that was taken. */
+  #taken: Writable | null = null;
   #id: string | undefined;
   #log: Logger | undefined;
   /** What is read instead of the wire's, once somebody has asked for it or put another there. */
@@ -186,6 +190,17 @@ export class ServerExchange implements Exchange {
     return this.#preset;
   }
 
+  interceptHead(look: HeadInterceptor): () => void {
+    this.#interceptors ??= [];
+    this.#interceptors.push(look);
+    return () => {
+      this.#interceptors = this.#interceptors?.filter((one) => one !== look) ?? null;
+      if (this.#taken === null) return;
+      this.#taken = null;
+      this.#status = 0;
+    };
+  }
+
   onHead(transform: HeadTransform): void {
     this.#changes.add(transform);
   }
@@ -209,6 +224,8 @@ export class ServerExchange implements Exchange {
 
   begin(head: ResponseHead): Writable {
     this.#refuseSecondHead();
+    const taken = this.#interceptors === null ? null : this.#takenBy(this.#interceptors, head);
+    if (taken !== null) return taken;
     // RFC 9113 §8.5: any 2xx tells the client that its tunnel is there, and what follows is of it.
     if (this.upgrade?.kind === 'http2' && head.opensTunnel !== true && isSuccess(head.status)) {
       head.status = 501;
@@ -233,15 +250,19 @@ export class ServerExchange implements Exchange {
   stream(head: ResponseHead): ResponseStream {
     this.#isStream = true;
     const body = this.begin(head);
+    if (this.#taken !== null) return new WritableStream(body, this);
     return this.#adapter.stream(body, this.#disconnect) ?? new WritableStream(body, this);
   }
 
   end(body: Writable, trailers: HeaderList): void {
-    if (this.#held?.body === body) this.#held.end(trailers);
+    if (this.#taken === body) body.end();
+    else if (this.#held?.body === body) this.#held.end(trailers);
     else this.#end(body, trailers);
   }
 
   abort(): void {
+    // What was taken is not the client's.
+    if (this.#taken !== null) return;
     this.#disconnect?.happen();
     this.#adapter.breakOff();
   }
@@ -273,6 +294,18 @@ export class ServerExchange implements Exchange {
     if (this.abandoned) disconnect.happen();
     this.#adapter.tell(disconnect);
     return disconnect;
+  }
+
+  #takenBy(interceptors: readonly HeadInterceptor[], head: ResponseHead): Writable | null {
+    for (const look of interceptors.toReversed()) {
+      const taken = look(head);
+      if (taken === null) continue;
+      this.#taken = taken;
+      this.#status = head.status;
+      this.#isStream = false;
+      return taken;
+    }
+    return null;
   }
 
   #addPreset(head: ResponseHead): void {

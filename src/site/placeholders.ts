@@ -63,6 +63,7 @@ function lookUp(
     case 'system':
       return systemValue(name);
     case 'rp':
+    case 'resp':
       return exchange.variables.get(name.toLowerCase());
     case 'auth':
       return name === 'auth.user.id'

@@ -79,7 +79,8 @@ async function answerFailure(
  */
 async function runErrorRoutes(exchange: Exchange, status: number, routes: Handler): Promise<void> {
   const { originalMethod: method, originalTarget: target, variables } = exchange;
-  const hasBody = exchange.isBodyWhole;
+  // What is too large for the site is too large for its pages.
+  const hasBody = status !== 413 && exchange.isBodyWhole;
   const request = { method, target, variables, source: null, intercept: null, hasBody };
   const sub = new SubExchange(exchange, request);
   describeError(sub, reasonPhrase(status));

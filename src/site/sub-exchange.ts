@@ -2,6 +2,7 @@ import { Readable, type Writable } from 'node:stream';
 import type {
   BodyLease,
   Exchange,
+  HeadInterceptor,
   HeadTransform,
   LeasedBody,
   ResponseHead,
@@ -164,6 +165,10 @@ export class SubExchange implements Exchange {
 
   takeOver(head: ResponseHead): void {
     this.#parent.takeOver(this.#owned(head));
+  }
+
+  interceptHead(look: HeadInterceptor): () => void {
+    return this.#parent.interceptHead(look);
   }
 
   onHead(transform: HeadTransform): void {

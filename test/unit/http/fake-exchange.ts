@@ -43,6 +43,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     trace: null,
     begun: false,
     status: 0,
+    interceptHead: () => () => {},
     onHead: () => {},
     withhold: () => {},
     onTrailers: () => {},
