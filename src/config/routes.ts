@@ -46,8 +46,11 @@ export type HeaderOperation =
  * A method that is left out stands for "none".
  */
 export interface HandlerData<Handler extends { readonly kind: string }> {
-  /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of routes in it. */
-  shape(inner: Shape<readonly RouteConfig[]>): Shape<Omit<Handler, 'kind'>>;
+  /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of routes in it, `matcher` of matchers. */
+  shape(
+    inner: Shape<readonly RouteConfig[]>,
+    matcher: Shape<RequestMatcher>,
+  ): Shape<Omit<Handler, 'kind'>>;
   /** Routes that a request goes through where the handler stands. */
   nested?(handler: Handler): readonly RouteConfig[];
   /** Routes that take over from a response that the handler was given. */

@@ -27,10 +27,10 @@ export interface ForwardAuthConfig {
 }
 
 const data: HandlerData<ForwardAuthConfig> = {
-  shape: (inner) =>
+  shape: (inner, matcher) =>
     object(
       {
-        proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner) }),
+        proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner, matcher) }),
         uri: nameShape('a path'),
         copyHeaders: list(object({ from: headerNameShape, to: headerNameShape })),
       },

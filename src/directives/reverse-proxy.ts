@@ -31,8 +31,9 @@ import {
   MAX_WEIGHT,
   type ReverseProxyConfig,
 } from '../proxy/proxy-config.ts';
-import type { Handler } from '../http/exchange.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
 import { ReverseProxy } from '../proxy/reverse-proxy.ts';
+import { compileMatcher } from '../site/matchers.ts';
 import { rewrittenTarget } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { reverseProxy as data } from './reverse-proxy/data.ts';
@@ -69,6 +70,7 @@ reverse_proxy [<matcher>] [<upstream…>] {
     lb_try_duration <duration>
     lb_try_interval <duration>
     lb_retries <n>
+    lb_retry_match <condition>|{ <conditions…> }
     health_uri <uri>
     health_port <port>
     health_interval <duration>
@@ -156,12 +158,25 @@ export function proxySettings(
     handle_response: (option, sofar) => ({
       handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
     }),
+    lb_retry_match: (option, { loadBalancing }) => ({
+      loadBalancing: {
+        ...loadBalancing,
+        retryMatch: [...(loadBalancing.retryMatch ?? []), scope.conditions(option)],
+      },
+    }),
     replace_status: (option, sofar) => ({
       handleResponse: [...sofar.handleResponse, replaceStatus(option, responses)],
     }),
   };
   const read = cursor.options(start, options, {
-    repeatable: ['to', 'header_up', 'header_down', 'handle_response', 'replace_status'],
+    repeatable: [
+      'lb_retry_match',
+      'to',
+      'header_up',
+      'header_down',
+      'handle_response',
+      'replace_status',
+    ],
     unsupported: UNSUPPORTED,
     other: (option) => option.name.startsWith('@') || own(option),
   });
@@ -253,7 +268,6 @@ const OPTIONS: OptionTable<Draft> = {
 };
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  lb_retry_match: 'requests that are safe to repeat are retried within lb_try_duration',
   health_path: 'use health_uri',
   health_upstream: 'use health_port',
   health_request_body: 'use health_uri and health_method',
@@ -388,7 +402,17 @@ function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
   const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expand);
   const copiesResponse = (routes: readonly RouteConfig[]): boolean =>
     everyRoute(routes, context.registry).some(({ handler }) => handler.kind === 'copy_response');
-  const options = { ...context, registry: context.upstreams, target, copiesResponse };
+  const retried = config.loadBalancing.retryMatch?.map((matcher) =>
+    compileMatcher(matcher, context.registry.matchers, context.hidesFile),
+  );
+  const mayRetry =
+    retried === undefined
+      ? null
+      : async (exchange: Exchange): Promise<boolean> => {
+          for (const matches of retried) if (await matches(exchange)) return true;
+          return false;
+        };
+  const options = { ...context, registry: context.upstreams, target, copiesResponse, mayRetry };
   const proxy = config.upstreams.some(hasRequestPlaceholder)
     ? new RequestUpstreams(
         config,

@@ -85,7 +85,7 @@ function namedAfter(matcher: RequestMatcher, { name, span, origins }: Cursor): R
 }
 
 /** What follows `@name` or `not`: one condition on the line, or a block of them. */
-function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
+export function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
   if (cursor.left === 0) {
     if (!cursor.hasBlock || cursor.line.block?.length === 0) {
       const hint = `for example ${cursor.name} path /example/*`;

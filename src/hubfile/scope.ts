@@ -43,6 +43,8 @@ export interface Scope {
   readonly top: boolean;
   /** The group of the `handle` blocks in this block. */
   readonly group: number;
+  /** The matcher that the arguments of a line say, or its block. */
+  conditions(cursor: Cursor): RequestMatcher;
   /** Reads a block of directives that stands in this scope. */
   routes(lines: readonly Line[], order: RunningOrder): readonly RouteConfig[];
   /** The steps of the route `&(name)`. */

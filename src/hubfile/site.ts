@@ -5,7 +5,7 @@ import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
 import { addressWords, parseAddress, type SchemePorts } from './addresses.ts';
 import { Cursor } from './cursor.ts';
 import { unsupportedDirectives } from './unsupported.ts';
-import { NamedMatchers } from './named-matchers.ts';
+import { matcherOf, NamedMatchers } from './named-matchers.ts';
 import { NamedRoutes } from './named-routes.ts';
 import type { DirectivePlaces, DirectiveTable, SiteDefaults } from './directive-table.ts';
 import { inDocumentedOrder, type OrderedStep } from './order.ts';
@@ -155,6 +155,7 @@ class SiteReader {
       group: ++this.#draft.lastGroup,
       routes: (inner, innerOrder) =>
         this.block(inner, innerOrder, new NamedMatchers(this.#table, matchers)),
+      conditions: (cursor) => matcherOf(cursor, this.#table),
       named: (cursor, name) => this.#named.find(cursor, name),
     };
     const steps = cursors.flatMap((cursor): OrderedStep[] => {

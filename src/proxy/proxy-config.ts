@@ -1,5 +1,5 @@
 import type { ResponseMatcher } from '../config/response-matcher.ts';
-import type { HeaderOperation, RouteConfig } from '../config/routes.ts';
+import type { HeaderOperation, RouteConfig, RequestMatcher } from '../config/routes.ts';
 import type { Secret } from '../kernel/secret.ts';
 
 /** How much more than another an upstream may be given. */
@@ -23,6 +23,8 @@ export interface ReverseProxyConfig {
     readonly tryIntervalMs: number;
     /** Tries after the first that one request gets at most; null: only the time limits them. */
     readonly retries: number | null;
+    /** Requests that are repeated whatever their method, and no others; null: those that are safe. */
+    readonly retryMatch: readonly RequestMatcher[] | null;
   };
   readonly activeHealth: {
     readonly uri: string;
@@ -120,6 +122,7 @@ export const defaultReverseProxy: ReverseProxyConfig = {
     tryDurationMs: 0,
     tryIntervalMs: 250,
     retries: null,
+    retryMatch: null,
   },
   activeHealth: null,
   passiveHealth: {

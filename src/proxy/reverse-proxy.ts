@@ -12,7 +12,7 @@ import type { Scheduler } from '../kernel/scheduler.ts';
 import type { ResponseRecorder } from './response-recorder.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
 import { RequestCoalescer } from './coalescing.ts';
-import { ForwardError, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
+import { ForwardError, isSafe, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
 import { Forwarder } from './forwarder.ts';
 import {
   activeCheckKey,
@@ -51,6 +51,8 @@ export interface ReverseProxyOptions {
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
   /** Whether such routes want the response that they are run for after all. */
   readonly copiesResponse: (routes: readonly RouteConfig[]) => boolean;
+  /** Whether a request may be sent twice; null: where its method is safe. */
+  readonly mayRetry: ((exchange: Exchange) => Promise<boolean>) | null;
   readonly scheduler: Scheduler;
   /** Which requests may share an answer; null where none may. */
   readonly sharing: RequestSharing | null;
@@ -80,6 +82,7 @@ export class ReverseProxy {
   readonly #tunnels: Tunnels;
   readonly #sharing: RequestSharing | null;
   readonly #coalescer: RequestCoalescer;
+  readonly #mayRetry: ReverseProxyOptions['mayRetry'];
   readonly #leases: InstantLease<unknown>[] = [];
   readonly #stopChecks: () => void;
   readonly #stopListening: () => void;
@@ -94,6 +97,7 @@ export class ReverseProxy {
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
     this.#tunnels = new Tunnels(clock, config);
     this.#sharing = options.sharing;
+    this.#mayRetry = options.mayRetry;
     this.#coalescer = new RequestCoalescer(options.sharedResponseMemory, options.scheduler, clock);
     const trusted = addressSet(config.trustedProxies);
     this.#forwarder = new Forwarder(config, {
@@ -233,8 +237,9 @@ export class ReverseProxy {
         return;
       }
       failure = outcome.failure;
-      if (left === 0 || !mayRepeat(this.#forwarder.methodOf(exchange), outcome))
-        throw toHttpError(failure);
+      const isSafeTwice =
+        (await this.#mayRetry?.(exchange)) ?? isSafe(this.#forwarder.methodOf(exchange));
+      if (left === 0 || !mayRepeat(isSafeTwice, outcome)) throw toHttpError(failure);
       left -= 1;
       const before = tried;
       tried = new Set(before).add(choice.upstream);

@@ -1,4 +1,9 @@
-import { type HandlerData, identityFieldsIn, type RouteConfig } from '../../config/routes.ts';
+import {
+  type HandlerData,
+  identityFieldsIn,
+  type RequestMatcher,
+  type RouteConfig,
+} from '../../config/routes.ts';
 import type { Report } from '../../config/problem.ts';
 import {
   ANY_RESPONSE,
@@ -122,6 +127,7 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
 
 function reverseProxyShape(
   routes: Shape<readonly RouteConfig[]>,
+  matcher: Shape<RequestMatcher>,
 ): Shape<Omit<ReverseProxyConfig, 'kind'>> {
   return object(
     {
@@ -134,6 +140,7 @@ function reverseProxyShape(
           tryDurationMs: duration(),
           tryIntervalMs: duration(),
           retries: nullable(count()),
+          retryMatch: nullable(list(matcher)),
         },
         defaultReverseProxy.loadBalancing,
       ),

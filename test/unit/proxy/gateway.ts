@@ -34,6 +34,7 @@ export function proxyConfig(
       tryDurationMs: 0,
       tryIntervalMs: 250,
       retries: null,
+      retryMatch: null,
     },
     activeHealth: null,
     method: null,
@@ -74,7 +75,10 @@ export function proxyConfig(
 export function proxyOptions(
   registry: UpstreamRegistry,
   more: Partial<
-    Pick<ReverseProxyOptions, 'clock' | 'compileRoutes' | 'sharing' | 'sharedResponseMemory'>
+    Pick<
+      ReverseProxyOptions,
+      'clock' | 'compileRoutes' | 'mayRetry' | 'sharing' | 'sharedResponseMemory'
+    >
   > = {},
 ): ReverseProxyOptions {
   return {
@@ -87,6 +91,7 @@ export function proxyOptions(
     trusted: () => false,
     target: null,
     copiesResponse: () => false,
+    mayRetry: more.mayRetry ?? null,
     compileRoutes: more.compileRoutes ?? (() => () => {}),
     scheduler: new Scheduler(),
     sharing: more.sharing ?? null,
