@@ -31,7 +31,7 @@ export const notes = {
     bind: 'the same, and sockets that it was handed (fd/)',
     encode: 'br too; br and gzip unless they are named',
     file_server:
-      'dotfiles do not exist but for .well-known; a link may not lead out of the root; 405 for other methods than GET and HEAD',
+      'dotfiles do not exist but for .well-known; a link may not lead out of the root',
     forward_auth: 'the fields that it copies are taken off the request of the client always',
     handle_errors: 'the same, with statuses; error_status is the matcher of a status',
     log: 'the same, without filters of fields',
