@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { accessSync } from 'node:fs';
 import { after, before, describe, it, type TestContext } from 'node:test';
-import { ConfigError } from '../../src/index.ts';
+import type { ConfigError } from '../../src/index.ts';
+import { codeOf } from '../../src/kernel/error.ts';
 import type { Answer } from '../support/http.ts';
 import { parseHubfile } from '../support/installed-package.ts';
 import { programPath } from '../support/program.ts';
@@ -42,8 +43,10 @@ function refusal(one: ComparedCase, around: Surroundings): string | null {
     parseHubfile(text.replaceAll('SECURE', '8443'), { env: {} });
     return null;
   } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    return error.problems.map(({ message, hint }) => `${message}: ${hint ?? ''}`).join('\n');
+    // The class is that of the package, not of the source.
+    if (codeOf(error) !== 'invalid-config') throw error;
+    const { problems } = error as ConfigError;
+    return problems.map(({ message, hint }) => `${message}: ${hint ?? ''}`).join('\n');
   }
 }
 
