@@ -2,7 +2,6 @@
 // test/unit/directives/caddy-names.ts. What is not here is the same, or refused with the reader's hint.
 export const notes = {
   'Global options': {
-    default_bind: 'each site has a bind of its own; the adapter writes it',
     order: "the same, of hubgate's directives",
     storage: "a directory; Caddy's file_system with its root too",
     admin:
@@ -30,14 +29,13 @@ export const notes = {
     skip_log: 'log_skip; the old name is read with a warning',
     basic_auth: 'bcrypt and argon2id; a bounded number of wrong passwords by address',
     bind: 'the same, and sockets that it was handed (fd/)',
-    encode: 'br too, br and gzip unless they are named; no levels',
-    file_server:
-      'dotfiles do not exist but for .well-known; a link may not lead out of the root; 405 for other methods than GET and HEAD',
+    encode: 'br too; br and gzip unless they are named',
+    file_server: 'dotfiles do not exist but for .well-known; a link may not lead out of the root',
     forward_auth: 'the fields that it copies are taken off the request of the client always',
     handle_errors: 'the same, with statuses; error_status is the matcher of a status',
     log: 'the same, without filters of fields',
     php_fastcgi: 'split on .php; the root as PHP-FPM sees it is that of root',
-    redir: 'no html',
+    redir: 'the same; the page of html has the design of all pages',
     request_body: 'max_size, read_timeout and write_timeout',
     reverse_proxy:
       'bodies are never buffered; Via is added; forwarded fields of who is not trusted are dropped',
@@ -45,16 +43,12 @@ export const notes = {
   },
   Matchers: {
     expression:
-      'compare values with vars or vars_regexp; {err.status_code} in handle_errors is error_status, which the adapter writes',
+      'CEL; functions of other matchers take texts alone, and what of a request is text stays text',
     path: 'the same; what a placeholder brings in has no wildcards; %* is not one',
     host: 'the same; what a placeholder brings in has no wildcards',
     header: 'the same; what a placeholder brings in has no wildcards',
     path_regexp: 'RE2 syntax, as there',
     vars_regexp: 'RE2 syntax, as there',
-  },
-  encode: {
-    gzip: 'no level; the adapter takes it out',
-    zstd: 'no level',
   },
   file_server: {
     browse: 'a page without script, or JSON; `a2` stands before `a10`',

@@ -47,6 +47,7 @@ const LIBRARY_PLACE = {
   'urlpattern-polyfill': ['hub/pattern/'],
   'uri-template': ['hub/pattern/'],
   re2js: ['hub/pattern/', 'auth/legacy-claim.ts', 'site/', 'http/'],
+  '@marcbachmann/cel-js': ['matchers/expression/'],
   lmdb: ['transports/lmdb/'],
   '@redis/client': ['transports/redis/'],
   yaml: ['hubfile/', 'cli/'],

@@ -1,10 +1,12 @@
-// The tables of docs/from-caddy.md: each word of a Caddyfile, and whether hubgate has it. What is
+// The tables of docs/from-caddy.md: each word of a Caddyfile, and whether hubgate has it. "The same" is
+// only what a case of test/caddy compares. What is
 // refused is told with the hint that the reader gives; a word without one fails, and so does a note
 // of what there is not. Used by directive-tables.mjs.
 import { directiveTable } from '../src/directives/registry.ts';
 import { read } from '../src/hubfile/load.ts';
 import { CADDY_NAMES } from '../test/unit/directives/caddy-names.ts';
 import { notes } from './caddy-notes.mjs';
+import { differences, nameOf, provenPlaceholders, provenWords } from './caddy-proofs.mjs';
 
 const REFUSED = /^(?:unsupported|unknown)-/;
 
@@ -13,8 +15,31 @@ export function fromCaddy(text) {
   const [begin, end] = ['<!-- words: generated -->', '<!-- end of words -->'];
   const [from, to] = [text.indexOf(begin), text.indexOf(end)];
   if (from === -1 || to < from) throw new Error(`docs/from-caddy.md lacks ${begin} … ${end}`);
-  return `${text.slice(0, from)}${begin}\n\n${tables()}\n\n${text.slice(to)}`;
+  return `${text.slice(0, from)}${begin}\n\n${shown()}\n\n${tables()}\n\n${text.slice(to)}`;
 }
+
+/** What the comparison shows, beside the words. */
+function shown() {
+  const reasons = new Map();
+  for (const { about, why } of differences()) {
+    reasons.set(why, [...(reasons.get(why) ?? []), about]);
+  }
+  const rows = [...reasons].map(([why, cases]) => `| ${cell(cases.join('; '))} | ${cell(why)} |`);
+  const placeholders = provenPlaceholders().map((name) => `\`{${name}}\``);
+  return [
+    '### Differences that a comparison shows',
+    '',
+    '| case | hubgate |',
+    '|---|---|',
+    ...rows,
+    '',
+    '### Placeholders with the same value',
+    '',
+    placeholders.join(' '),
+  ].join('\n');
+}
+
+const proven = provenWords();
 
 function tables() {
   const places = CADDY_NAMES.map(([template, names]) => [titleOf(template), template, names]);
@@ -44,18 +69,22 @@ function titleOf(template) {
   return template.includes('@name') ? 'Matchers' : 'Directives';
 }
 
-/** A directive or option, with the word that says of which kind it is. */
-function nameOf(line) {
-  return /^(?:(?:transport|dynamic|issuer|output) \w+|\w+)/.exec(line)?.[0] ?? line;
-}
-
 function row(title, template, name) {
   const note = notes[title]?.[name];
   const refusal = refusalOf(template, name);
-  if (refusal === null) return `| \`${name}\` | ${cell(note ?? 'the same')} |`;
+  if (refusal === null) {
+    const isProven = proven.has(`${title} ${name}`);
+    return `| \`${name}\` | ${cell(sayingOf(note ?? 'the same', isProven))} |`;
+  }
   const instead = note ?? refusal;
   if (instead === undefined) throw new Error(`${title}: nothing is said to who writes ${name}`);
   return `| \`${name}\` | no: ${cell(instead)} |`;
+}
+
+/** Nothing is said to be the same that no case compares. */
+function sayingOf(note, isProven) {
+  if (isProven) return note;
+  return note.replace(/^the same/, 'is read; no case compares it');
 }
 
 function cell(text) {

@@ -46,14 +46,17 @@ export type HeaderOperation =
  * A method that is left out stands for "none".
  */
 export interface HandlerData<Handler extends { readonly kind: string }> {
-  /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of routes in it. */
-  shape(inner: Shape<readonly RouteConfig[]>): Shape<Omit<Handler, 'kind'>>;
+  /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of routes in it, `matcher` of matchers. */
+  shape(
+    inner: Shape<readonly RouteConfig[]>,
+    matcher: Shape<RequestMatcher>,
+  ): Shape<Omit<Handler, 'kind'>>;
   /** Routes that a request goes through where the handler stands. */
   nested?(handler: Handler): readonly RouteConfig[];
   /** Routes that take over from a response that the handler was given. */
   answering?(handler: Handler): readonly RouteConfig[];
-  /** Of the handlers side by side with one group, only the first that matches runs. */
-  group?(handler: Handler): number;
+  /** Of the handlers of one kind side by side with one group, only the first that matches runs. */
+  group?(handler: Handler): number | null;
   /** Parts with a `pattern` in RE2 syntax, whose place in the file is known by the part. */
   patterns?(handler: Handler): readonly object[];
   /** Changes of the response's fields, made before discovery sees them. */

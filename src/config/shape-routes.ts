@@ -32,7 +32,7 @@ export function routeShapes({ directives, matchers }: ConfigRegistry): {
     object<RouteConfig>({ matcher, handler: later('handler', () => handler) }, { matcher: null }),
   );
   const handlerShapes = Object.entries(directives).flatMap(([kind, { data }]) =>
-    data === undefined ? [] : [[kind, data.shape(routes)] as const],
+    data === undefined ? [] : [[kind, data.shape(routes, conditions)] as const],
   );
   // As above.
   const handler = byKind<HandlerConfig>(

@@ -143,7 +143,14 @@ function account(line: Cursor): BasicAuthAccount {
   }
   const hash = line.argument('the hash of a password');
   line.end();
-  return line.origins.of(line.span, { user: user.text, hash: new Secret(hash.text) });
+  return line.origins.of(line.span, { user: user.text, hash: new Secret(plainHash(hash.text)) });
+}
+
+/** Files of the first Caddy 2 have a hash of bcrypt as base64. */
+function plainHash(text: string): string {
+  if (!/^[A-Za-z0-9+/]{60,}={0,2}$/.test(text)) return text;
+  const decoded = Buffer.from(text, 'base64').toString('latin1');
+  return BCRYPT.test(decoded) ? decoded : text;
 }
 
 /** Credentials that were right, as their digests: a page and its parts ask once. */

@@ -1,14 +1,16 @@
 import type { HandlerData } from '../config/routes.ts';
-import { list, object } from '../config/shape.ts';
-import { oneOf, size as sizeShape } from '../config/shape-values.ts';
-import type { Cursor } from '../hubfile/cursor.ts';
+import { type ResponseMatcher, responseMatcher } from '../config/response-matcher.ts';
+import { list, nullable, object } from '../config/shape.ts';
+import { count as countShape, oneOf, size as sizeShape } from '../config/shape-values.ts';
+import { readResponseMatcher } from '../hubfile/response-matchers.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
-import { choiceOf, size } from '../hubfile/values.ts';
+import { choiceOf, count, oneOf as oneWord, size } from '../hubfile/values.ts';
 import { Writable } from 'node:stream';
 import zlib from 'node:zlib';
 import { breakOff } from '../http/body-end.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { negotiatedEncoding, recode } from '../http/representation.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -18,15 +20,39 @@ export interface EncodeConfig {
   readonly encodings: readonly Encoding[];
   /** Bytes. */
   readonly minimumLength: number;
+  /** From 1, the fastest, to 9; null: 6. */
+  readonly gzipLevel: number | null;
+  readonly zstdLevel: ZstdLevel;
+  /** Which answers are encoded; null: those of types that are text, or like it. */
+  readonly match: ResponseMatcher | null;
 }
+
+type ZstdLevel = keyof typeof ZSTD_LEVELS;
+
+/** As levels of the library. */
+const ZSTD_LEVELS = { fastest: 1, default: 3, better: 7, best: 11 } as const;
+
+const defaults = {
+  encodings: ['br', 'gzip'],
+  minimumLength: 512,
+  gzipLevel: null,
+  zstdLevel: 'default',
+  match: null,
+} as const;
 
 type Encoding = 'gzip' | 'br' | 'zstd';
 
 const data: HandlerData<EncodeConfig> = {
   shape: () =>
     object(
-      { encodings: list(oneOf('gzip', 'br', 'zstd'), { min: 1 }), minimumLength: sizeShape() },
-      { encodings: ['br', 'gzip'], minimumLength: 512 },
+      {
+        encodings: list(oneOf('gzip', 'br', 'zstd'), { min: 1 }),
+        minimumLength: sizeShape(),
+        gzipLevel: nullable(countShape({ min: 1, max: 9 })),
+        zstdLevel: oneOf('fastest', 'default', 'better', 'best'),
+        match: nullable(responseMatcher),
+      },
+      defaults,
     ),
 };
 
@@ -36,14 +62,19 @@ declare module '../config/routes.ts' {
   }
 }
 
+const ZSTD_WORDS = ['fastest', 'default', 'better', 'best'] as const;
 const ENCODINGS: readonly Encoding[] = ['gzip', 'br', 'zstd'];
 
 const USAGE = `
 encode [<matcher>] [zstd] [br] [gzip] {
-    zstd
+    zstd [fastest|default|better|best]
     br
-    gzip
+    gzip [<level>]
     minimum_length <size>
+    match {
+        status <status…>
+        header <field> [<value>]
+    }
 }
 `;
 
@@ -54,31 +85,27 @@ const syntax: DirectiveSyntax = {
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const encodings = cursor.rest().map((word) => choiceOf(cursor, word, ENCODINGS));
-    const start: { encodings: readonly Encoding[]; minimumLength: number } = {
-      encodings,
-      minimumLength: 512,
-    };
-    const also = (encoding: Encoding) => (_: Cursor, sofar: typeof start) => ({
+    const start: EncodeConfig = { kind: 'encode', ...defaults, encodings };
+    const also = (encoding: Encoding, sofar: EncodeConfig) => ({
       encodings: [...sofar.encodings, encoding],
     });
-    const settings = cursor.options(
-      start,
-      {
-        gzip: also('gzip'),
-        br: also('br'),
-        zstd: also('zstd'),
-        minimum_length: (option) => ({ minimumLength: size(option) }),
-      },
-      {
-        unsupported: {
-          match: 'hubgate encodes only text-like types; use a matcher to limit requests',
-        },
-      },
-    );
+    const settings = cursor.options(start, {
+      gzip: (option, sofar) => ({
+        ...also('gzip', sofar),
+        ...(option.left === 0 ? {} : { gzipLevel: count(option, { min: 1, max: 9 }) }),
+      }),
+      br: (_, sofar) => also('br', sofar),
+      zstd: (option, sofar) => ({
+        ...also('zstd', sofar),
+        ...(option.left === 0 ? {} : { zstdLevel: oneWord(option, ZSTD_WORDS) }),
+      }),
+      match: (option) => ({ match: readResponseMatcher(option) }),
+      minimum_length: (option) => ({ minimumLength: size(option) }),
+    });
     cursor.end();
     const chosen: readonly Encoding[] =
       settings.encodings.length > 0 ? [...new Set(settings.encodings)] : ['br', 'gzip'];
-    return [step(cursor, matcher, { kind: 'encode', ...settings, encodings: chosen })];
+    return [step(cursor, matcher, { ...settings, encodings: chosen })];
   },
 };
 
@@ -90,21 +117,25 @@ const BROTLI_QUALITY = 4;
 const COMPRESSIBLE =
   /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|javascript)|application\/(?:x-javascript|ld\+json|manifest\+json|wasm|graphql|x-ndjson|atom\+xml|rss\+xml|xhtml\+xml)|image\/(?:svg\+xml|bmp|x-icon|vnd\.microsoft\.icon)|font\/(?:ttf|otf|collection)|application\/(?:vnd\.ms-fontobject|x-font-ttf|x-font-opentype))/i;
 
-/** `encode [<matcher>] [zstd] [br] [gzip] [{ minimum_length <bytes> }]` */
-function compile({ encodings, minimumLength }: EncodeConfig): Handler {
-  const offered = encodings.filter((one) => one !== 'zstd' || createZstd() !== null);
+/** `encode [<matcher>] [zstd] [br] [gzip] [{ … }]` */
+function compile(config: EncodeConfig): Handler {
+  const { encodings, minimumLength, match } = config;
+  const matches = match === null ? null : compileResponseMatcher(match);
+  const offered = encodings.filter((one) => one !== 'zstd' || createZstd(1) !== null);
   return (exchange, next) => {
     exchange.onHead((head) => {
       if (exchange.upgrade !== null) return undefined;
       return recode(exchange, head, {
         vary: ['Accept-Encoding'],
-        concerns: (headers) => isEligible(headers, minimumLength),
+        concerns: (headers) =>
+          (matches === null ? isTextLike(headers) : matches(head.status, headers)) &&
+          isEligible(headers, minimumLength),
         begin: (headers) => {
           const accepted = exchange.headers.combined('accept-encoding') ?? '';
           const encoding = negotiatedEncoding(accepted, offered);
           if (encoding === null) return null;
           headers.set('Content-Encoding', encoding);
-          return (body) => compressed(body, createEncoder(encoding));
+          return (body) => compressed(body, createEncoder(encoding, config));
         },
         // Other bytes than the origin's: the tag no longer vouches for them (RFC 9110 §8.8.1).
         retag: (etag) => (etag.startsWith('"') ? `W/${etag}` : etag),
@@ -117,31 +148,42 @@ function compile({ encodings, minimumLength }: EncodeConfig): Handler {
 function isEligible(headers: HeaderList, minimumLength: number): boolean {
   const type = headers.get('content-type') ?? '';
   // Compressors hold back what an event stream wants to send at once.
-  if (/^text\/event-stream/i.test(type) || !COMPRESSIBLE.test(type)) return false;
+  if (/^text\/event-stream/i.test(type)) return false;
   if (headers.has('content-encoding')) return false;
   if (/no-transform/i.test(headers.combined('cache-control') ?? '')) return false;
   const length = headers.get('content-length');
   return length === undefined || Number(length) >= minimumLength;
 }
 
-function createEncoder(encoding: Encoding): Encoder {
+function isTextLike(headers: HeaderList): boolean {
+  return COMPRESSIBLE.test(headers.get('content-type') ?? '');
+}
+
+function createEncoder(encoding: Encoding, { gzipLevel, zstdLevel }: EncodeConfig): Encoder {
   switch (encoding) {
     case 'gzip':
-      return zlib.createGzip();
+      return zlib.createGzip(gzipLevel === null ? {} : { level: gzipLevel });
     case 'br':
       return zlib.createBrotliCompress({
         params: { [zlib.constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY },
       });
     case 'zstd':
-      return createZstd() ?? zlib.createGzip();
+      return createZstd(ZSTD_LEVELS[zstdLevel]) ?? zlib.createGzip();
   }
 }
 
+type CreateZstd = (options: { readonly params: Readonly<Record<number, number>> }) => Encoder;
+
+/** `ZSTD_c_compressionLevel` of the library. */
+const COMPRESSION_LEVEL = 100;
+
 /** Zstandard came with Node 22.15; the types here are those of Node 20. */
-function createZstd(): Encoder | null {
+function createZstd(level: number): Encoder | null {
   const create: unknown = Reflect.get(zlib, 'createZstdCompress');
   // A function of Node's own with the signature of its siblings.
-  return typeof create === 'function' ? (create as typeof zlib.createGzip)() : null;
+  return typeof create === 'function'
+    ? (create as CreateZstd)({ params: { [COMPRESSION_LEVEL]: level } })
+    : null;
 }
 
 /** Compresses into `body`; whatever has been written leaves with the same turn of the event loop. */

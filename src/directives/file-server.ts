@@ -19,6 +19,7 @@ import {
   type SiteFile,
   siteNames,
 } from '../site/site-files.ts';
+import { errorStatus } from '../site/error-status.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { hiddenBy, type IsHidden } from './file-server/hidden-names.ts';
 import { answerListing } from './file-server/listing.ts';
@@ -34,6 +35,7 @@ file_server [<matcher>] [browse] {
     precompressed [br] [zstd] [gzip]
     status <status>
     pass_thru
+    disable_canonical_uris
 }
 `;
 
@@ -59,10 +61,10 @@ const OPTIONS: OptionTable<FileServerConfig> = {
   precompressed: (option) => ({ precompressed: encodings(option) }),
   status: (option) => ({ status: statusCode(option, option.argument('a status')) }),
   pass_thru: () => ({ passThru: flag() }),
+  disable_canonical_uris: () => ({ canonicalUris: !flag() }),
 };
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  disable_canonical_uris: 'rewrite to the directory with a slash at the end',
   etag_file_extensions: 'hubgate makes tags from size and time of change',
   fs: 'hubgate serves files of the operating system',
 };
@@ -107,7 +109,8 @@ function compile(
     const isHidden = hidden(exchange, { directory, real: root });
     if (names === null || isHidden(names)) throw noSuchFile();
     const found = await siteFile(root, names, hidesFile);
-    const wantsDirectory = pathOf(exchange).endsWith('/');
+    const isAsked = config.canonicalUris && isNameAsked(exchange, names.at(-1));
+    const wantsDirectory = (isAsked ? askedPath(exchange) : pathOf(exchange)).endsWith('/');
     const representations = (of: readonly string[]): Representations => ({
       root,
       names: of,
@@ -116,15 +119,18 @@ function compile(
       precompressed,
     });
     if (!found.stats.isDirectory()) {
+      if (isAsked && wantsDirectory) return redirectTo(exchange, -1);
       // As matchers see it: `/secret.txt%2f` and `/secret.txt/.` are not what they have let pass.
       if (matchedPath(exchange).endsWith('/')) throw noSuchFile();
+      refuseChange(exchange);
       return serveFile(exchange, found.path, representations(names), status);
     }
     const index = await indexOf(root, names, config.index, isHidden, hidesFile);
     // Where there is nothing to show, a redirect would tell that the directory is there.
     if (index === null && !config.browse) throw noSuchFile();
-    if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
+    if (!wantsDirectory && isAsked) return redirectTo(exchange, 1);
     if (index !== null) {
+      refuseChange(exchange);
       return serveFile(exchange, index.file.path, representations(index.names), status);
     }
     // Its links are relative, so they need the slash.
@@ -133,11 +139,6 @@ function compile(
   };
 
   return besidePages(async (exchange, next) => {
-    if (exchange.method !== 'GET' && exchange.method !== 'HEAD') {
-      if (config.passThru) return next();
-      answer(exchange, 405, { allow: 'GET, HEAD' });
-      return;
-    }
     try {
       await serve(exchange);
     } catch (error) {
@@ -157,17 +158,37 @@ function namesOf(exchange: Exchange): string[] | null {
   }
 }
 
+/** A file is only read; the page of an error is for whatever the client wanted to do. */
+function refuseChange(exchange: Exchange): void {
+  const { method } = exchange;
+  if (method === 'GET' || method === 'HEAD' || errorStatus(exchange) !== 0) return;
+  exchange.preset.set('Allow', 'GET, HEAD');
+  throw new HttpError(405, 'files are only read');
+}
+
+function askedPath({ originalTarget }: Exchange): string {
+  return originalTarget.split('?', 1)[0] ?? '';
+}
+
 /**
- * Relative links of an index need the slash. The answer is relative too, because a prefix may have
- * been stripped; where the name was rewritten it would lead astray, so there is none.
+ * Whether the client itself has asked for this name: where the name was rewritten a redirect would lead
+ * astray. Decoded as matchers do: what guards `/private/*` is not to be passed by with `/%70rivate`.
  */
-function redirected(exchange: Exchange, name: string | undefined): boolean {
-  const [path = '', query] = exchange.originalTarget.split(/\?(.*)/s, 2);
-  // Decoded as matchers do: what guards `/private/*` is not to be passed by with `/%70rivate`.
-  if (name === undefined || afterSlash(decodePath(path)) !== name) return false;
-  const last = afterSlash(path);
-  answer(exchange, 308, { location: `./${last}/${query === undefined ? '' : `?${query}`}` });
-  return true;
+function isNameAsked(exchange: Exchange, name: string | undefined): boolean {
+  return (
+    name !== undefined && afterSlash(decodePath(askedPath(exchange)).replace(/\/$/, '')) === name
+  );
+}
+
+/**
+ * Relative links of an index need the slash at the end, those of a file must not have it. The answer is
+ * relative, because a prefix may have been stripped.
+ */
+function redirectTo(exchange: Exchange, slashes: 1 | -1): void {
+  const path = askedPath(exchange);
+  const query = exchange.originalTarget.slice(path.length);
+  const last = afterSlash(slashes === 1 ? path : path.slice(0, -1));
+  answer(exchange, 308, { location: slashes === 1 ? `./${last}/${query}` : `../${last}${query}` });
 }
 
 function afterSlash(path: string): string {

@@ -14,6 +14,7 @@ import { HttpError } from '../http/errors.ts';
 import type { Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { dashed } from '../site/identity-placeholders.ts';
+import { rewrittenTarget } from '../site/rewritten-target.ts';
 import { SubExchange } from '../site/sub-exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -26,10 +27,10 @@ export interface ForwardAuthConfig {
 }
 
 const data: HandlerData<ForwardAuthConfig> = {
-  shape: (inner) =>
+  shape: (inner, matcher) =>
     object(
       {
-        proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner) }),
+        proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner, matcher) }),
         uri: nameShape('a path'),
         copyHeaders: list(object({ from: headerNameShape, to: headerNameShape })),
       },
@@ -126,6 +127,7 @@ const NO_MORE: Next = () => Promise.resolve();
  * named fields goes before anybody is asked, whatever comes of it.
  */
 function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: HandlerContext): Handler {
+  const target = rewrittenTarget(uri, context.expand);
   const headerUp = [...ABOUT_THE_REQUEST, ...proxy.headerUp];
   const isCopied = new Set(copyHeaders.map(({ to }) => dashed(to.toLowerCase())));
   const ask = reverseProxy.compile({ ...proxy, headerUp }, context);
@@ -135,7 +137,7 @@ function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: Handle
     const answer: { granted: HeaderList | null } = { granted: null };
     const sub = new SubExchange(exchange, {
       method: 'GET',
-      target: uri,
+      target: target(exchange),
       variables: new Map(exchange.variables)
         .set('auth.method', exchange.method)
         .set('auth.uri', exchange.target),

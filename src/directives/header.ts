@@ -1,21 +1,34 @@
 import type { HandlerData, HeaderOperation } from '../config/routes.ts';
+import { ANY_RESPONSE, type ResponseMatcher, responseMatcher } from '../config/response-matcher.ts';
 import { object } from '../config/shape.ts';
 import { headerOperations } from '../config/shape-routes.ts';
+import { flag } from '../config/shape-values.ts';
 import { Cursor } from '../hubfile/cursor.ts';
+import { readResponseMatcher } from '../hubfile/response-matchers.ts';
 import { headerOperation } from '../hubfile/values.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import { compileOperations } from '../http/header-operations.ts';
+import { compileResponseMatcher } from '../http/response-matcher.ts';
+import { errorStatus } from '../site/error-status.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface HeaderConfig {
   readonly kind: 'header';
   readonly operations: readonly HeaderOperation[];
+  /** Done when the response is there, to its own fields too; else at once, before there are any. */
+  readonly isDeferred: boolean;
+  /** Which responses are changed. */
+  readonly match: ResponseMatcher;
 }
 
 const data: HandlerData<HeaderConfig> = {
-  shape: () => object({ operations: headerOperations }),
+  shape: () =>
+    object(
+      { operations: headerOperations, isDeferred: flag, match: responseMatcher },
+      { isDeferred: false, match: ANY_RESPONSE },
+    ),
   patterns: ({ operations }) => operations,
   responseFields: ({ operations }) => operations,
 };
@@ -30,53 +43,95 @@ const USAGE = `
 header [<matcher>] [+|-|?|>]<field> [<value>|<find>] [<replace>]
 header [<matcher>] {
     [+|-|?|>]<field> [<value>|<find>] [<replace>]
+    defer
+    match {
+        status <status…>
+        header <field> [<value>]
+    }
 }
 `;
 
+/** What a directive has said so far. */
+interface Draft {
+  readonly operations: HeaderOperation[];
+  isDeferred: boolean;
+  match: ResponseMatcher;
+}
+
 /**
- * Nothing in front sets, `+` adds, `-` deletes (`*` at either end), `?` sets what is missing. `>`
- * and `defer` change nothing: response headers are always edited when the response is there.
+ * Nothing in front sets, `+` adds, `-` deletes (`*` at either end), `?` sets what is missing, `>` sets
+ * when the response is there. One line of a block that needs the response defers the whole block; `?`
+ * is a step of its own.
  */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'changes response fields',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
-    const operations: HeaderOperation[] = [];
-    if (cursor.left > 0) operations.push(headerOperation(cursor, 'response'));
+    const draft: Draft = { operations: [], isDeferred: false, match: ANY_RESPONSE };
+    if (cursor.left > 0) addOperation(draft, cursor, cursor.peek()?.text ?? '');
     for (const line of cursor.lines()) {
       cursor.problems.attempt(() => {
-        if (line.name !== 'defer') operations.push(fieldLine(line, 'response'));
+        if (line.name === 'defer') draft.isDeferred = true;
+        else if (line.name === 'match') draft.match = readResponseMatcher(line);
+        else fieldLine(draft, line);
         line.end();
       });
     }
+    const { operations, isDeferred, match } = draft;
     if (operations.length === 0) {
       cursor.argument('a header field');
       cursor.fail(cursor.span, 'expected-argument', 'header needs a header field');
     }
     cursor.end();
-    return [step(cursor, matcher, { kind: 'header', operations })];
+    const defaults = operations.filter(({ kind }) => kind === 'default');
+    const others = operations.filter(({ kind }) => kind !== 'default');
+    return [
+      { kind: 'header', operations: others, isDeferred, match } as const,
+      { kind: 'header', operations: defaults, isDeferred: true, match } as const,
+    ]
+      .filter((one) => one.operations.length > 0)
+      .map((one) => step(cursor, matcher, one));
   },
 };
 
+function addOperation(draft: Draft, cursor: Cursor, written: string): void {
+  const operation = headerOperation(cursor, 'response');
+  draft.operations.push(operation);
+  if (operation.kind === 'delete' || written.startsWith('>')) draft.isDeferred = true;
+}
+
 /** A line of a block begins with the field itself. */
-function fieldLine(line: Cursor, of: 'request' | 'response'): HeaderOperation {
+function fieldLine(draft: Draft, line: Cursor): void {
   const first = line.line.words[0];
   const words =
     first === undefined ? line.line.words : [{ ...first, text: 'header' }, ...line.line.words];
   const shifted = new Cursor({ ...line.line, words }, line.problems, line.origins);
   line.rest();
-  const operation = headerOperation(shifted, of);
+  addOperation(draft, shifted, first?.text ?? '');
   shifted.end();
-  return operation;
 }
 
-/** `header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]`: on whatever is answered. */
-function compile({ operations }: HeaderConfig, { expand }: HandlerContext): Handler {
+/** `header [<matcher>] …`: on the response that comes, or on what is set before it. */
+function compile(
+  { operations, isDeferred, match }: HeaderConfig,
+  { expand }: HandlerContext,
+): Handler {
   const apply = compileOperations(operations);
+  const matches = compileResponseMatcher(match);
+  if (!isDeferred && match.status.length + match.headers.length === 0) {
+    return (exchange, next) => {
+      apply(exchange.preset, (template) => expand(template, exchange));
+      return next();
+    };
+  }
   return (exchange, next) => {
-    exchange.onHead((head) => {
-      apply(head.headers, (template) => expand(template, exchange, head.headers));
+    const error = errorStatus(exchange);
+    exchange.onHead(({ status, headers }) => {
+      // What waits for a response is not for the page of an error that came instead.
+      if (errorStatus(exchange) === error && matches(status, headers)) {
+        apply(headers, (template) => expand(template, exchange, headers));
+      }
       return undefined;
     });
     return next();

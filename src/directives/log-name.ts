@@ -27,7 +27,7 @@ declare module '../config/routes.ts' {
 const syntax: DirectiveSyntax = {
   usage: 'log_name [<matcher>] <name…>',
   summary: 'chooses the logs of the site for a request',
-  specificLast: 'last-written',
+  specificLast: true,
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const names = cursor

@@ -12,7 +12,7 @@ log [<name>] {
     level debug|info|warn|error
     hostnames <host…>
     no_hostname
-    output stderr|stdout
+    output stderr|stdout|discard
     output file <path> {
         mode <mode>
         roll_size <size>
@@ -43,13 +43,19 @@ const syntax: DirectiveSyntax = {
         'give each a name: log <name> { … }',
       );
     }
+    let isDiscarded = false;
     const settings = cursor.options(
       { ...defaultAccessLog, name },
       {
         level: (option) => ({ level: logLevel(option) }),
         hostnames: (option) => ({ hosts: hosts(option) }),
         no_hostname: () => ({ onlyNamed: flag() }),
-        output: (option) => logOutput(option),
+        output: (option) => {
+          if (option.peek()?.text !== 'discard') return logOutput(option);
+          option.optional();
+          isDiscarded = true;
+          return {};
+        },
         format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
       },
       {
@@ -61,7 +67,7 @@ const syntax: DirectiveSyntax = {
       },
     );
     cursor.end();
-    scope.site.accessLogs.push(settings);
+    if (!isDiscarded) scope.site.accessLogs.push(settings);
     return [];
   },
 };

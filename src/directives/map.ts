@@ -144,28 +144,30 @@ function compile(
 ): Handler {
   const compiled = cases.map(({ input, pattern, outputs }) => {
     const regexp = pattern === null ? null : compilePattern(pattern);
-    const groupsOf = (value: string): readonly string[] | null =>
-      regexp === null ? (value === input ? [] : null) : regexp.match(matchable(value));
-    return { groupsOf, outputs };
+    const match = (value: string): Match | null => {
+      if (regexp === null) return value === input ? { groups: null, outputs } : null;
+      const groups = regexp.match(matchable(value));
+      if (groups === null) return null;
+      const named = regexp.named.map(([name, index]) => [name, groups[index] ?? ''] as const);
+      const numbered = groups.map((group, index) => [String(index), group] as const);
+      return { groups: new Map([...numbered, ...named]), outputs };
+    };
+    return match;
   });
   return (exchange, next) => {
     const value = expand(source, exchange);
-    let found: {
-      readonly groups: readonly string[];
-      readonly outputs: readonly (string | null)[];
-    } = {
-      groups: [],
-      outputs: [],
-    };
-    for (const { groupsOf, outputs } of compiled) {
-      const groups = groupsOf(value);
-      if (groups === null) continue;
-      found = { groups, outputs };
+    let found: Match = { groups: null, outputs: [] };
+    for (const match of compiled) {
+      const matched = match(value);
+      if (matched === null) continue;
+      found = matched;
       break;
     }
     const values = destinations.map((_, at) => {
-      const output = found.outputs[at] ?? defaults[at] ?? '';
-      return filled(output, found.groups, exchange, expand);
+      const output = found.outputs[at] ?? null;
+      return output === null
+        ? expand(defaults[at] ?? '', exchange)
+        : filled(output, found.groups, exchange, expand);
     });
     for (const [at, name] of destinations.entries()) {
       exchange.variables.set(name, values[at] ?? '');
@@ -175,16 +177,30 @@ function compile(
   };
 }
 
+interface Match {
+  /** What a regular expression captured, by numbers and names; null for a text. */
+  readonly groups: ReadonlyMap<string, string> | null;
+  readonly outputs: readonly (string | null)[];
+}
+
+/** `$1`, `${1}` and `${name}`; `$$` is a dollar. Whatever else is a name is empty, as in Go. */
+const GROUP = /\$(?:(\$)|\{(\w+)\}|(\w+))/g;
+
 function filled(
   template: string,
-  groups: readonly string[],
+  groups: Match['groups'],
   exchange: Exchange,
   expand: Expand,
 ): string {
-  return template
-    .split(/\$\{(\d{1,3})\}/)
-    .map((part, index) => (index % 2 === 0 ? expand(part, exchange) : (groups[Number(part)] ?? '')))
-    .join('');
+  if (groups === null) return expand(template, exchange);
+  let result = '';
+  let end = 0;
+  for (const { 0: whole, 1: dollar, 2: braced, 3: bare, index } of template.matchAll(GROUP)) {
+    result += expand(template.slice(end, index), exchange);
+    result += dollar ?? groups.get(braced ?? bare ?? '') ?? '';
+    end = index + whole.length;
+  }
+  return result + expand(template.slice(end), exchange);
 }
 
 export const map: HandlerDirective<MapConfig> = { data, syntax, compile };

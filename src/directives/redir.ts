@@ -1,11 +1,13 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { headerValue as headerValueShape } from '../config/shape-routes.ts';
-import { count } from '../config/shape-values.ts';
+import { count, orWord } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
-import { badValue, headerValue, statusCode } from '../hubfile/values.ts';
+import { headerValue, statusCode } from '../hubfile/values.ts';
 import { answer } from '../http/answer.ts';
+import { HttpError } from '../http/errors.ts';
+import { escaped, page } from '../http/page.ts';
 import type { Handler } from '../http/exchange.ts';
 import { fieldValue } from '../http/header-operations.ts';
 import { sameSiteLocation } from '../http/same-site.ts';
@@ -16,12 +18,16 @@ import type { HandlerDirective } from './directive.ts';
 export interface RedirConfig {
   readonly kind: 'redir';
   readonly to: string;
-  readonly status: number;
+  /** `html`: a page that leads there. */
+  readonly status: number | 'html';
 }
 
 const data: HandlerData<RedirConfig> = {
   shape: () =>
-    object({ to: headerValueShape, status: count({ min: 300, max: 399 }) }, { status: 302 }),
+    object(
+      { to: headerValueShape, status: orWord('html', count({ min: 300, max: 399 })) },
+      { status: 302 },
+    ),
 };
 
 declare module '../config/routes.ts' {
@@ -33,7 +39,7 @@ declare module '../config/routes.ts' {
 const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, temporary: 302 };
 
 const syntax: DirectiveSyntax = {
-  usage: 'redir [<matcher>] <to> [permanent|temporary|<3xx>]',
+  usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>]',
   summary: 'redirects',
   read(cursor, scope) {
     const matcher = matcherBeforeTarget(cursor, scope);
@@ -49,16 +55,10 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-function redirectStatus(cursor: Cursor): number {
+function redirectStatus(cursor: Cursor): RedirConfig['status'] {
   const word = cursor.optional();
   if (word === undefined) return 302;
-  if (word.text === 'html') {
-    badValue(
-      cursor,
-      word,
-      'permanent, temporary or a status (redirects by HTML are not supported)',
-    );
-  }
+  if (word.text === 'html') return 'html';
   return Object.hasOwn(NAMED_STATUS, word.text)
     ? (NAMED_STATUS[word.text] ?? 302)
     : statusCode(cursor, word, { min: 300, max: 399 });
@@ -75,8 +75,27 @@ function compile({ to, status }: RedirConfig, { expand }: HandlerContext): Handl
     // What a placeholder brings into a query stays one value, as in `rewrite`.
     const search = query === null ? '' : `?${queryFrom(query, exchange, expand)}`;
     const target = location + search + expand(fragment, exchange);
-    answer(exchange, status, { Location: fieldValue(target) });
+    if (status !== 'html') {
+      answer(exchange, status, { Location: fieldValue(target) });
+      return;
+    }
+    // A link runs the script of such a URL, as Location does not.
+    if (/^[^/?#]*:/.test(target) && !/^https?:/i.test(target)) {
+      throw new HttpError(400, 'the target of the redirect is not one of http or https');
+    }
+    const type = { 'Content-Type': 'text/html; charset=utf-8' };
+    answer(exchange, 200, type, redirectPage(escaped(target)));
   };
+}
+
+/** For clients that take no redirect. It has no script, which the policy of a site may forbid. */
+function redirectPage(target: string): string {
+  return page(
+    'Redirecting…',
+    `<meta http-equiv="refresh" content="0; URL='${target}'">
+<p>Redirecting to <a href="${target}">${target}</a>…</p>
+`,
+  );
 }
 
 export const redir: HandlerDirective<RedirConfig> = { data, syntax, compile };

@@ -4,6 +4,8 @@ import { matchers } from '../matchers/registry.ts';
 import type { Directive, HandlerDirective } from './directive.ts';
 import { abort } from './abort.ts';
 import { bind } from './bind.ts';
+import { copyResponse } from './copy-response.ts';
+import { copyResponseHeaders } from './copy-response-headers.ts';
 import { discovery as discoverySyntax } from './discovery/syntax.ts';
 import { encode } from './encode.ts';
 import { error } from './error.ts';
@@ -12,6 +14,7 @@ import { handle } from './handle.ts';
 import { handleErrors } from './handle-errors.ts';
 import { handlePath } from './handle-path.ts';
 import { header } from './header.ts';
+import { intercept } from './intercept.ts';
 import { invoke } from './invoke.ts';
 import { log } from './log.ts';
 import { logAppend } from './log-append.ts';
@@ -19,6 +22,7 @@ import { logName } from './log-name.ts';
 import { logSkip } from './log-skip.ts';
 import { map } from './map.ts';
 import { mercure } from './mercure.ts';
+import { method } from './method.ts';
 import { phpFastcgi } from './php-fastcgi.ts';
 import { redir } from './redir.ts';
 import { requestBody } from './request-body.ts';
@@ -47,6 +51,8 @@ export const directives: Readonly<Record<string, Directive>> & {
   abort,
   basic_auth: basicAuth,
   bind,
+  copy_response: copyResponse,
+  copy_response_headers: copyResponseHeaders,
   discovery: { syntax: discoverySyntax },
   encode,
   error,
@@ -57,6 +63,7 @@ export const directives: Readonly<Record<string, Directive>> & {
   handle_path: handlePath,
   header,
   hub,
+  intercept,
   invoke,
   log,
   mercure,
@@ -64,6 +71,7 @@ export const directives: Readonly<Record<string, Directive>> & {
   log_name: logName,
   log_skip: logSkip,
   map,
+  method,
   php_fastcgi: phpFastcgi,
   rate_limit: rateLimit,
   redir,

@@ -40,8 +40,13 @@ const syntax: DirectiveSyntax = {
 /** `request_header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]` */
 function compile({ operations }: RequestHeaderConfig, { expand }: HandlerContext): Handler {
   const apply = compileOperations(operations, matchable);
+  const concernsHost = operations.some(({ name }) => name.toLowerCase() === 'host');
   return (exchange, next) => {
-    apply(exchange.headers, (template) => expand(template, exchange));
+    const { headers } = exchange;
+    // A client's own field is the authority that it asks for, however it has sent it.
+    if (concernsHost) headers.set('Host', exchange.host);
+    apply(headers, (template) => expand(template, exchange));
+    if (concernsHost) exchange.host = headers.getAll('host').at(-1) ?? exchange.host;
     return next();
   };
 }

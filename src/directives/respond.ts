@@ -77,7 +77,9 @@ function compile({ status, body, close }: RespondConfig, { expand }: HandlerCont
       exchange,
       status ?? (errorStatus(exchange) || 200),
       {
-        ...(text === '' ? {} : { 'Content-Type': contentType(text) }),
+        ...(text === '' || exchange.preset.has('content-type')
+          ? {}
+          : { 'Content-Type': contentType(text) }),
         ...(close ? { Connection: 'close' } : {}),
       },
       text,
@@ -86,7 +88,10 @@ function compile({ status, body, close }: RespondConfig, { expand }: HandlerCont
 }
 
 function contentType(text: string): string {
-  return /^\s*[[{]/.test(text) && isJson(text) ? 'application/json' : 'text/plain; charset=utf-8';
+  // As Caddy has it, `{}` and `[]` are texts.
+  return text.length > 2 && /^[[{]/.test(text) && isJson(text)
+    ? 'application/json'
+    : 'text/plain; charset=utf-8';
 }
 
 function isJson(text: string): boolean {

@@ -1,5 +1,6 @@
+import { everyRoute, type RouteConfig } from '../config/routes.ts';
 import { nearestName } from '../config/nearest.ts';
-import { isHeaderName, isStatusPattern } from '../config/well-formed.ts';
+import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
@@ -14,12 +15,14 @@ import {
   statusClasses,
 } from '../hubfile/values.ts';
 import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
-import {
-  handleResponse,
-  replaceStatus,
-  ResponseMatchers,
-} from './reverse-proxy/handle-response.ts';
+import { handleResponse, replaceStatus } from './reverse-proxy/handle-response.ts';
+import { ResponseMatchers } from '../hubfile/response-matchers.ts';
 import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
+import {
+  hasRequestPlaceholder,
+  isAllowedUpstream,
+  RequestUpstreams,
+} from './reverse-proxy/request-upstreams.ts';
 import { type TransportWords, upstreamsOf } from './reverse-proxy/upstreams.ts';
 import {
   type BalancingPolicy,
@@ -28,8 +31,9 @@ import {
   MAX_WEIGHT,
   type ReverseProxyConfig,
 } from '../proxy/proxy-config.ts';
-import type { Handler } from '../http/exchange.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
 import { ReverseProxy } from '../proxy/reverse-proxy.ts';
+import { compileMatcher } from '../site/matchers.ts';
 import { rewrittenTarget } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { reverseProxy as data } from './reverse-proxy/data.ts';
@@ -38,6 +42,7 @@ import type { HandlerDirective } from './directive.ts';
 const USAGE = `
 reverse_proxy [<matcher>] [<upstream…>] {
     to <upstream…>
+    upstreams_allow <host|range…>
     dynamic a [<name> <port>] {
         name <name>
         port <port>
@@ -65,6 +70,7 @@ reverse_proxy [<matcher>] [<upstream…>] {
     lb_try_duration <duration>
     lb_try_interval <duration>
     lb_retries <n>
+    lb_retry_match <condition>|{ <conditions…> }
     health_uri <uri>
     health_port <port>
     health_interval <duration>
@@ -152,12 +158,25 @@ export function proxySettings(
     handle_response: (option, sofar) => ({
       handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
     }),
+    lb_retry_match: (option, { loadBalancing }) => ({
+      loadBalancing: {
+        ...loadBalancing,
+        retryMatch: [...(loadBalancing.retryMatch ?? []), scope.conditions(option)],
+      },
+    }),
     replace_status: (option, sofar) => ({
       handleResponse: [...sofar.handleResponse, replaceStatus(option, responses)],
     }),
   };
   const read = cursor.options(start, options, {
-    repeatable: ['to', 'header_up', 'header_down', 'handle_response', 'replace_status'],
+    repeatable: [
+      'lb_retry_match',
+      'to',
+      'header_up',
+      'header_down',
+      'handle_response',
+      'replace_status',
+    ],
     unsupported: UNSUPPORTED,
     other: (option) => option.name.startsWith('@') || own(option),
   });
@@ -193,6 +212,14 @@ function withScheme(
 
 const OPTIONS: OptionTable<Draft> = {
   to: (cursor, sofar) => ({ to: [...sofar.to, { cursor, words: cursor.several('an upstream') }] }),
+  upstreams_allow: (cursor) => ({
+    upstreamsAllow: cursor.several('a host or an address range').flatMap((word) => {
+      if (word.text === 'private_ranges') return PRIVATE_RANGES;
+      return isAllowedUpstream(word.text)
+        ? [word.text]
+        : badValue(cursor, word, 'a host such as *.internal or app:8080, or an address range');
+    }),
+  }),
   lb_policy: (cursor, { loadBalancing }) => ({
     loadBalancing: { ...loadBalancing, policy: balancingPolicy(cursor) },
   }),
@@ -241,7 +268,6 @@ const OPTIONS: OptionTable<Draft> = {
 };
 
 const UNSUPPORTED: Readonly<Record<string, string>> = {
-  lb_retry_match: 'hubgate retries requests that are safe to repeat within lb_try_duration',
   health_path: 'use health_uri',
   health_upstream: 'use health_port',
   health_request_body: 'use health_uri and health_method',
@@ -374,7 +400,26 @@ function flushInterval(cursor: Cursor): number {
 function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
   const { rewrite } = config;
   const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expand);
-  const proxy = new ReverseProxy(config, { ...context, registry: context.upstreams, target });
+  const copiesResponse = (routes: readonly RouteConfig[]): boolean =>
+    everyRoute(routes, context.registry).some(({ handler }) => handler.kind === 'copy_response');
+  const retried = config.loadBalancing.retryMatch?.map((matcher) =>
+    compileMatcher(matcher, context.registry.matchers, context.hidesFile),
+  );
+  const mayRetry =
+    retried === undefined
+      ? null
+      : async (exchange: Exchange): Promise<boolean> => {
+          for (const matches of retried) if (await matches(exchange)) return true;
+          return false;
+        };
+  const options = { ...context, registry: context.upstreams, target, copiesResponse, mayRetry };
+  const proxy = config.upstreams.some(hasRequestPlaceholder)
+    ? new RequestUpstreams(
+        config,
+        context.expand,
+        (upstreams) => new ReverseProxy({ ...config, upstreams }, options),
+      )
+    : new ReverseProxy(config, options);
   context.defer(() => proxy.close());
   return context.besidePages(proxy.handle);
 }

@@ -1,6 +1,6 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { text } from '../config/shape-values.ts';
+import { count, text } from '../config/shape-values.ts';
 import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
@@ -11,10 +11,17 @@ import type { HandlerDirective } from './directive.ts';
 export interface RewriteConfig {
   readonly kind: 'rewrite';
   readonly to: string;
+  /** Of those that share one, only the first that matches runs; 0: each that matches. */
+  readonly group: number;
 }
 
 const data: HandlerData<RewriteConfig> = {
-  shape: () => object({ to: text('a path or a query', (to) => /^[/?{]/.test(to)) }),
+  shape: () =>
+    object(
+      { to: text('a path or a query', (to) => /^[/?{]/.test(to)), group: count() },
+      { group: 0 },
+    ),
+  group: ({ group }) => (group === 0 ? null : group),
 };
 
 declare module '../config/routes.ts' {
@@ -31,7 +38,7 @@ const syntax: DirectiveSyntax = {
     const target = cursor.argument('a path or a query');
     if (!/^[/?{]/.test(target.text)) badValue(cursor, target, 'a path or a query');
     cursor.end();
-    return [step(cursor, matcher, { kind: 'rewrite', to: target.text })];
+    return [step(cursor, matcher, { kind: 'rewrite', to: target.text, group: scope.group })];
   },
 };
 

@@ -1,6 +1,6 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { name as nameShape } from '../config/shape-values.ts';
+import { count, name as nameShape } from '../config/shape-values.ts';
 import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
 import { name } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
@@ -10,10 +10,13 @@ import type { HandlerDirective } from './directive.ts';
 export interface RootConfig {
   readonly kind: 'root';
   readonly path: string;
+  /** Of those that share one, only the first that matches runs; 0: each that matches. */
+  readonly group: number;
 }
 
 const data: HandlerData<RootConfig> = {
-  shape: () => object({ path: nameShape('a directory') }),
+  shape: () => object({ path: nameShape('a directory'), group: count() }, { group: 0 }),
+  group: ({ group }) => (group === 0 ? null : group),
 };
 
 declare module '../config/routes.ts' {
@@ -25,12 +28,11 @@ declare module '../config/routes.ts' {
 const syntax: DirectiveSyntax = {
   usage: 'root [<matcher>] <directory>',
   summary: "sets the directory of the site's files",
-  specificLast: 'first-written',
   read(cursor, scope) {
     const matcher = matcherBeforeTarget(cursor, scope);
     const path = name(cursor, 'a directory');
     cursor.end();
-    return [step(cursor, matcher, { kind: 'root', path })];
+    return [step(cursor, matcher, { kind: 'root', path, group: scope.group })];
   },
 };
 

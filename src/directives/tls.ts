@@ -251,9 +251,27 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
   return result;
 }
 
-/** `trust_pool <pem file>`, or as a Caddyfile has it: `trust_pool file <pem file>`. */
+/**
+ * `trust_pool <pem file>`, or as a Caddyfile has it: `trust_pool file <pem file>`, or with a block of
+ * `pem_file <pem file>`.
+ */
 export function trustPool(cursor: Cursor): string {
-  if (cursor.left > 1 && cursor.peek()?.text === 'file') cursor.optional();
+  const isFile = cursor.peek()?.text === 'file';
+  if (isFile && (cursor.left > 1 || cursor.hasBlock)) cursor.optional();
+  if (isFile && cursor.left === 0 && cursor.hasBlock) {
+    const start: { readonly file: string | null } = { file: null };
+    const { file } = cursor.options(start, {
+      pem_file: (option) => {
+        const [first, second] = option.several('a PEM file');
+        if (second !== undefined) {
+          const hint = 'put all authorities into one file';
+          option.fail(second.span, 'unexpected-argument', 'the trust pool is one file', hint);
+        }
+        return { file: first?.text ?? null };
+      },
+    });
+    return file ?? cursor.argument('a PEM file').text;
+  }
   return name(cursor, 'a PEM file');
 }
 

@@ -93,7 +93,8 @@ function compile(
     if (found !== null) {
       const query = tried[found.index]?.query ?? null;
       const own = exchange.target.slice(pathOf(exchange).length);
-      const suffix = query === null ? own : `?${expandedQuery(query, exchange, expand)}`;
+      const written = query === null ? '' : expandedQuery(query, exchange, expand);
+      const suffix = query === null ? own : written && `?${written}`;
       exchange.target = canonicalRewrite(encodedPath(found.relative) + suffix);
     }
     await next();

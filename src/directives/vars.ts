@@ -48,7 +48,7 @@ vars [<matcher>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'sets variables, which later directives read as `{vars.NAME}`',
-  specificLast: 'last-written',
+  specificLast: true,
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const variables: Variable[] = [];

@@ -25,9 +25,13 @@ export interface Exchange {
   /** The connection's own scheme; forwarded headers never change it. */
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
-  readonly method: string;
-  /** `Host` or `:authority` as sent; empty when the request had none. */
-  readonly host: string;
+  /** As `method` has changed it; {@link originalMethod} is what the client sent. */
+  method: string;
+  readonly originalMethod: string;
+  /** `Host` or `:authority` as sent, by which the site was found; empty when the request had none. */
+  readonly originalHost: string;
+  /** The same as `request_header Host` has changed it: for placeholders, matchers and upstreams. */
+  host: string;
   /** Path and query of the request in their canonical form (`canonical-target.ts`), still encoded. */
   readonly originalTarget: string;
   /** The same as the client spelled it, where upstreams are to get it so; null elsewhere. */
@@ -48,6 +52,8 @@ export interface Exchange {
    * message cannot have a body.
    */
   lendBody(loan: BodyLease): LeasedBody | null;
+  /** Whether nobody has been given bytes of the body yet, so that another can still have all of it. */
+  readonly isBodyWhole: boolean;
   /** False when the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
   readonly hasBody: boolean;
   /** Trailer fields of the request; complete once `body` has ended. */
@@ -95,6 +101,17 @@ export interface Exchange {
   readonly begun: boolean;
   /** Status sent; 0 before. */
   readonly status: number;
+  /**
+   * Fields of the response from handlers that pass the request on. Whatever the response says itself
+   * under the same name takes their place, but for `Vary` and where the head says otherwise.
+   */
+  readonly preset: HeaderList;
+  /**
+   * Looks at a head before it is sent, and before anybody changes it. Whoever returns a stream takes the response: its
+   * body goes there, and the exchange has not begun once the returned function is called. The last registered
+   * looks first. A connection that is taken over is looked at by nobody.
+   */
+  interceptHead(look: HeadInterceptor): () => void;
   /** Changes the head just before it is sent. The last registered runs first. */
   onHead(transform: HeadTransform): void;
   /** Keeps a field from the client, in informational responses, the head and the trailers alike. */
@@ -200,6 +217,8 @@ export interface ResponseHead {
   readonly headers: HeaderList;
   /** `upstream` for the site's pages, of the proxied app or from files; `gateway` for all of our own. */
   readonly source: 'upstream' | 'gateway';
+  /** Fields of the same name that were {@link Exchange.preset} stand before those of the app. */
+  readonly isBesidePreset?: true;
   /** The answer to an extended CONNECT whose tunnel is there. */
   readonly opensTunnel?: true;
   /** A 304 with all fields of its 200; those of the content are taken off when it is sent. */
@@ -214,6 +233,9 @@ export interface ResponseHead {
  * reject. A connection that is taken over waits for nobody.
  */
 export type HeadTransform = (head: ResponseHead) => BodyWrapper | Promise<void> | undefined;
+
+/** Where the body of a response goes that is not for the client; null lets it pass. */
+export type HeadInterceptor = (head: ResponseHead) => Writable | null;
 
 /** Takes where the encoded bytes go and returns where the plain bytes are written. */
 export type BodyWrapper = (body: Writable) => Writable;

@@ -22,9 +22,23 @@ const FRAMING = new Set([
 // oxlint-disable-next-line no-control-regex
 const FORBIDDEN_BYTES = /[\0-\x08\x0a-\x1f\x7f]/g;
 
+/** As Caddy applies the lines of one block, whatever their order in it. */
+const ORDER: Readonly<Record<HeaderOperation['kind'], number>> = {
+  add: 1,
+  set: 2,
+  delete: 3,
+  replace: 4,
+  default: 5,
+};
+
+function rank(operation: HeaderOperation): number {
+  return operation.kind === 'delete' && operation.name === '*' ? 0 : ORDER[operation.kind];
+}
+
 /**
- * The lines of a `header`, `request_header`, `header_up` or `header_down` block, in their order.
- * Operations on fields that frame the message do nothing.
+ * The lines of a `header`, `request_header`, `header_up` or `header_down` block: first `-*`, then what
+ * is added, set, deleted, replaced and set by default. Operations on fields that frame the message do
+ * nothing.
  *
  * @param check of each value that a regular expression is to change: for requests `matchable`
  * @throws HubgateError `invalid-pattern`
@@ -35,6 +49,7 @@ export function compileOperations(
 ): ApplyOperations {
   const steps = operations
     .filter((one) => !FRAMING.has(one.name.toLowerCase()))
+    .toSorted((a, b) => rank(a) - rank(b))
     .map((one) => compileOne(one, check));
   return (headers, expand) => {
     for (const step of steps) step(headers, expand);

@@ -4,6 +4,8 @@ import { HttpError } from './errors.ts';
 
 /** A regular expression that takes linear time whatever it is matched against. */
 export interface Pattern {
+  /** Groups that have names, with their numbers. */
+  readonly named: readonly (readonly [name: string, index: number])[];
   /**
    * Whether anything of the text matches, without groups: much cheaper than the search for them,
    * but where the pattern remembers long stretches of text (`a.{14}$`) much dearer.
@@ -46,6 +48,7 @@ const GROUP = /\$(?:(\$)|(\d+)|\{(\w+)\})/g;
 export function compilePattern(source: string): Pattern {
   const regex = compile(source);
   return {
+    named: Object.entries(regex.namedGroups()),
     test: (text) => regex.test(text),
     match(text) {
       const matcher = regex.matcher(text);

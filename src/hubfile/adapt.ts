@@ -7,6 +7,7 @@ import type { DirectiveTable } from './directive-table.ts';
 import type { Origins } from './place.ts';
 import type { Line } from './parser.ts';
 import type { Problems } from './problems.ts';
+import { checkPart, dividedHead, joinedSites, type PartOfSite } from './path-sites.ts';
 import { readNamedRoutes, readSite } from './site.ts';
 
 /**
@@ -25,27 +26,32 @@ export function adapt(
   const routeLines = bodyLines.filter((line) => namedRoute(line) !== null);
   const siteLines = bodyLines.filter((line) => namedRoute(line) === null);
   const before = problems.errors;
-  const { options, places } =
+  const { options, defaults } =
     optionsLine === null
-      ? { options: defaultOptions, places: table.places }
+      ? { options: defaultOptions, defaults: { places: table.places, bind: [] } }
       : readGlobalOptions(optionsLine, problems, origins, table);
   const goodOptions =
     whole && problems.errors === before && (optionsLine === null || !unsound.has(optionsLine));
   const named = readNamedRoutes(
     routeLines,
-    { mayLack: !whole, places },
+    { mayLack: !whole, places: defaults.places },
     { table, problems, origins },
   );
   const sitesRead = sitesOf(siteLines, problems);
   const allGood =
     goodOptions && problems.errors === before && !routeLines.some((line) => unsound.has(line));
-  const sites = sitesRead.map(({ head, body }) => {
+  const parts = sitesRead.map(({ head: written, body }): PartOfSite => {
     const errors = problems.errors;
-    const isThere = ![head, ...body].some((line) => unsound.has(line));
-    const place = { ports: options, places };
+    const divided = dividedHead(written);
+    const head = divided?.head ?? written;
+    const isThere = ![written, ...body].some((line) => unsound.has(line));
+    const place = { ports: options, defaults };
     const site = readSite({ head, body, isThere }, place, { table, problems, origins, named });
-    return { site, sound: allGood && isThere && problems.errors === errors };
+    if (divided !== null) checkPart(site, defaults, problems, head);
+    const sound = allGood && isThere && problems.errors === errors;
+    return { site, path: divided?.path ?? null, sound };
   });
+  const sites = joinedSites(parts, origins);
   return {
     config: { options, sites: sites.map(({ site }) => site) },
     sound: {

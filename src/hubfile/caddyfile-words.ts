@@ -1,7 +1,7 @@
 import { unsupportedDirectives } from './unsupported.ts';
 import type { DirectiveTable } from './directive-table.ts';
 import type { TextEdit } from './text-edit.ts';
-import { nameOf, optionsOf, type WrittenLine } from './written-lines.ts';
+import { nameOf, type WrittenLine } from './written-lines.ts';
 
 /** A change of words, and what is lost by it. */
 export interface Translation extends TextEdit {
@@ -13,7 +13,7 @@ export function translations(
   lines: readonly WrittenLine[],
   table: DirectiveTable,
 ): readonly Translation[] {
-  return [...lines.flatMap((line) => translated(line, table)), ...boundEverywhere(lines)];
+  return lines.flatMap((line) => translated(line, table));
 }
 
 function translated(line: WrittenLine, table: DirectiveTable): Translation[] {
@@ -26,10 +26,8 @@ function translated(line: WrittenLine, table: DirectiveTable): Translation[] {
 function ofLine(line: WrittenLine, name: string, table: DirectiveTable): Translation[] {
   const outer = line.outer === null ? '' : nameOf(line.outer);
   if (name === 'order') return replaced(line, 1, { mercure: 'hub', basicauth: 'basic_auth' });
-  if (name === 'gzip' && outer === 'encode') return plainGzip(line);
   if (name === 'protocols' && outer === 'servers') return withoutHttp3(line);
   if (name === 'format' && line.words[1]?.text === 'filter') return wrappedFormat(line);
-  if (name.startsWith('@') && isWithin(line, 'handle_errors')) return statusCondition(line);
   const current = table.currentName(name);
   if (current === name || Object.hasOwn(unsupportedDirectives, current)) return [];
   return replaced(line, 0, { [name]: current });
@@ -43,18 +41,6 @@ function replaced(
   const word = words[index];
   if (word === undefined || !Object.hasOwn(names, word.text)) return [];
   return [{ start: word.start, end: word.end, text: names[word.text] ?? '' }];
-}
-
-const LEVEL = {
-  message: 'hubgate has no option for the level of gzip',
-  hint: 'for large files use file_server { precompressed br gzip }',
-};
-
-/** Without its level. */
-function plainGzip({ words, end, blockStart }: WrittenLine): Translation[] {
-  const [, level] = words;
-  if (level === undefined || blockStart !== null) return [];
-  return [{ start: level.start, end, text: '', loses: LEVEL }];
 }
 
 const HTTP_3 = { message: 'hubgate does not support HTTP/3', hint: 'clients use HTTP/2 instead' };
@@ -83,37 +69,6 @@ function wrappedFormat(line: WrittenLine): Translation[] {
 function isOfCredentials({ words, inner }: WrittenLine): boolean {
   if (words.some(({ text }) => /authorization|cookie/i.test(text))) return true;
   return inner.length > 0 && inner.every(isOfCredentials);
-}
-
-const ONE_STATUS = /^\{(?:http\.error|err)\.status_code\}\s*==\s*(\d{3})$/;
-const SOME_STATUSES = /^\{(?:http\.error|err)\.status_code\}\s+in\s+\[([\d,\s]+)\]$/;
-const CLASS =
-  /^\{(?:http\.error|err)\.status_code\}\s*>=\s*([45])00(?:\s*&&\s*\{(?:http\.error|err)\.status_code\}\s*<\s*([56])00)?$/;
-
-/** The comparisons of a status that CEL is commonly used for. */
-function statusCondition(line: WrittenLine): TextEdit[] {
-  const at = line.words.findIndex(({ text }) => text === 'expression');
-  const [first, ...rest] = at === -1 ? [] : line.words.slice(at);
-  const last = rest.at(-1);
-  if (first === undefined || last === undefined) return [];
-  const statuses = statusesOf(rest.map(({ text }) => text).join(' '));
-  if (statuses === null) return [];
-  return [{ start: first.start, end: last.end, text: `error_status ${statuses}` }];
-}
-
-function statusesOf(expression: string): string | null {
-  const one = ONE_STATUS.exec(expression)?.[1];
-  if (one !== undefined) return one;
-  const some = SOME_STATUSES.exec(expression)?.[1];
-  if (some !== undefined)
-    return some
-      .split(',')
-      .map((each) => each.trim())
-      .join(' ');
-  const [whole, from, to] = CLASS.exec(expression) ?? [];
-  if (whole === undefined || from === undefined) return null;
-  if (from === '4' && to !== '5') return '4xx 5xx';
-  return `${from}xx`;
 }
 
 const HUB_OPTIONS: Readonly<Record<string, string>> = {
@@ -160,37 +115,4 @@ function transport(option: WrittenLine): TextEdit[] {
 
 function removed({ start, end }: WrittenLine): TextEdit {
   return { start, end, text: '' };
-}
-
-/** `default_bind`, which hubgate has in each site. */
-function boundEverywhere(lines: readonly WrittenLine[]): TextEdit[] {
-  const bind = optionsOf(lines)?.inner.find((line) => nameOf(line) === 'default_bind');
-  if (bind === undefined) return [];
-  const own = `\nbind ${bind.words
-    .slice(1)
-    .map(({ text }) => text)
-    .join(' ')}\n`;
-  const sites = lines.filter((line, index) => {
-    const isBraced = line.blockStart !== null || index === 1;
-    return isBraced && isSite(line) && !line.inner.some((inner) => nameOf(inner) === 'bind');
-  });
-  return [
-    removed(bind),
-    ...sites.map(({ blockStart, end }) => ({
-      start: blockStart ?? end,
-      end: blockStart ?? end,
-      text: own,
-    })),
-  ];
-}
-
-function isSite({ words: [first] }: WrittenLine): boolean {
-  return first !== undefined && first.text !== 'import' && !/^&?\(.*\)$/.test(first.text);
-}
-
-function isWithin(line: WrittenLine, name: string): boolean {
-  for (let { outer } = line; outer !== null; { outer } = outer) {
-    if (nameOf(outer) === name) return true;
-  }
-  return false;
 }

@@ -1,3 +1,4 @@
+import type { BindAddress } from '../config/config.ts';
 import { nearestName } from '../config/nearest.ts';
 import type {
   ConditionData,
@@ -27,6 +28,14 @@ export interface SyntaxRegistry extends ConfigRegistry {
 
 /** Directives in the order in which they run; names that share a place stand together. */
 export type DirectivePlaces = readonly (readonly string[])[];
+
+/** What the options say of how sites are read; it is in the sites then, not in the configuration. */
+export interface SiteDefaults {
+  /** In which order directives run. */
+  readonly places: DirectivePlaces;
+  /** Where a site listens that has no `bind`. */
+  readonly bind: readonly BindAddress[];
+}
 
 /** The directives that a Hubfile may use: by their names, and in the order in which they run. */
 export class DirectiveTable {

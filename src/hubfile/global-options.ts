@@ -1,6 +1,8 @@
 import { isIP } from 'node:net';
+import { BIND_FORMS, parseBindAddress } from '../config/bind-address.ts';
 import type {
   AdminOptions,
+  BindAddress,
   GlobalOptions,
   ListenAddress,
   ListenerServerOptions,
@@ -17,7 +19,7 @@ import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
 import { logLevel, logName, logOutput } from './log-options.ts';
 import { dnsChallenge } from './dns-challenge.ts';
-import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
+import type { DirectiveTable, SiteDefaults } from './directive-table.ts';
 import { reordered } from './order.ts';
 import type { Origins, Span } from './place.ts';
 import type { Line, Word } from './parser.ts';
@@ -42,7 +44,7 @@ export function readGlobalOptions(
   problems: Problems,
   origins: Origins,
   table: DirectiveTable,
-): { readonly options: GlobalOptions; readonly places: DirectivePlaces } {
+): { readonly options: GlobalOptions; readonly defaults: SiteDefaults } {
   const words = [{ text: 'the global options', plain: true, replaced: false, span: line.span }];
   const block = line.block?.filter(({ unfinished }) => !unfinished) ?? null;
   const cursor = new Cursor({ ...line, words, block }, problems, origins);
@@ -55,6 +57,13 @@ export function readGlobalOptions(
     places = reordered(option, places, table);
     return {};
   };
+  let bind: readonly BindAddress[] = [];
+  const defaultBind = (option: Cursor): Record<string, never> => {
+    bind = option
+      .several('an address of this machine')
+      .map((word) => parseBindAddress(word.text) ?? badValue(option, word, BIND_FORMS));
+    return {};
+  };
   const rules = { repeatable: ['log', 'order', 'servers'], unsupported: UNSUPPORTED };
   let general: Span | null = null;
   const servers: OptionTable<GlobalOptions>[string] = (option, sofar) => {
@@ -64,8 +73,9 @@ export function readGlobalOptions(
     }
     return readServers(option, sofar);
   };
-  const options = cursor.options(defaultOptions, { ...OPTIONS, order, servers }, rules);
-  return { options, places };
+  const own = { order, servers, default_bind: defaultBind };
+  const options = cursor.options(defaultOptions, { ...OPTIONS, ...own }, rules);
+  return { options, defaults: { places, bind } };
 }
 
 function isGatewayLog({ words: [option, name] }: Line): boolean {
@@ -78,7 +88,6 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   pki: 'the local authority needs no settings',
   ocsp_stapling: 'use certificate files if you need stapling',
   default_sni: 'write the address of each site',
-  default_bind: 'use bind in the sites',
   shutdown_delay: 'use grace_period',
 };
 
@@ -403,6 +412,11 @@ function servers(cursor: Cursor): ServerOptions {
     forward_raw_path: () => ({ forwardRawPath: flag() }),
     underscores_in_headers: () => ({ underscoresInHeaders: flag() }),
     proxy_protocol: (option) => ({ proxyProtocol: ranges(option) }),
+    // What is always so: the rightmost address that is not trusted is the client's.
+    trusted_proxies_strict: () => {
+      flag();
+      return {};
+    },
     log_credentials: () => ({ logCredentials: flag() }),
     max_connections: (option) => ({ maxConnections: count(option) }),
     max_connections_per_client: (option) => ({ maxConnectionsPerClient: count(option) }),

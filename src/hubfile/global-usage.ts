@@ -26,6 +26,7 @@ export const globalUsage = `
     auto_https off|disable_redirects
     storage <directory>
     grace_period <duration>
+    default_bind <address…>
     workers <n>|auto
     log [<name>] {
         level debug|info|warn|error
@@ -56,6 +57,7 @@ export const globalUsage = `
         proxy_protocol <ranges…>
         forward_raw_path
         underscores_in_headers
+        trusted_proxies_strict
         log_credentials
         max_connections <n>
         max_connections_per_client <n>

@@ -43,7 +43,7 @@ export class NamedMatchers {
     }
     // A faulty definition counts as one, so that its uses are not reported as well.
     this.#own.set(cursor.name, { matcher: null, line: cursor.line });
-    const matcher = matcherOf(cursor, this.#table);
+    const matcher = namedAfter(matcherOf(cursor, this.#table), cursor);
     this.#own.set(cursor.name, { matcher, line: cursor.line });
   }
 
@@ -73,8 +73,19 @@ export class NamedMatchers {
   }
 }
 
+/** Whatever a regular expression captures without a name of its own has that of its matcher. */
+function namedAfter(matcher: RequestMatcher, { name, span, origins }: Cursor): RequestMatcher {
+  const conditions = matcher.map((condition): MatchCondition => {
+    if (!('pattern' in condition) || condition.name !== null) return condition;
+    const named = { ...condition, name: name.slice(1) };
+    origins.follow(named, condition);
+    return named;
+  });
+  return origins.of(span, conditions);
+}
+
 /** What follows `@name` or `not`: one condition on the line, or a block of them. */
-function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
+export function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
   if (cursor.left === 0) {
     if (!cursor.hasBlock || cursor.line.block?.length === 0) {
       const hint = `for example ${cursor.name} path /example/*`;
@@ -89,9 +100,11 @@ function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
     }
     return cursor.origins.of(cursor.span, mergeConditions(conditions, table));
   }
-  if (cursor.peek()?.plain === false) return refuseExpression(cursor);
+  // An expression may stand for itself.
+  const isExpression = cursor.peek()?.plain === false;
+  const words = isExpression ? [wordExpression(cursor), ...cursor.rest()] : cursor.rest();
   const inner = new Cursor(
-    { ...cursor.line, words: cursor.rest(), block: cursor.hasBlock ? cursor.block() : null },
+    { ...cursor.line, words, block: cursor.hasBlock ? cursor.block() : null },
     cursor.problems,
     cursor.origins,
   );
@@ -100,15 +113,8 @@ function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
   return cursor.origins.of(cursor.span, mergeConditions(conditions, table));
 }
 
-function refuseExpression(cursor: Cursor): never {
-  const word = cursor.argument('a condition');
-  const hint = unsupportedConditions['expression'];
-  return cursor.fail(
-    word.span,
-    'unsupported-matcher',
-    'expressions are not supported by hubgate',
-    hint,
-  );
+function wordExpression({ span }: Cursor): Word {
+  return { text: 'expression', plain: true, replaced: false, span };
 }
 
 /** One condition of a matcher; what it says twice in one line counts as "any of". */

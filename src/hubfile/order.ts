@@ -48,7 +48,7 @@ function directiveName(cursor: Cursor, table: DirectiveTable, expected: string):
 /**
  * Brings the directives of a block into the order in which they run: by directive, then the longer
  * single path first, an exact path before the same as a prefix, and without matcher last. Some, such
- * as `root`, are the other way round, so that the most specific one has the last word.
+ * as `vars`, are the other way round, so that the most specific one has the last word.
  */
 export function inDocumentedOrder(
   steps: readonly OrderedStep[],
@@ -72,9 +72,8 @@ export function inDocumentedOrder(
 }
 
 function sorted(steps: readonly OrderedStep[], table: DirectiveTable): OrderedStep[] {
-  const last = table.find(steps[0]?.directive ?? '')?.specificLast;
-  if (last === undefined) return bySpecificity(steps);
-  return bySpecificity(last === 'first-written' ? steps : [...steps].reverse()).reverse();
+  const isLast = table.find(steps[0]?.directive ?? '')?.specificLast === true;
+  return isLast ? bySpecificity(steps).reverse() : bySpecificity(steps);
 }
 
 /** Paths are compared only with paths; other matchers keep their places among them. */

@@ -43,6 +43,8 @@ export interface Scope {
   readonly top: boolean;
   /** The group of the `handle` blocks in this block. */
   readonly group: number;
+  /** The matcher that the arguments of a line say, or its block. */
+  conditions(cursor: Cursor): RequestMatcher;
   /** Reads a block of directives that stands in this scope. */
   routes(lines: readonly Line[], order: RunningOrder): readonly RouteConfig[];
   /** The steps of the route `&(name)`. */
@@ -61,8 +63,8 @@ export interface DirectiveSyntax {
   readonly after?: string;
   /** Shares the place of this one, so that only how specific they are counts between the two. */
   readonly besides?: string;
-  /** The most specific one runs last and has the last word; of equal ones the first or last written. */
-  readonly specificLast?: 'first-written' | 'last-written';
+  /** The most specific one runs last and has the last word; of equal ones the first written. */
+  readonly specificLast?: true;
   /** Its block holds directives. */
   readonly holdsDirectives?: true;
   /** It configures the site as a whole and may only stand directly in it. */

@@ -5,9 +5,9 @@ import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
 import { addressWords, parseAddress, type SchemePorts } from './addresses.ts';
 import { Cursor } from './cursor.ts';
 import { unsupportedDirectives } from './unsupported.ts';
-import { NamedMatchers } from './named-matchers.ts';
+import { matcherOf, NamedMatchers } from './named-matchers.ts';
 import { NamedRoutes } from './named-routes.ts';
-import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
+import type { DirectivePlaces, DirectiveTable, SiteDefaults } from './directive-table.ts';
 import { inDocumentedOrder, type OrderedStep } from './order.ts';
 import { type Origins, placeOf } from './place.ts';
 import type { Line, Word } from './parser.ts';
@@ -62,7 +62,7 @@ export function readNamedRoutes(
 /** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
 export function readSite(
   { head, body, isThere }: SiteLines,
-  { ports, places }: { readonly ports: SchemePorts; readonly places: DirectivePlaces },
+  { ports, defaults }: { readonly ports: SchemePorts; readonly defaults: SiteDefaults },
   { table, problems, origins, named }: SiteReading,
 ): SiteConfig {
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
@@ -70,7 +70,7 @@ export function readSite(
   const directive = words.find(({ text }) => table.isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
-  const reader = new SiteReader(draft, places, { table, problems, origins, named });
+  const reader = new SiteReader(draft, defaults.places, { table, problems, origins, named });
   // The block of a directive holds something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(table, null, !isThere));
@@ -81,7 +81,7 @@ export function readSite(
   });
   const site: SiteConfig = {
     addresses,
-    bind: draft.bind,
+    bind: draft.bind.length > 0 ? draft.bind : defaults.bind,
     tls: draft.tls ?? defaultTls,
     hub: draft.hub,
     moreHubs: draft.moreHubs,
@@ -160,6 +160,7 @@ class SiteReader {
       group: ++this.#draft.lastGroup,
       routes: (inner, innerOrder) =>
         this.block(inner, innerOrder, new NamedMatchers(this.#table, matchers)),
+      conditions: (cursor) => matcherOf(cursor, this.#table),
       named: (cursor, name) => this.#named.find(cursor, name),
     };
     const steps = cursors.flatMap((cursor): OrderedStep[] => {

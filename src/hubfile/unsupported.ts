@@ -4,13 +4,7 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   authenticate: 'use forward_auth with a program for logging in',
   authorize: 'use forward_auth with a program for logging in, or basic_auth',
   cache: 'put a cache in front of the gateway, or let the app send Cache-Control',
-  copy_response:
-    'in reverse_proxy, header_down and replace_status change a response, and handle_response replaces it',
-  copy_response_headers: 'use header_down in reverse_proxy to change what the client sees',
   fs: 'use root with a directory of this machine',
-  intercept:
-    'use reverse_proxy { handle_response } for responses of the app, and handle_errors for others',
-  method: 'let the app handle the request',
   metrics: 'metrics are at /metrics of the admin API, or use the global option metrics <address>',
   php: 'use php_fastcgi with a PHP-FPM',
   php_server: 'use php_fastcgi with a PHP-FPM, and file_server',
@@ -23,8 +17,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
 
 /** Conditions of a Caddyfile that hubgate lacks, each with what does its work. */
 export const unsupportedConditions: Readonly<Record<string, string>> = {
-  expression:
-    'compare values with vars {placeholder} value, or vars_regexp {placeholder} pattern; all lines of one block must match, and not negates',
   tls: 'use protocol https instead',
 };
 
@@ -72,8 +64,6 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     strict_sni_host:
       'leave it out: a site with client_auth always requires the name of the handshake',
     trace: 'log { level debug }',
-    trusted_proxies_strict:
-      'leave it out: hubgate always uses the rightmost address that is not trusted',
     trusted_proxies_unix:
       'let the proxy connect to a local port: trusted_proxies static 127.0.0.1/32',
   },

@@ -1,5 +1,6 @@
 import type { ConditionKinds } from '../config/routes.ts';
 import { errorStatus } from './error-status.ts';
+import { expression } from './expression.ts';
 import { file } from './file.ts';
 import type { Matcher } from './matcher.ts';
 import * as data from './request/data.ts';
@@ -13,6 +14,7 @@ export const matchers: { readonly [Kind in keyof ConditionKinds]: Matcher<Condit
   {
     client_ip: { data: data.clientIp, syntax: syntax.clientIp, compile: predicates.clientIp },
     error_status: errorStatus,
+    expression,
     file,
     header: { data: data.header, syntax: syntax.header, compile: predicates.header },
     header_regexp: {

@@ -1,4 +1,4 @@
-import { Resolver } from 'node:dns/promises';
+import { lookup, Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -109,14 +109,38 @@ export class DynamicUpstreams {
     const config = this.#config;
     if (config.kind !== 'a') return [];
     const { name, port, versions } = config;
-    const lookUps = versions.map((version) =>
-      version === 'ipv4' ? this.#resolver.resolve4(name) : this.#resolver.resolve6(name),
-    );
+    const lookUps = versions.map((version) => this.#addressesOf(name, version));
     const found = await Promise.allSettled(lookUps);
     const hosts = found.flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
     const [failed] = found.filter((one) => one.status === 'rejected');
     if (hosts.length === 0 && failed !== undefined) throw failed.reason;
     return hosts.sort().map((host) => ({ host, port }));
+  }
+
+  /** Of the resolvers that are named, else as this machine finds them, /etc/hosts included. */
+  async #addressesOf(name: string, version: 'ipv4' | 'ipv6'): Promise<readonly string[]> {
+    const isFour = version === 'ipv4';
+    if (this.#config.resolvers.length > 0) {
+      return isFour ? this.#resolver.resolve4(name) : this.#resolver.resolve6(name);
+    }
+    const { promise: late, cancel } = this.#tooLate();
+    try {
+      const found = lookup(name, { all: true, family: isFour ? 4 : 6 });
+      return (await Promise.race([found, late])).map(({ address }) => address);
+    } finally {
+      cancel();
+    }
+  }
+
+  /** The system's resolver takes no limit. */
+  #tooLate(): { readonly promise: Promise<never>; readonly cancel: () => void } {
+    let cancel = (): void => {};
+    const promise = new Promise<never>((_, reject) => {
+      cancel = this.#clock.after(this.#config.dialTimeoutMs, () =>
+        reject(new HubgateError('no-upstreams', 'The system did not resolve the name in time')),
+      );
+    });
+    return { promise, cancel };
   }
 
   /** By their priority (RFC 2782); who is to be served more is for `lb_policy` to say. */

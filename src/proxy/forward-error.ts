@@ -58,16 +58,20 @@ export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-/** Only what no upstream can have acted on, or what is safe to do twice. */
+/**
+ * Only what no upstream can have acted on, or what is safe to do twice.
+ *
+ * @param isSafeTwice whether the request is
+ */
 export function mayRepeat(
-  method: string,
+  isSafeTwice: boolean,
   { failure, consumed }: { failure: ForwardError; consumed: boolean },
 ): boolean {
   if (consumed || failure.code === 'upstream-aborted' || failure.code === 'unsendable-request') {
     return false;
   }
   if (failure.phase === 'unsent') return true;
-  return failure.code === 'upstream-broken' && isSafe(method);
+  return failure.code === 'upstream-broken' && isSafeTwice;
 }
 
 export function toHttpError(failure: ForwardError): HttpError {

@@ -71,7 +71,7 @@ function appendForwarded(headers: HeaderList, exchange: Exchange): void {
   const { remoteAddress } = exchange;
   const chain = headers.combined('x-forwarded-for');
   if (remoteAddress !== '') {
-    const forwardedFor = chain === undefined ? remoteAddress : `${chain}, ${remoteAddress}`;
+    const forwardedFor = chain ? `${chain}, ${remoteAddress}` : remoteAddress;
     headers.set('X-Forwarded-For', forwardedFor);
   }
   // What is still there comes from a trusted proxy, who knows better.

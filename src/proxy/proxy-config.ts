@@ -1,4 +1,5 @@
-import type { HeaderOperation, RouteConfig } from '../config/routes.ts';
+import type { ResponseMatcher } from '../config/response-matcher.ts';
+import type { HeaderOperation, RouteConfig, RequestMatcher } from '../config/routes.ts';
 import type { Secret } from '../kernel/secret.ts';
 
 /** How much more than another an upstream may be given. */
@@ -11,6 +12,8 @@ export interface ReverseProxyConfig {
   readonly kind: 'reverse_proxy';
   /** Absolute origins: `http://`, `https://` or `h2c://host:port`, `unix:/path` or `unix+h2c:/path`. */
   readonly upstreams: readonly string[];
+  /** Where placeholders in upstreams may lead: hosts, `*.domain`, either with a port, and address ranges. */
+  readonly upstreamsAllow: readonly string[];
   /** Upstreams that the DNS names; `upstreams` stand in while it names none. */
   readonly dynamic: DynamicConfig | null;
   readonly loadBalancing: {
@@ -20,6 +23,8 @@ export interface ReverseProxyConfig {
     readonly tryIntervalMs: number;
     /** Tries after the first that one request gets at most; null: only the time limits them. */
     readonly retries: number | null;
+    /** Requests that are repeated whatever their method, and no others; null: those that are safe. */
+    readonly retryMatch: readonly RequestMatcher[] | null;
   };
   readonly activeHealth: {
     readonly uri: string;
@@ -78,14 +83,11 @@ export interface ReverseProxyConfig {
   };
   /** How a server of scripts is spoken to; null: by HTTP. */
   readonly fastcgi: FastcgiConfig | null;
-  readonly handleResponse: readonly {
-    /** Statuses or classes; empty means any. */
-    readonly status: readonly string[];
-    readonly header: { readonly name: string; readonly value: string } | null;
+  readonly handleResponse: readonly (ResponseMatcher & {
     /** What the status becomes while the response passes; null: the routes answer instead. */
     readonly replaceStatus: number | null;
     readonly routes: readonly RouteConfig[];
-  }[];
+  })[];
 }
 
 type HttpVersion = '1.1' | '2';
@@ -113,12 +115,14 @@ export type BalancingPolicy =
 export const defaultReverseProxy: ReverseProxyConfig = {
   kind: 'reverse_proxy',
   upstreams: [],
+  upstreamsAllow: [],
   dynamic: null,
   loadBalancing: {
     policy: { kind: 'random' },
     tryDurationMs: 0,
     tryIntervalMs: 250,
     retries: null,
+    retryMatch: null,
   },
   activeHealth: null,
   passiveHealth: {

@@ -1,7 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/routes.ts';
-import { compileWildcard } from '../http/linear-regexp.ts';
-import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
+import type { Exchange, Expand, Handler, Next, ResponseHead } from '../http/exchange.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -9,17 +8,25 @@ import type { ResponseRecorder } from './response-recorder.ts';
 import type { Choice } from './balancing.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
+import { HeldBody, intercept } from './held-response.ts';
 import { clientResponseFields } from './header-fields.ts';
-import { statusMatcher } from '../config/well-formed.ts';
+import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
+
+/** The routes that answer instead of an upstream. */
+interface Interception {
+  readonly answer: Handler;
+  /** They may want its response after all. */
+  readonly copies: boolean;
+}
 
 /** What a proxy does to the responses of its upstreams. */
 export interface ResponseRules {
   readonly headerDown: ApplyOperations;
   /** The routes that answer instead of the upstream, or the status with which its response passes. */
-  intercept(status: number, headers: HeaderList): Handler | number | null;
+  intercept(status: number, headers: HeaderList): Interception | number | null;
   readonly expand: Expand;
 }
 
@@ -28,27 +35,21 @@ export function compileResponseRules(
   config: Pick<ReverseProxyConfig, 'handleResponse' | 'headerDown'>,
   expand: Expand,
   compileRoutes: (routes: readonly RouteConfig[]) => Handler,
+  copies: (routes: readonly RouteConfig[]) => boolean,
 ): ResponseRules {
-  const interceptors = config.handleResponse.map(({ status, header, replaceStatus, routes }) => ({
-    matchesStatus: statusMatcher(status),
-    matchesHeader: headerMatcher(header),
-    answer: replaceStatus ?? compileRoutes(routes),
+  const interceptors = config.handleResponse.map((one) => ({
+    matches: compileResponseMatcher(one),
+    answer: one.replaceStatus ?? {
+      answer: compileRoutes(one.routes),
+      copies: copies(one.routes),
+    },
   }));
   return {
     headerDown: compileOperations(config.headerDown),
     expand,
     intercept: (status, headers) =>
-      interceptors.find((one) => one.matchesStatus(status) && one.matchesHeader(headers))?.answer ??
-      null,
+      interceptors.find(({ matches }) => matches(status, headers))?.answer ?? null,
   };
-}
-
-function headerMatcher(
-  header: ReverseProxyConfig['handleResponse'][number]['header'],
-): (headers: HeaderList) => boolean {
-  if (header === null) return () => true;
-  const matches = compileWildcard(header.value, 'edges');
-  return (headers) => headers.getAll(header.name).some(matches);
 }
 
 /** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin with 100 */
@@ -81,6 +82,9 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #rules: ResponseRules;
   readonly #onStatus: (status: number) => void;
   readonly #recorder: ResponseRecorder | null;
+  readonly #next: Next;
+  /** The body that waits for the decision of routes. */
+  #held: HeldBody | null = null;
   /** Where the client's bytes go, where what is written is recorded on its way. */
   #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
@@ -89,8 +93,10 @@ export class UpstreamResponse implements UpgradeSink {
     choice: Pick<Choice, 'cookie'>,
     rules: ResponseRules,
     onStatus: (status: number) => void,
+    next: Next,
     recorder: ResponseRecorder | null = null,
   ) {
+    this.#next = next;
     this.#recorder = recorder;
     this.#exchange = exchange;
     this.#choice = choice;
@@ -124,13 +130,50 @@ export class UpstreamResponse implements UpgradeSink {
       return this.#begin({ ...this.#head(answer, headers, received), isWhole });
     }
     this.#recorder?.refuse();
-    this.interceptor = answer;
     this.#leaveForRoutes(status, headers);
+    const head = this.#head(status, headers, received);
+    return answer.copies ? this.#hold(answer.answer, head) : this.#leave(answer.answer, head);
+  }
+
+  /** Whether routes have begun to run, so that there is no second try. */
+  get isHeld(): boolean {
+    return this.#held !== null;
+  }
+
+  /** The routes run once the exchange with the upstream is over. */
+  #leave(answer: Handler, { status, headers }: ResponseHead): null {
+    intercept(this.#exchange, { status, headers, send: null });
+    this.interceptor = answer;
     return null;
+  }
+
+  /** The routes run at once, and the body waits for them. */
+  #hold(answer: Handler, head: ResponseHead): HeldBody {
+    const exchange = this.#exchange;
+    const held = new HeldBody();
+    this.#held = held;
+    const send = (status: number): void => held.sendTo(exchange, { ...head, status });
+    intercept(exchange, { status: head.status, headers: head.headers, send });
+    const run = async (): Promise<void> => {
+      try {
+        await answer(exchange, this.#next);
+      } finally {
+        held.drop();
+      }
+    };
+    const running = run();
+    // Whoever waits for it is told.
+    running.catch(() => {});
+    this.interceptor = () => running;
+    return held;
   }
 
   onEnd(body: Writable, trailers: HeaderList): void {
     dropForbiddenTrailers(trailers);
+    if (body === this.#held) {
+      this.#held.finish((target) => this.#exchange.end(target, trailers));
+      return;
+    }
     if (this.#recorded?.tee !== body) {
       this.#exchange.end(body, trailers);
       return;
@@ -159,7 +202,7 @@ export class UpstreamResponse implements UpgradeSink {
     const passed = clientResponseFields(headers, received);
     this.#rules.headerDown(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
     if (this.#choice.cookie !== undefined) passed.append('Set-Cookie', this.#choice.cookie);
-    return { status, headers: passed, source: 'upstream' };
+    return { status, headers: passed, source: 'upstream', isBesidePreset: true };
   }
 
   #leaveForRoutes(status: number, headers: HeaderList): void {

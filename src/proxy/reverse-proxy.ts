@@ -12,7 +12,7 @@ import type { Scheduler } from '../kernel/scheduler.ts';
 import type { ResponseRecorder } from './response-recorder.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
 import { RequestCoalescer } from './coalescing.ts';
-import { ForwardError, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
+import { ForwardError, isSafe, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
 import { Forwarder } from './forwarder.ts';
 import {
   activeCheckKey,
@@ -49,6 +49,10 @@ export interface ReverseProxyOptions {
   readonly target: ((exchange: Exchange) => string) | null;
   /** Compiles the routes of `handle_response`. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
+  /** Whether such routes want the response that they are run for after all. */
+  readonly copiesResponse: (routes: readonly RouteConfig[]) => boolean;
+  /** Whether a request may be sent twice; null: where its method is safe. */
+  readonly mayRetry: ((exchange: Exchange) => Promise<boolean>) | null;
   readonly scheduler: Scheduler;
   /** Which requests may share an answer; null where none may. */
   readonly sharing: RequestSharing | null;
@@ -78,6 +82,7 @@ export class ReverseProxy {
   readonly #tunnels: Tunnels;
   readonly #sharing: RequestSharing | null;
   readonly #coalescer: RequestCoalescer;
+  readonly #mayRetry: ReverseProxyOptions['mayRetry'];
   readonly #leases: InstantLease<unknown>[] = [];
   readonly #stopChecks: () => void;
   readonly #stopListening: () => void;
@@ -92,6 +97,7 @@ export class ReverseProxy {
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
     this.#tunnels = new Tunnels(clock, config);
     this.#sharing = options.sharing;
+    this.#mayRetry = options.mayRetry;
     this.#coalescer = new RequestCoalescer(options.sharedResponseMemory, options.scheduler, clock);
     const trusted = addressSet(config.trustedProxies);
     this.#forwarder = new Forwarder(config, {
@@ -102,7 +108,12 @@ export class ReverseProxy {
       trusted: (address) => trusted(address) || options.trusted(address),
       trustPool: this.#trustPool,
     });
-    this.#rules = compileResponseRules(config, expand, options.compileRoutes);
+    this.#rules = compileResponseRules(
+      config,
+      expand,
+      options.compileRoutes,
+      options.copiesResponse,
+    );
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
@@ -131,8 +142,9 @@ export class ReverseProxy {
     } finally {
       this.#active -= 1;
       this.#releaseWhenIdle();
-      // What the upstream did not take is read and dropped, so that the connection can go on.
-      if (exchange.hasBody) exchange.body.resume();
+      // What the upstream did not take is read and dropped, so that the connection can go on; where
+      // nobody has answered, the page of the error may want it.
+      if (exchange.hasBody && (exchange.begun || !exchange.isBodyWhole)) exchange.body.resume();
     }
   };
 
@@ -173,9 +185,10 @@ export class ReverseProxy {
     const { hostport, trailers } = answer;
     const { status, headers, received } = answer.head;
     exchange.variables.set('upstream_hostport', hostport);
-    const response = new UpstreamResponse(exchange, {}, this.#rules, () => {
+    const onStatus = (): void => {
       exchange.upstream = { hostport, latencyMs: 0 };
-    });
+    };
+    const response = new UpstreamResponse(exchange, {}, this.#rules, onStatus, next);
     const body = response.onHead(status, headers.clone(), received);
     if (body !== null) {
       hold.onCut(() => exchange.abort());
@@ -213,7 +226,7 @@ export class ReverseProxy {
         continue;
       }
       if (failure !== null) choice.upstream.measures.retries += 1;
-      const outcome = await this.#attempt(exchange, choice, recorder);
+      const outcome = await this.#attempt(exchange, next, choice, recorder);
       if (outcome.kind === 'answered') {
         // Where nobody answers in the end, that is told instead.
         if (failure !== null) {
@@ -224,8 +237,9 @@ export class ReverseProxy {
         return;
       }
       failure = outcome.failure;
-      if (left === 0 || !mayRepeat(this.#forwarder.methodOf(exchange), outcome))
-        throw toHttpError(failure);
+      const isSafeTwice =
+        (await this.#mayRetry?.(exchange)) ?? isSafe(this.#forwarder.methodOf(exchange));
+      if (left === 0 || !mayRepeat(isSafeTwice, outcome)) throw toHttpError(failure);
       left -= 1;
       const before = tried;
       tried = new Set(before).add(choice.upstream);
@@ -248,6 +262,7 @@ export class ReverseProxy {
 
   async #attempt(
     exchange: Exchange,
+    next: Next,
     choice: Choice,
     recorder: ResponseRecorder | null,
   ): Promise<Outcome> {
@@ -259,7 +274,7 @@ export class ReverseProxy {
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
     };
-    const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, recorder);
+    const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, next, recorder);
     const body = this.#forwarder.bodyOf(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;
@@ -283,6 +298,7 @@ export class ReverseProxy {
         exchange.abort();
         return { kind: 'answered', interceptor: null };
       }
+      if (response.isHeld) throw toHttpError(error);
       return { kind: 'failed', failure: error, consumed: body?.consumed ?? false };
     } finally {
       upstream.inFlight -= 1;

@@ -81,7 +81,9 @@ export function planListeners(config: Config): PlannedListener[] {
         // The port may be taken by an HTTPS site: then there is nothing to redirect from.
         for (const bind of interfacesOf(site)) {
           if (drafts.get(listenerKey({ bind, port: httpPort }))?.secure === true) continue;
-          draft(bind, httpPort, false).redirects.set(host, port ?? httpsPort);
+          // In front of an https_port of its own there is something that leads 443 to it.
+          const shown = port === null || port === httpsPort ? 443 : port;
+          draft(bind, httpPort, false).redirects.set(host, shown);
         }
       }
     }

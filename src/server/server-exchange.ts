@@ -5,6 +5,7 @@ import type {
   BodyLease,
   BodyWrapper,
   Exchange,
+  HeadInterceptor,
   HeadTransform,
   LeasedBody,
   ResponseHead,
@@ -15,7 +16,8 @@ import type {
 } from '../http/exchange.ts';
 import { expectsContinue } from '../http/hop-by-hop.ts';
 import { plainAddress } from '../http/forwarded.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { HeaderList } from '../http/header-list.ts';
+import { withPreset } from '../http/preset-fields.ts';
 import { Identity } from '../http/identity.ts';
 import { dropFieldsOfContent } from '../http/representation.ts';
 import { countWrites, WritableStream } from '../http/writable-stream.ts';
@@ -32,8 +34,10 @@ import type { ProtocolAdapter } from './protocol-adapter.ts';
 export class ServerExchange implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
-  readonly method: string;
-  readonly host: string;
+  method: string;
+  readonly originalMethod: string;
+  readonly originalHost: string;
+  host: string;
   readonly originalTarget: string;
   readonly rawTarget: string | null;
   target: string;
@@ -53,10 +57,16 @@ export class ServerExchange implements Exchange {
   readonly #adapter: ProtocolAdapter;
   readonly #settings: ExchangeSettings;
   readonly #changes = new HeadChanges();
+  #preset: HeaderList | null = null;
+  #interceptors: HeadInterceptor[] | null = null;
+  /** Where a response goes that was taken. */
+  #taken: Writable | null = null;
   #id: string | undefined;
   #log: Logger | undefined;
   /** What is read instead of the wire's, once somebody has asked for it or put another there. */
   #body: Readable | null = null;
+  /** The body as it was lent: the first that was given bytes, or the last. */
+  #leased: LeasedBody | null = null;
   #held: DeferredBody | null = null;
   #disconnect: DisconnectSignal | undefined;
   /** The client holds its body back until it is told to go on. */
@@ -78,6 +88,8 @@ export class ServerExchange implements Exchange {
     this.scheme = secure ? 'https' : 'http';
     this.httpVersion = adapter.httpVersion;
     this.method = adapter.method;
+    this.originalMethod = adapter.method;
+    this.originalHost = adapter.host;
     this.host = adapter.host;
     this.originalTarget = adapter.target;
     this.rawTarget = settings.keeps.forwardRawPath ? adapter.spelledTarget : null;
@@ -118,9 +130,17 @@ export class ServerExchange implements Exchange {
   lendBody(loan: BodyLease): LeasedBody | null {
     if (!this.hasBody) return null;
     // What has been asked for before has the limit of silence itself.
-    return this.#body === null
-      ? new ClientBody(this.#adapter.body, this.#silence(), loan)
-      : new ClientBody(this.#body, null, loan);
+    const leased =
+      this.#body === null
+        ? new ClientBody(this.#adapter.body, this.#silence(), loan)
+        : new ClientBody(this.#body, null, loan);
+    if (this.#leased?.consumed !== true) this.#leased = leased;
+    return leased;
+  }
+
+  get isBodyWhole(): boolean {
+    if (!this.hasBody || this.#isSilent || this.abandoned) return false;
+    return this.#leased?.consumed !== true && this.#body?.readableDidRead !== true;
   }
 
   trailers(): HeaderList {
@@ -150,6 +170,7 @@ export class ServerExchange implements Exchange {
       throw new HubgateError('no-connection', 'Only an upgrade of HTTP/1.1 has a connection');
     }
     this.#refuseSecondHead();
+    this.#addPreset(head);
     void this.#changes.apply(head, []);
     this.#changes.drop(head.headers);
     this.#status = head.status;
@@ -162,6 +183,22 @@ export class ServerExchange implements Exchange {
 
   get status(): number {
     return this.#status;
+  }
+
+  get preset(): HeaderList {
+    this.#preset ??= new HeaderList();
+    return this.#preset;
+  }
+
+  interceptHead(look: HeadInterceptor): () => void {
+    this.#interceptors ??= [];
+    this.#interceptors.push(look);
+    return () => {
+      this.#interceptors = this.#interceptors?.filter((one) => one !== look) ?? null;
+      if (this.#taken === null) return;
+      this.#taken = null;
+      this.#status = 0;
+    };
   }
 
   onHead(transform: HeadTransform): void {
@@ -187,11 +224,14 @@ export class ServerExchange implements Exchange {
 
   begin(head: ResponseHead): Writable {
     this.#refuseSecondHead();
+    const taken = this.#interceptors === null ? null : this.#takenBy(this.#interceptors, head);
+    if (taken !== null) return taken;
     // RFC 9113 §8.5: any 2xx tells the client that its tunnel is there, and what follows is of it.
     if (this.upgrade?.kind === 'http2' && head.opensTunnel !== true && isSuccess(head.status)) {
       head.status = 501;
     }
     this.#adapter.prepare(head, this.#isStream);
+    this.#addPreset(head);
     const wrappers: BodyWrapper[] = [];
     const waiting = this.#changes.apply(head, wrappers);
     if (waiting === undefined) return this.#send(head, wrappers);
@@ -210,15 +250,19 @@ export class ServerExchange implements Exchange {
   stream(head: ResponseHead): ResponseStream {
     this.#isStream = true;
     const body = this.begin(head);
+    if (this.#taken !== null) return new WritableStream(body, this);
     return this.#adapter.stream(body, this.#disconnect) ?? new WritableStream(body, this);
   }
 
   end(body: Writable, trailers: HeaderList): void {
-    if (this.#held?.body === body) this.#held.end(trailers);
+    if (this.#taken === body) body.end();
+    else if (this.#held?.body === body) this.#held.end(trailers);
     else this.#end(body, trailers);
   }
 
   abort(): void {
+    // What was taken is not the client's.
+    if (this.#taken !== null) return;
     this.#disconnect?.happen();
     this.#adapter.breakOff();
   }
@@ -252,6 +296,22 @@ export class ServerExchange implements Exchange {
     return disconnect;
   }
 
+  #takenBy(interceptors: readonly HeadInterceptor[], head: ResponseHead): Writable | null {
+    for (const look of interceptors.toReversed()) {
+      const taken = look(head);
+      if (taken === null) continue;
+      this.#taken = taken;
+      this.#status = head.status;
+      this.#isStream = false;
+      return taken;
+    }
+    return null;
+  }
+
+  #addPreset(head: ResponseHead): void {
+    if (this.#preset !== null) withPreset(head, this.#preset);
+  }
+
   #refuseSecondHead(): void {
     if (!this.begun) return;
     throw new HubgateError('response-begun', 'The head of this response has already been sent');
@@ -262,7 +322,7 @@ export class ServerExchange implements Exchange {
     if (head.isUnchanged === true) dropFieldsOfContent(head.headers);
     // What wraps a body may have something to say of an empty one.
     const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
-    const bodyless = isBodyless(this.method, head) || isWhole;
+    const bodyless = isBodyless(this.originalMethod, head) || isWhole;
     const body = this.#adapter.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
     this.#status = head.status;
     if (bodyless) return discarding(body);

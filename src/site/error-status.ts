@@ -16,7 +16,7 @@ export function setErrorStatus({ variables }: Exchange, status: number): void {
 /**
  * What an error route may say of its error, beside its status.
  *
- * @param message the text for clients, or the phrase of the status
+ * @param message the text for clients; empty if there is none
  */
 export function describeError({ variables, id }: Exchange, phrase: string, message: string): void {
   variables.set('err.status_text', phrase);

@@ -1,7 +1,7 @@
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
-import { expandPlaceholders } from './placeholders.ts';
+import { expandPlaceholders, hostValue } from './placeholders.ts';
 import { type ConfigRegistry, dataOf, everyRoute, type RouteConfig } from '../config/routes.ts';
 
 /** Families of placeholders that say nothing of the client, or what the gateway knows of its site. */
@@ -83,7 +83,10 @@ function valueOf(source: IdentitySource, exchange: Exchange, response: HeaderLis
     case 'answer':
       return text(response.combined(source.name) ?? '');
     case 'neutral':
-      return expandPlaceholders(`{${source.name}}`, exchange);
+      return (
+        hostValue(source.name, exchange.originalHost) ??
+        expandPlaceholders(`{${source.name}}`, exchange)
+      );
     case 'client':
       return null;
   }

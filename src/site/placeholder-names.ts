@@ -1,7 +1,7 @@
 import { nearestName } from '../config/nearest.ts';
 
-/** `\{`, or a brace pair with a name that could be a placeholder's. */
-export const PLACEHOLDER = /\\\{|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
+/** `\{` or `\}`, or a brace pair with a name that could be a placeholder's. */
+export const PLACEHOLDER = /\\[{}]|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
 
 const REQUEST_NAMES = [
   'host',
@@ -16,8 +16,11 @@ const REQUEST_NAMES = [
   'uri',
   'query',
   '?query',
+  'orig_method',
   'orig_uri',
   'orig_path',
+  'orig_file',
+  'orig_dir',
   'orig_query',
   'orig_prefixed_query',
   'remote',
@@ -35,6 +38,7 @@ const REQUEST_NAMES = [
   'file_match.type',
   'file_match.remainder',
   'rp.status_code',
+  'resp.status_code',
   'auth.method',
   'auth.uri',
   'auth.user.id',
@@ -74,6 +78,7 @@ const FAMILIES = [
   're.',
   'vars.',
   'rp.header.',
+  'resp.header.',
   'http.response.header.',
   // Replaced when the configuration is built.
   'env.',
@@ -89,7 +94,7 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.request.hostport': 'hostport',
   'http.request.port': 'port',
   'http.request.method': 'method',
-  'http.request.orig_method': 'method',
+  'http.request.orig_method': 'orig_method',
   'http.request.proto': 'proto',
   'http.request.scheme': 'scheme',
   'http.request.uri': 'uri',
@@ -99,6 +104,8 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.request.uri.query': 'query',
   'http.request.orig_uri': 'orig_uri',
   'http.request.orig_uri.path': 'orig_path',
+  'http.request.orig_uri.path.file': 'orig_file',
+  'http.request.orig_uri.path.dir': 'orig_dir',
   'http.request.orig_uri.query': 'orig_query',
   'http.request.orig_uri.prefixed_query': 'orig_prefixed_query',
   'http.request.remote': 'remote',
@@ -110,6 +117,7 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.reverse_proxy.upstream.hostport': 'upstream_hostport',
   'http.reverse_proxy.upstream.address': 'upstream_hostport',
   'http.reverse_proxy.status_code': 'rp.status_code',
+  'http.intercept.status_code': 'resp.status_code',
   'http.auth.user.id': 'auth.user.id',
   'http.error.status_code': 'err.status_code',
   'http.error.status_text': 'err.status_text',
@@ -123,6 +131,7 @@ const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
   ['http.request.uri.query.', 'query.'],
   ['http.request.uri.path.', 'path.'],
   ['http.reverse_proxy.header.', 'rp.header.'],
+  ['http.intercept.header.', 'resp.header.'],
   ['http.regexp.', 're.'],
   ['http.vars.', 'vars.'],
   ['http.matchers.file.', 'file_match.'],

@@ -14,12 +14,12 @@ const MAX_LABELS = 128;
 
 /**
  * Replaces the request placeholders of the Hubfile. What is not a known placeholder stays as it is;
- * `\{` is a brace. What a placeholder brings in is not looked through again.
+ * `\{` and `\}` are braces. What a placeholder brings in is not looked through again.
  */
 export const expandPlaceholders: Expand = (template, exchange, response, encode) => {
   if (!template.includes('{')) return template;
   return template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
-    if (name === undefined) return '{';
+    if (name === undefined) return match.slice(1);
     const value = lookUp(shortName(name), exchange, response);
     if (value === undefined) return match;
     return encode === undefined ? value : encode(value);
@@ -45,9 +45,9 @@ function lookUp(
   const rest = name.slice(dot + 1);
   switch (family) {
     case 'header':
-      return text(exchange.headers.combined(rest));
+      return exchange.headers.getAll(rest).map(text).join(',');
     case 'query':
-      return queryOf(exchange).get(rest) ?? '';
+      return queryOf(exchange).getAll(rest).join(',');
     case 'cookie':
       return text(cookieValue(exchange.headers, rest));
     case 'path':
@@ -55,7 +55,7 @@ function lookUp(
     case 'http':
       return responseField(rest, exchange, response);
     case 'labels':
-      return hostLabel(exchange, rest);
+      return hostValue(name, exchange.host);
     case 'vars':
       return exchange.variables.get(variableKey(rest)) ?? '';
     case 'time':
@@ -63,6 +63,7 @@ function lookUp(
     case 'system':
       return systemValue(name);
     case 'rp':
+    case 'resp':
       return exchange.variables.get(name.toLowerCase());
     case 'auth':
       return name === 'auth.user.id'
@@ -79,13 +80,15 @@ function lookUp(
 function simple(name: string, exchange: Exchange): string | undefined {
   switch (name) {
     case 'host':
-      return hostname(exchange.host);
+      return hostValue(name, exchange.host);
     case 'hostport':
       return exchange.host;
     case 'port':
       return port(exchange);
     case 'method':
       return exchange.method;
+    case 'orig_method':
+      return exchange.originalMethod;
     case 'scheme':
       return exchange.scheme;
     case 'proto':
@@ -104,6 +107,10 @@ function simple(name: string, exchange: Exchange): string | undefined {
       return pathOf({ target: exchange.originalTarget });
     case 'orig_prefixed_query':
       return exchange.originalTarget.replace(/^[^?]*/, '');
+    case 'orig_file':
+      return splitPath({ target: exchange.originalTarget }).file;
+    case 'orig_dir':
+      return splitPath({ target: exchange.originalTarget }).dir;
     case 'orig_query':
       return queryText({ target: exchange.originalTarget });
     case 'query':
@@ -153,26 +160,28 @@ export function hostname(host: string): string {
   return bare.toLowerCase().replace(/\.$/, '');
 }
 
-function port(exchange: Exchange): string {
-  const own = /:(\d+)$/.exec(exchange.host)?.[1];
-  return own ?? (exchange.scheme === 'https' ? '443' : '80');
+/** As the client names it; empty where it leaves the default port out. */
+function port({ host }: Exchange): string {
+  return /:(\d+)$/.exec(host)?.[1] ?? '';
 }
 
 /** The path up to its last slash, which belongs to the directory, and what comes after it. */
-function splitPath(exchange: Exchange): { readonly dir: string; readonly file: string } {
+function splitPath(exchange: Pick<Exchange, 'target'>): {
+  readonly dir: string;
+  readonly file: string;
+} {
   const path = pathOf(exchange);
   const start = path.lastIndexOf('/') + 1;
   return { dir: path.slice(0, start), file: path.slice(start) };
 }
 
-/** Labels count from the right, from 0: that of `example.com` is `com`. */
-function hostLabel(exchange: Exchange, index: string): string | undefined {
-  if (!/^\d{1,3}$/.test(index)) return undefined;
-  return (
-    hostname(exchange.host)
-      .split('.', MAX_LABELS)
-      .at(-1 - Number(index)) ?? ''
-  );
+/** `{host}`, or `{labels.0}`: they count from the right, that of `example.com` is `com`. */
+export function hostValue(name: string, host: string): string | undefined {
+  if (name === 'host') return hostname(host);
+  const index = /^labels\.(\d{1,3})$/.exec(name)?.[1];
+  if (index === undefined) return undefined;
+  const labels = hostname(host).split('.', MAX_LABELS);
+  return labels.at(-1 - Number(index)) ?? '';
 }
 
 function hostport(address: string, portNumber: number): string {

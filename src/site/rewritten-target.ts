@@ -7,7 +7,10 @@ import { PLACEHOLDER, shortName } from './placeholder-names.ts';
 export const QUERY_MARK = /(?<!\{)\?/;
 
 /** The target that `to` makes of a request: `/path`, `?query` or both; the part that is not named stays. */
-export function rewrittenTarget(to: string, expand: Expand): (exchange: Exchange) => string {
+export function rewrittenTarget(template: string, expand: Expand): (exchange: Exchange) => string {
+  // A fragment is for clients, and never part of a request (RFC 9110 §7.1).
+  const [written = ''] = template.split('#', 1);
+  const to = written === '' ? template : written;
   const mark = to.search(QUERY_MARK);
   const path = mark === -1 ? to : to.slice(0, mark);
   const query = mark === -1 ? null : to.slice(mark + 1);

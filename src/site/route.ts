@@ -7,7 +7,7 @@ interface Step {
   readonly matches: Predicate;
   readonly handler: Handler;
   /** Of the steps with one group only the first that matches runs. */
-  readonly group: number | null;
+  readonly group: string | null;
 }
 
 /**
@@ -22,26 +22,31 @@ export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext)
     ({ matcher, handler }): Step => ({
       matches: compileMatcher(matcher, site.registry.matchers, site.hidesFile),
       handler: compileHandler(handler, context),
-      group: dataOf(handler, site.registry).group?.(handler) ?? null,
+      group: groupOf(handler, site),
     }),
   );
   const hasGroups = steps.some(({ group }) => group !== null);
   return (exchange, next) => {
-    const run = { steps, takenGroups: hasGroups ? new Set<number>() : NO_GROUPS, exchange, next };
+    const run = { steps, takenGroups: hasGroups ? new Set<string>() : NO_GROUPS, exchange, next };
     return runFrom(run, 0);
   };
+}
+
+function groupOf(handler: HandlerConfig, { registry }: SiteContext): string | null {
+  const group = dataOf(handler, registry).group?.(handler) ?? null;
+  return group === null ? null : `${handler.kind} ${group}`;
 }
 
 /** One request on its way through routes. */
 interface Run {
   readonly steps: readonly Step[];
-  readonly takenGroups: Set<number>;
+  readonly takenGroups: Set<string>;
   readonly exchange: Exchange;
   readonly next: Next;
 }
 
 /** Of routes without groups: nobody adds to it. */
-const NO_GROUPS = new Set<number>();
+const NO_GROUPS = new Set<string>();
 
 /** Without an await of its own: most steps pass a request on, each of them would cost a frame. */
 function runFrom(run: Run, start: number): void | Promise<void> {

@@ -63,6 +63,7 @@ async function answerFailure(
     return;
   }
   try {
+    setErrorStatus(exchange, status);
     if (errorRoutes !== null) await runErrorRoutes(exchange, { status, shown }, errorRoutes);
     if (!exchange.begun) answerError(exchange, status, { shown, atMs: clock.now() });
   } catch (second) {
@@ -70,20 +71,25 @@ async function answerFailure(
     if (exchange.begun) exchange.abort();
     else answerError(exchange, status, { shown, atMs: clock.now() });
   }
+  // What an upstream left whole, and no page wanted, must not hold up the connection.
+  if (exchange.isBodyWhole) exchange.body.resume();
 }
 
-/** The body may be half read by then, so the routes see a request without one. */
+/**
+ * The routes see the original request, whatever was rewritten. They see a body only if nothing has read any of it, because half a
+ * body is worse than none.
+ */
 async function runErrorRoutes(
   exchange: Exchange,
   { status, shown }: { readonly status: number; readonly shown: string | null },
   routes: Handler,
 ): Promise<void> {
-  const { method, target, variables } = exchange;
-  const request = { method, target, variables, source: null, intercept: null };
+  const { originalMethod: method, originalTarget: target, variables } = exchange;
+  // A body that is too large for the site is too large for its error pages.
+  const hasBody = status !== 413 && exchange.isBodyWhole;
+  const request = { method, target, variables, source: null, intercept: null, hasBody };
   const sub = new SubExchange(exchange, request);
-  setErrorStatus(sub, status);
-  const phrase = reasonPhrase(status);
-  describeError(sub, phrase, shown ?? phrase);
+  describeError(sub, reasonPhrase(status), shown ?? '');
   await routes(sub, () => Promise.resolve());
 }
 

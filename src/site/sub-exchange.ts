@@ -1,7 +1,10 @@
 import { Readable, type Writable } from 'node:stream';
 import type {
+  BodyLease,
   Exchange,
+  HeadInterceptor,
   HeadTransform,
+  LeasedBody,
   ResponseHead,
   ResponseStream,
   UpgradeRequest,
@@ -20,19 +23,23 @@ export interface SubRequest {
   readonly variables: Map<string, string>;
   /** Whose answer it is, if it goes to the client; null leaves that to whoever answers. */
   readonly source: ResponseHead['source'] | null;
+  /** It has the body of the other request, of which nobody has read anything. */
+  readonly hasBody?: boolean;
   /** Takes the head; null leaves it to the client's own exchange. */
   readonly intercept: ((head: ResponseHead) => Writable | null) | null;
 }
 
 /**
- * A request without a body on behalf of another one: the same client, but a method and target of
- * its own. Its answer goes to the client unless it is intercepted.
+ * A request on behalf of another one: the same client, but a method and target of
+ * its own, and no body unless it is given the other's. Its answer goes to the client unless it is intercepted.
  */
 export class SubExchange implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
-  readonly method: string;
-  readonly host: string;
+  method: string;
+  readonly originalMethod: string;
+  readonly originalHost: string;
+  host: string;
   readonly originalTarget: string;
   readonly rawTarget = null;
   target: string;
@@ -40,8 +47,7 @@ export class SubExchange implements Exchange {
   readonly remoteAddress: string;
   readonly remotePort: number;
   readonly clientAddress: string;
-  body: Readable = Readable.from([]);
-  readonly hasBody = false;
+  readonly hasBody: boolean;
   /** That of the request which it is made for. */
   readonly identity: Identity;
   readonly variables: Map<string, string>;
@@ -50,21 +56,30 @@ export class SubExchange implements Exchange {
   readonly #source: SubRequest['source'];
   readonly #intercept: SubRequest['intercept'];
   readonly #transforms: HeadTransform[] = [];
+  /** What goes to the client has the fields that are set for the client. */
+  readonly preset: HeaderList;
   #intercepted = 0;
+  #ownBody: Readable | null = null;
 
   constructor(parent: Exchange, request: SubRequest) {
     this.#parent = parent;
     this.#source = request.source;
     this.#intercept = request.intercept;
+    this.preset = request.intercept === null ? parent.preset : new HeaderList();
     this.scheme = parent.scheme;
     this.httpVersion = parent.httpVersion;
     this.method = request.method;
+    this.originalMethod = parent.originalMethod;
+    this.originalHost = parent.originalHost;
     this.host = parent.host;
     this.originalTarget = parent.originalTarget;
     this.target = request.target;
     this.headers = parent.headers.clone();
-    for (const name of ['content-length', 'transfer-encoding', 'expect', 'trailer']) {
-      this.headers.delete(name);
+    this.hasBody = request.hasBody === true;
+    if (!this.hasBody) {
+      for (const name of ['content-length', 'transfer-encoding', 'expect', 'trailer']) {
+        this.headers.delete(name);
+      }
     }
     this.remoteAddress = parent.remoteAddress;
     this.remotePort = parent.remotePort;
@@ -85,12 +100,28 @@ export class SubExchange implements Exchange {
     return this.#parent.abandoned;
   }
 
-  /** It has none. */
-  lendBody(): null {
-    return null;
+  get body(): Readable {
+    if (this.hasBody) return this.#parent.body;
+    this.#ownBody ??= Readable.from([]);
+    return this.#ownBody;
   }
 
-  forgoBody(): void {}
+  set body(body: Readable) {
+    if (this.hasBody) this.#parent.body = body;
+    else this.#ownBody = body;
+  }
+
+  lendBody(loan: BodyLease): LeasedBody | null {
+    return this.hasBody ? this.#parent.lendBody(loan) : null;
+  }
+
+  get isBodyWhole(): boolean {
+    return this.hasBody && this.#parent.isBodyWhole;
+  }
+
+  forgoBody(): void {
+    if (this.hasBody) this.#parent.forgoBody();
+  }
 
   onAbandoned(listener: () => void): () => void {
     return this.#parent.onAbandoned(listener);
@@ -129,11 +160,15 @@ export class SubExchange implements Exchange {
   }
 
   trailers(): HeaderList {
-    return new HeaderList();
+    return this.hasBody ? this.#parent.trailers() : new HeaderList();
   }
 
   takeOver(head: ResponseHead): void {
     this.#parent.takeOver(this.#owned(head));
+  }
+
+  interceptHead(look: HeadInterceptor): () => void {
+    return this.#parent.interceptHead(look);
   }
 
   onHead(transform: HeadTransform): void {

@@ -119,7 +119,8 @@ function isOnlyStar(pieces: readonly GlobPiece[]): boolean {
 }
 
 /**
- * Tests a text; what the groups capture becomes `{re.NAME.N}`, or `{re.N}` without a name.
+ * Tests a text; what the groups capture becomes `{re.N}`, and with a name `{re.NAME.N}` as well. A group
+ * `(?P<word>…)` is `{re.word}` too.
  *
  * @throws HubgateError `invalid-pattern`; the function throws an HttpError 431 for a text that is too long
  */
@@ -128,11 +129,16 @@ export function capturing(
   name: string | null,
 ): (text: string, at: Exchange) => boolean {
   const compiled = compilePattern(pattern);
-  const prefix = name === null ? 're' : `re.${name}`;
+  const prefixes = name === null ? ['re'] : ['re', `re.${name}`];
   return (text, { variables }) => {
     const groups = compiled.match(matchable(text));
     if (groups === null) return false;
-    for (const [index, group] of groups.entries()) variables.set(`${prefix}.${index}`, group);
+    for (const prefix of prefixes) {
+      for (const [index, group] of groups.entries()) variables.set(`${prefix}.${index}`, group);
+      for (const [word, index] of compiled.named) {
+        variables.set(`${prefix}.${word}`, groups[index] ?? '');
+      }
+    }
     return true;
   };
 }

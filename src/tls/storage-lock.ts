@@ -177,7 +177,9 @@ export class StorageLock {
         return;
       }
     }
-    this.#lost.abort(new HubgateError('lock-lost', 'Another process has taken over the lock'));
+    this.#lost.abort(
+      new HubgateError('lock-lost', 'Another process has taken over the lock the lock'),
+    );
   }
 
   async #write(holder: Holder): Promise<void> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import http2 from 'node:http2';
-import { Transform } from 'node:stream';
+import { PassThrough, Transform } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, it } from 'node:test';
@@ -184,6 +184,45 @@ for (const { name, ask, port, serve } of WAYS) {
       const answer = await ask(port(server));
       assert.deepEqual(order, ['second', 'first']);
       assert.equal(answer.headers['x-seen'], 'second, first');
+    });
+
+    it('gives a response to whoever intercepts its head, and answers with another one then', async () => {
+      const seen: unknown[] = [];
+      await using server = await serve(async (exchange, next) => {
+        const dropped = new PassThrough().resume();
+        const release = exchange.interceptHead(({ status }) => (status === 500 ? dropped : null));
+        await respond(500, { 'Content-Type': 'text/plain' }, 'failed')(exchange, next);
+        exchange.abort();
+        seen.push(exchange.begun, exchange.status);
+        release();
+        seen.push(exchange.begun, exchange.status);
+        exchange.preset.append('X-Set', 'before');
+        await respond(203, { 'X-Own': 'a', Vary: 'Accept' }, 'instead')(exchange, next);
+      });
+      const answer = await ask(port(server));
+      assert.deepEqual([answer.status, answer.body], [203, 'instead']);
+      assert.equal(answer.headers['x-set'], 'before');
+      assert.deepEqual(seen, [true, 500, false, 0]);
+    });
+
+    it('puts fields that were set before in front of those of an app, and leaves its own alone', async () => {
+      await using server = await serve((exchange) => {
+        for (const name of ['X-Both', 'Content-Type', 'Vary']) exchange.preset.append(name, 'set');
+        const isBesidePreset = exchange.target.startsWith('/app');
+        const headers = HeaderList.of({ 'X-Both': 'own', 'Content-Type': 'text/css', Vary: 'own' });
+        const head = { status: 200, headers, source: 'upstream' } as const;
+        exchange.begin(isBesidePreset ? { ...head, isBesidePreset } : head).end();
+      });
+      const app = await ask(port(server), { path: '/app' });
+      assert.deepEqual(
+        [app.headers['x-both'], app.headers['content-type'], app.headers.vary],
+        ['set, own', 'set', 'set, own'],
+      );
+      const own = await ask(port(server), { path: '/' });
+      assert.deepEqual(
+        [own.headers['x-both'], own.headers['content-type'], own.headers.vary],
+        ['own', 'text/css', 'set, own'],
+      );
     });
 
     it('refuses a second head with the code response-begun', async () => {

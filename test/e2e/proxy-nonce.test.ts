@@ -40,6 +40,7 @@ describe(`${CLIENTS} clients with ${REQUESTS} requests each, upstreams killed an
           policy: { kind: 'round_robin' },
           tryDurationMs: 0,
           retries: null,
+          retryMatch: null,
           tryIntervalMs: 1,
         },
       },

@@ -16,6 +16,8 @@ export interface FileServerConfig {
   readonly status: number | null;
   /** Whether a request for what is not there goes on instead of failing. */
   readonly passThru: boolean;
+  /** Whether directories end with a slash, and files do not: others are redirected. */
+  readonly canonicalUris: boolean;
 }
 
 export const PRECOMPRESSED = ['br', 'zstd', 'gzip'] as const;
@@ -31,6 +33,7 @@ export const defaultFileServer: FileServerConfig = {
   precompressed: [],
   status: null,
   passThru: false,
+  canonicalUris: true,
 };
 
 const { kind: _kind, ...defaults } = defaultFileServer;
@@ -52,6 +55,7 @@ export const fileServer: HandlerData<FileServerConfig> = {
         precompressed: list(oneOf(...PRECOMPRESSED)),
         status: nullable(count({ min: 200, max: 599 })),
         passThru: flag,
+        canonicalUris: flag,
       },
       defaults,
     ),

@@ -52,21 +52,23 @@ export async function serveFile(
     if (!stats.isFile()) throw noSuchFile();
     const { size, mtimeMs } = stats;
     const suffix = encoded === null ? '' : `-${encoded.encoding}`;
-    const etag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}${suffix}"`;
+    const given = exchange.preset;
+    const ownTag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}${suffix}"`;
+    const etag = given.get('etag') ?? ownTag;
     const representation = {
       size,
       etag,
       modifiedMs: mtimeMs,
       fields: {
-        'content-type': await mediaType(path),
+        ...typeField(given.get('content-type') ?? (await mediaType(path))),
         ...(encoded === null ? {} : { 'content-encoding': encoded.encoding }),
         ...(representations.precompressed.length === 0 ? {} : { vary: 'Accept-Encoding' }),
       },
       takesRanges: true,
     };
     // As the page of an error the file has the error's status, and nothing of it is conditional.
-    const given = status ?? (errorStatus(exchange) || null);
-    const { head, content } = selectResponse(exchange, representation, given);
+    const answered = status ?? (errorStatus(exchange) || null);
+    const { head, content } = selectResponse(exchange, representation, answered);
     await send(exchange, file, head, content);
   } finally {
     await file.close();
@@ -92,10 +94,16 @@ async function encodedFile(
 /** Loaded with the first file: a gateway that serves none has no use for 2,500 types in its memory. */
 let mediaTypes: Promise<typeof MimeTypes> | undefined;
 
-async function mediaType(path: string): Promise<string> {
+function typeField(type: string | null): { readonly 'content-type'?: string } {
+  return type === null ? {} : { 'content-type': type };
+}
+
+/** null where the ending of a name says nothing: what clients show then is what they find in it. */
+async function mediaType(path: string): Promise<string | null> {
   mediaTypes ??= import('mime-types').then((loaded) => loaded.default);
-  const known = (await mediaTypes).contentType(extname(path).toLowerCase());
-  return known === false || extname(path) === '' ? 'application/octet-stream' : known;
+  const known = (await mediaTypes).lookup(extname(path).toLowerCase());
+  if (known === false || extname(path) === '') return null;
+  return known.startsWith('text/') ? `${known}; charset=utf-8` : known;
 }
 
 async function send(

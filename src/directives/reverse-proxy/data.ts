@@ -1,5 +1,16 @@
-import { type HandlerData, identityFieldsIn, type RouteConfig } from '../../config/routes.ts';
+import {
+  type HandlerData,
+  identityFieldsIn,
+  type RequestMatcher,
+  type RouteConfig,
+} from '../../config/routes.ts';
 import type { Report } from '../../config/problem.ts';
+import {
+  ANY_RESPONSE,
+  responseMatcherMembers,
+  statusPatterns as statuses,
+} from '../../config/response-matcher.ts';
+import { hasRequestPlaceholder, isAllowedUpstream } from './request-upstreams.ts';
 import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
 import { anyHeaderOperations, field } from '../../config/shape-routes.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
@@ -30,7 +41,6 @@ export function isParameterName(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name);
 }
 
-const statuses = list(text('a status such as 404 or 5xx', isStatusPattern));
 const nothing = object({});
 
 const policy = byKind<BalancingPolicy>({
@@ -108,16 +118,21 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
     const path = about.tlsTrustPoolFile;
     return path === null ? [] : [{ about, field: 'tlsTrustPoolFile', path, holds: 'roots' }];
   },
-  upstreams: (about) => about.upstreams.map((upstream) => ({ about, upstream })),
+  upstreams: (about) =>
+    about.upstreams
+      .filter((upstream) => !hasRequestPlaceholder(upstream))
+      .map((upstream) => ({ about, upstream })),
   check: checkUpstreams,
 };
 
 function reverseProxyShape(
   routes: Shape<readonly RouteConfig[]>,
+  matcher: Shape<RequestMatcher>,
 ): Shape<Omit<ReverseProxyConfig, 'kind'>> {
   return object(
     {
       upstreams: list(name('an upstream such as http://localhost:3000')),
+      upstreamsAllow: list(text('a host or an address range', isAllowedUpstream)),
       dynamic: nullable(dynamic),
       loadBalancing: object<ReverseProxyConfig['loadBalancing']>(
         {
@@ -125,6 +140,7 @@ function reverseProxyShape(
           tryDurationMs: duration(),
           tryIntervalMs: duration(),
           retries: nullable(count()),
+          retryMatch: nullable(list(matcher)),
         },
         defaultReverseProxy.loadBalancing,
       ),
@@ -153,12 +169,11 @@ function reverseProxyShape(
       handleResponse: list(
         object<ReverseProxyConfig['handleResponse'][number]>(
           {
-            status: statuses,
-            header: nullable(field),
+            ...responseMatcherMembers,
             replaceStatus: nullable(count({ min: 200, max: 599 })),
             routes,
           },
-          { status: [], header: null, replaceStatus: null, routes: [] },
+          { ...ANY_RESPONSE, replaceStatus: null, routes: [] },
         ),
       ),
     },
@@ -188,11 +203,36 @@ function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
     const hint = 'write h2c://host:port, or versions h2c';
     report(proxy.transport, { severity: 'error', code: 'bad-upstream', message, hint });
   }
+  checkRequestUpstreams(proxy, report);
   for (const upstream of proxy.upstreams) {
-    if (isUpstream(upstream)) continue;
+    if (isUpstream(upstream) || hasRequestPlaceholder(upstream)) continue;
     const message = `the upstream "${upstream.slice(0, 80)}" is not http://host:port`;
     const hint = 'a placeholder can stand for host or host:port; use {$VAR} for a whole URL';
     report(proxy, { severity: 'error', code: 'bad-upstream', message, hint });
+  }
+}
+
+/** Upstreams that requests name. */
+function checkRequestUpstreams(proxy: ReverseProxyConfig, report: Report): void {
+  const { upstreams, upstreamsAllow, activeHealth, fastcgi } = proxy;
+  const named = upstreams.filter(hasRequestPlaceholder);
+  const fail = (message: string, hint: string): void => {
+    report(proxy, { severity: 'error', code: 'request-upstream', message, hint });
+  };
+  if (named.length === 0) {
+    if (upstreamsAllow.length === 0) return;
+    fail('upstreams_allow is for upstreams with placeholders', 'leave it out');
+  } else if (upstreamsAllow.length === 0) {
+    fail(
+      'a request must not choose where the gateway connects',
+      'name what it may choose from: upstreams_allow *.internal 10.0.0.0/8',
+    );
+  } else if (named.length < upstreams.length) {
+    fail('upstreams with placeholders stand beside others', 'use a reverse_proxy of its own');
+  } else if (activeHealth !== null) {
+    fail('upstreams with placeholders are not checked by health_uri', 'use fail_duration');
+  } else if (fastcgi !== null) {
+    fail('upstreams with placeholders are not spoken to by FastCGI', 'name them');
   }
 }
 

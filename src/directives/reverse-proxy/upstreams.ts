@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
+import { hasRequestPlaceholder } from './request-upstreams.ts';
 
 const UPSTREAM =
   /^(?:([a-z][a-z0-9+.-]*):\/\/)?(\[[^\]]*\]|\{(?:env|file)\.[^{}]+\}|[^:/[\]{}]*)(?::([\d-]+))?(\/.*)?$/i;
@@ -46,6 +47,11 @@ function schemeOf(origins: readonly string[]): string | undefined {
 }
 
 function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): readonly string[] {
+  // What becomes of it is looked at for each request.
+  if (hasRequestPlaceholder(word.text)) {
+    const [, written, address = word.text] = /^(https?|h2c):\/\/(.*)$/s.exec(word.text) ?? [];
+    return [`${written ?? (tls ? 'https' : h2c ? 'h2c' : 'http')}://${address}`];
+  }
   const [, by = '', unix] = /^unix(\+h2c)?\/(\/.+)$/.exec(word.text) ?? [];
   if (unix !== undefined) return [`unix${h2c ? '+h2c' : by}:${unix}`];
   if (/^\d+$/.test(word.text)) {
@@ -122,7 +128,7 @@ function bad(cursor: Cursor, word: Word): never {
   const hint = source.raw.slice(start, end + 2).includes('{$')
     ? 'part of it comes from a variable: is it set? Write a default as {$NAME:value}'
     : word.text.includes('{')
-      ? 'upstreams are fixed: use {$VAR}, or several handle blocks for different upstreams'
+      ? 'a placeholder of the request stands for the host, the port or both'
       : 'for example localhost:3000, https://app.internal or unix//run/app.sock';
   return cursor.fail(word.span, 'bad-upstream', message, hint);
 }

@@ -106,6 +106,8 @@ function compileHeader(name: string, values: readonly string[]): Predicate {
 }
 
 function compileQuery(name: string, values: readonly string[]): Predicate {
+  // A request without a query.
+  if (name === '') return (exchange) => !exchange.target.includes('?');
   const takesAny = values.includes('*') || values.length === 0;
   return (exchange) => {
     const present = queryOf(exchange).getAll(expandPlaceholders(name, exchange));

@@ -41,7 +41,7 @@ export const host: ConditionSyntax<HostCondition> = {
   usage: 'host a.example *.b.example',
   summary: 'these hosts',
   read: (cursor) => [
-    { kind: 'host', hosts: cursor.several('a host').map(({ text }) => lowerCaseHost(text)) },
+    { kind: 'host', hosts: cursor.several('a host').map((word) => hostPattern(cursor, word)) },
   ],
   merge: (a, b) => ({ ...a, hosts: [...a.hosts, ...b.hosts] }),
 };
@@ -86,11 +86,12 @@ export const headerRegexp: ConditionSyntax<HeaderRegexpCondition> = {
 };
 
 export const query: ConditionSyntax<QueryCondition> = {
-  usage: 'query key=value\nquery key=*',
-  summary: 'these parameters',
+  usage: 'query key=value\nquery key=*\nquery ""',
+  summary: 'these parameters; `""` for a request without any',
   read: (cursor) =>
     cursor.several('key=value').map((word) => {
       const equals = word.text.indexOf('=');
+      if (word.text === '') return { kind: 'query', name: '', values: [] };
       if (equals < 1) badValue(cursor, word, 'key=value, or key=* for any value');
       return {
         kind: 'query',
@@ -138,6 +139,12 @@ function readHeader(cursor: Cursor): MatchCondition[] {
   }
   const name = headerName(cursor, field, field.text.slice(1));
   return [{ kind: 'not', matchers: [[{ kind: 'header', name, values: [] }]] }];
+}
+
+/** What a host is compared with has no port, so one in the pattern would never match. */
+function hostPattern(cursor: Cursor, word: Word): string {
+  const hasPort = /^[^:]*:\d+$|\]:\d+$/.test(word.text);
+  return hasPort ? badValue(cursor, word, 'a host without a port') : lowerCaseHost(word.text);
 }
 
 function pathPattern(cursor: Cursor): (word: Parameters<typeof badValue>[1]) => string {

@@ -7,7 +7,10 @@ import { root } from '../../support/process.ts';
 
 /** What pages and messages do not say, and what they say instead: docs/contributing.md, "Words". */
 const AVOIDED: readonly (readonly [pattern: RegExp, instead: string])[] = [
-  [/(?<!\b[Tt]here )\b(?:is|was) no (?!longer\b|such\b|other\b|more\b|need\b|less\b|when\b)\w/, 'is not a …'],
+  [
+    /(?<!\b[Tt]here )\b(?:is|was) no (?!longer\b|such\b|other\b|more\b|need\b|less\b|when\b)\w/,
+    'is not a …',
+  ],
   [/\banew\b/, 'again'],
   [/\bturned away\b/, 'rejected'],
   [/\b(?:is|are) let go\b/, 'is closed'],

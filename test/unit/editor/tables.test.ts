@@ -13,7 +13,7 @@ import { read } from '../../../src/hubfile/load.ts';
 const golden = join(dirname(fileURLToPath(import.meta.url)), '../../hubfile');
 
 /** Spellings that only a Caddyfile needs. */
-const OLD_SPELLINGS = new Set(['tls_trusted_ca_certs', 'trusted_ca_cert_file']);
+const OLD_SPELLINGS = new Set(['tls_trusted_ca_certs', 'trusted_ca_cert_file', 'pem_file']);
 
 /** Options that are read before the table of the block is asked, and providers that no case has. */
 const READ_APART = new Set(['forward_auth', 'php_fastcgi', 'acme_dns']);

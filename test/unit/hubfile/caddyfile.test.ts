@@ -97,7 +97,7 @@ describe('adapting a Caddyfile', () => {
     });
 
     it('answers 503 to all where its matcher is lost', () => {
-      const text = 'a.example {\n\t@no expression `true`\n\tabort @no\n\trespond in\n}\n';
+      const text = 'a.example {\n\t@no tls early_data\n\tabort @no\n\trespond in\n}\n';
       assert.deepEqual(lines(adapted(text)).slice(3), [
         'a.example {',
         'error 503',
@@ -108,7 +108,7 @@ describe('adapting a Caddyfile', () => {
 
     it('is not a guard alone where it is part of what is lost', () => {
       const text =
-        'a.example {\n\thandle {\n\t\t@no expression `true`\n\t\thandle @no {\n\t\t\trespond 403\n\t\t}\n\t\trespond in\n\t}\n}\n';
+        'a.example {\n\thandle {\n\t\t@no tls early_data\n\t\thandle @no {\n\t\t\trespond 403\n\t\t}\n\t\trespond in\n\t}\n}\n';
       assert.deepEqual(lines(adapted(text)).slice(3), [
         'a.example {',
         'handle {',
@@ -140,7 +140,7 @@ describe('adapting a Caddyfile', () => {
 
     it('keeps nobody out of an error page', () => {
       const text =
-        'a.example {\n\thandle_errors {\n\t\t@x expression `true`\n\t\trespond @x gone 410\n\t}\n}\n';
+        'a.example {\n\thandle_errors {\n\t\t@x tls early_data\n\t\trespond @x gone 410\n\t}\n}\n';
       assert.deepEqual(lines(adapted(text)), ['a.example {', 'handle_errors {', '}', '}']);
     });
 
@@ -158,22 +158,6 @@ describe('adapting a Caddyfile', () => {
   it('needs no mention of what hubgate does anyway', () => {
     const { leftOut, notes } = adapted('{\n\tservers {\n\t\tstrict_sni_host\n\t}\n}\n');
     assert.deepEqual([leftOut.length, notes.length], [0, 1]);
-  });
-
-  it('translates the statuses of handle_errors', () => {
-    const expression = (text: string): string => {
-      const file = `a.example {\n\thandle_errors {\n\t\t@e expression ${text}\n\t\trespond @e x\n\t}\n}\n`;
-      return lines(adapted(file))[2] ?? '';
-    };
-    assert.equal(expression('{http.error.status_code} == 404'), '@e error_status 404');
-    assert.equal(expression('`{err.status_code} in [404, 410]`'), '@e error_status 404 410');
-    assert.equal(expression('`{err.status_code} >= 500`'), '@e error_status 5xx');
-    assert.equal(expression('`{err.status_code} >= 400`'), '@e error_status 4xx 5xx');
-    assert.equal(
-      expression('`{err.status_code} >= 400 && {err.status_code} < 500`'),
-      '@e error_status 4xx',
-    );
-    assert.equal(expression('`{err.status_code} != 404`'), '}');
   });
 
   it('refuses what is not a Caddyfile, with its place', () => {
@@ -313,20 +297,6 @@ describe('adapting a Caddyfile', () => {
     assert.equal(code('a.example {\n\timport a\n\timport a\n}\n', much), 'none');
     assert.equal(code(`a.example {\n${'\timport a\n'.repeat(5)}}\n`, much), 'too-large');
     assert.equal(code(`a.example {\n${'\timport a\n'.repeat(10_001)}}\n`, { a: '' }), 'too-large');
-  });
-
-  it('binds every site to default_bind that has no address of its own', () => {
-    const text =
-      '{\n\tdefault_bind 127.0.0.1\n}\n(s) {\n\trespond s\n}\na.example {\n\timport s\n}\nb.example {\n\tbind ::1\n}\n';
-    assert.deepEqual(
-      lines(adapted(text)).filter((line) => line.includes('bind')),
-      ['bind 127.0.0.1', 'bind ::1'],
-    );
-  });
-
-  it('binds the one site without braces as well', () => {
-    const text = '{\n\tdefault_bind 127.0.0.1\n}\na.example\nrespond in\n';
-    assert.deepEqual(lines(adapted(text)), ['{', '}', 'a.example', 'bind 127.0.0.1', 'respond in']);
   });
 
   it('makes a hub of mercure, whose keys without an issuer are of 0.x', () => {

@@ -27,12 +27,14 @@ export function proxyConfig(
   return {
     kind: 'reverse_proxy',
     upstreams,
+    upstreamsAllow: [],
     dynamic: null,
     loadBalancing: {
       policy: { kind: 'first' },
       tryDurationMs: 0,
       tryIntervalMs: 250,
       retries: null,
+      retryMatch: null,
     },
     activeHealth: null,
     method: null,
@@ -73,7 +75,10 @@ export function proxyConfig(
 export function proxyOptions(
   registry: UpstreamRegistry,
   more: Partial<
-    Pick<ReverseProxyOptions, 'clock' | 'compileRoutes' | 'sharing' | 'sharedResponseMemory'>
+    Pick<
+      ReverseProxyOptions,
+      'clock' | 'compileRoutes' | 'mayRetry' | 'sharing' | 'sharedResponseMemory'
+    >
   > = {},
 ): ReverseProxyOptions {
   return {
@@ -85,6 +90,8 @@ export function proxyOptions(
       template.replaceAll('{host}', exchange.host).replaceAll('{path}', exchange.target),
     trusted: () => false,
     target: null,
+    copiesResponse: () => false,
+    mayRetry: more.mayRetry ?? null,
     compileRoutes: more.compileRoutes ?? (() => () => {}),
     scheduler: new Scheduler(),
     sharing: more.sharing ?? null,

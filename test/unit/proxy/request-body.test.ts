@@ -170,7 +170,7 @@ describe('the body of a request on its way to the upstream', () => {
     await using second = await origin((request, response) => request.pipe(response));
     await using other = await proxyTo([second.url]);
     const handleResponse = [
-      { status: ['503'], header: null, replaceStatus: null, routes: [] },
+      { status: ['503'], headers: [], replaceStatus: null, routes: [] },
     ] as const;
     await using gateway = await proxyTo(
       [first.url],

@@ -63,6 +63,21 @@ describe('trying other upstreams', () => {
     assert.equal(reached, false);
   });
 
+  it('repeats what lb_retry_match says, and nothing else, while no byte of a body is gone', async () => {
+    await using dying = await rawOrigin((socket, text) => {
+      if (text.includes('\r\n\r\n')) socket.destroy();
+    });
+    await using upstream = await origin((_, response) => response.end('ok'));
+    await using gateway = await proxyTo(
+      [dying.url, upstream.url],
+      {},
+      { mayRetry: async ({ method }) => method === 'DELETE' || method === 'PUT' },
+    );
+    assert.equal((await ask1(gateway.http1, { method: 'DELETE' })).body, 'ok');
+    assert.equal((await ask1(gateway.http1)).status, 502);
+    assert.equal((await ask1(gateway.http1, { method: 'PUT', body: 'x' })).status, 502);
+  });
+
   it('never repeats a request of which the upstream has had bytes', async () => {
     await using dying = await rawOrigin((socket, text) => {
       if (text.endsWith('0\r\n\r\n')) socket.destroy();
@@ -103,6 +118,7 @@ describe('trying other upstreams', () => {
           tryDurationMs: 20_000,
           tryIntervalMs: 5,
           retries: null,
+          retryMatch: null,
         },
       },
       {
@@ -125,6 +141,7 @@ describe('trying other upstreams', () => {
         tryDurationMs: 30,
         tryIntervalMs: 10,
         retries: null,
+        retryMatch: null,
       },
     });
     assert.equal((await ask1(gateway.http1)).status, 502);
@@ -141,7 +158,9 @@ describe('trying other upstreams', () => {
       await using upstream = await origin((_, response) => response.end('ok'));
       await using gateway = await proxyTo(
         [...gone.map((port) => `http://127.0.0.1:${port}`), upstream.url],
-        { loadBalancing: { policy, tryDurationMs: 0, tryIntervalMs: 1, retries } },
+        {
+          loadBalancing: { policy, tryDurationMs: 0, tryIntervalMs: 1, retries, retryMatch: null },
+        },
       );
       assert.equal((await ask1(gateway.http1)).status, status, String(retries));
     }
@@ -150,7 +169,13 @@ describe('trying other upstreams', () => {
   it('does not wait for an upstream beyond lb_retries', async () => {
     const gone = `http://127.0.0.1:${await freePort()}`;
     await using gateway = await proxyTo([gone], {
-      loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 1, retries: 3 },
+      loadBalancing: {
+        policy: { kind: 'first' },
+        tryDurationMs: 0,
+        tryIntervalMs: 1,
+        retries: 3,
+        retryMatch: null,
+      },
       passiveHealth: { failDurationMs: 60_000 },
     });
     assert.equal((await ask1(gateway.http1)).status, 502);
@@ -165,7 +190,13 @@ describe('trying other upstreams', () => {
       else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
     });
     await using gateway = await proxyTo([upstream.url], {
-      loadBalancing: { policy: { kind: 'first' }, tryDurationMs: 0, tryIntervalMs: 1, retries: 9 },
+      loadBalancing: {
+        policy: { kind: 'first' },
+        tryDurationMs: 0,
+        tryIntervalMs: 1,
+        retries: 9,
+        retryMatch: null,
+      },
     });
     assert.equal((await ask1(gateway.http1)).body, 'ok');
     assert.equal(tries, 4);

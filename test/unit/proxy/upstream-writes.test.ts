@@ -94,6 +94,7 @@ describe('the memory of an upload', () => {
         tryDurationMs: 5000,
         tryIntervalMs: 1,
         retries: null,
+        retryMatch: null,
       },
       passiveHealth: { failDurationMs: 10_000 },
     });

@@ -41,7 +41,14 @@ const served = async <T>(
 ): Promise<T> => {
   await using upstream = await origin(app);
   await using site = await serveSite([
-    on({ kind: 'encode', encodings, minimumLength: 512 }),
+    on({
+      kind: 'encode',
+      encodings,
+      minimumLength: 512,
+      gzipLevel: null,
+      zstdLevel: 'default',
+      match: null,
+    }),
     on(proxyConfig([upstream.url])),
   ]);
   const result = await use(site);

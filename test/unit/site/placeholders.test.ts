@@ -96,9 +96,9 @@ describe('placeholders (hubfile.md §1)', () => {
     assert.notEqual(expand('{uuid}', fakeExchange({})), one);
   });
 
-  it('{port} is the scheme’s own without one in Host', () => {
-    assert.equal(expand('{port}', fakeExchange({ scheme: 'https', host: 'a' })), '443');
-    assert.equal(expand('{port}', fakeExchange({ scheme: 'http', host: '[::1]' })), '80');
+  it('{port} is empty without one in Host', () => {
+    assert.equal(expand('{port}', fakeExchange({ scheme: 'https', host: 'a' })), '');
+    assert.equal(expand('{port}', fakeExchange({ scheme: 'http', host: '[::1]' })), '');
   });
 
   it('never looks through what a placeholder brought in', () => {

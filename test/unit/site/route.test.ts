@@ -7,14 +7,17 @@ import { HeaderList } from '../../../src/http/header-list.ts';
 import { defaultRequestBody } from '../../../src/directives/request-body.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
+import { ANY_RESPONSE } from '../../../src/config/response-matcher.ts';
 import { freePort } from '../../support/free-port.ts';
 import { origin, proxyConfig } from '../proxy/gateway.ts';
 import { on, path, respond, serveSite } from './site-server.ts';
 
+const plainHeader = { kind: 'header', isDeferred: false, match: ANY_RESPONSE } as const;
+
 describe('routes', () => {
   it('run in their order until one answers; what nobody answers is 404', async () => {
     await using site = await serveSite([
-      on({ kind: 'header', operations: [{ kind: 'set', name: 'X-A', value: '{path}' }] }),
+      on({ ...plainHeader, operations: [{ kind: 'set', name: 'X-A', value: '{path}' }] }),
       on(respond('one'), path('/one')),
       on(respond('two'), path('/one', '/two')),
     ]);
@@ -29,7 +32,7 @@ describe('routes', () => {
 
   it('see what earlier routes rewrote', async () => {
     await using site = await serveSite([
-      on({ kind: 'rewrite', to: '/new?from={path}' }, path('/old')),
+      on({ kind: 'rewrite', group: 0, to: '/new?from={path}' }, path('/old')),
       on(respond('{uri}'), path('/new')),
     ]);
     assert.equal((await ask1(site.http1, { path: '/old' })).body, '/new?from=%2Fold');
@@ -91,7 +94,10 @@ describe('routes', () => {
     ['/{query.name}', '/?name=%0d%0aé', '/%0D%0A%C3%A9?name=%0d%0a%C3%A9'],
   ] as const) {
     it(`rewrite ${to} makes ${target} ${expected}`, async () => {
-      await using site = await serveSite([on({ kind: 'rewrite', to }), on(respond('{uri}'))]);
+      await using site = await serveSite([
+        on({ kind: 'rewrite', group: 0, to }),
+        on(respond('{uri}')),
+      ]);
       assert.equal(
         (await ask1(site.http1, { path: encodeURI(target).replaceAll('%25', '%') })).body,
         expected,
@@ -126,7 +132,8 @@ describe('routes', () => {
         operations: [{ kind: 'set', name: 'X-Added', value: '{method}' }],
       }),
       on({
-        kind: 'header',
+        ...plainHeader,
+        isDeferred: true,
         operations: [
           { kind: 'delete', name: 'Server' },
           { kind: 'set', name: 'X-Copy', value: '{http.response.header.X-Kept}' },
@@ -252,19 +259,19 @@ describe('what handlers throw', () => {
     assert.match(String(reply.headers['x-request-id']), /^[\da-f-]{36}$/);
   });
 
-  it('is answered by the error routes, which see no body and the status', async () => {
+  it('is answered by the error routes, which see the status and a body of which nobody has read', async () => {
     await using upstream = await origin((request, response) => {
       response.end(`page ${request.url} ${request.method} ${request.headers['content-length']}`);
     });
     const gone = `http://127.0.0.1:${await freePort()}`;
     await using site = await serveSite([on(proxyConfig([gone]))], {
       errorRoutes: [
-        on({ kind: 'rewrite', to: '/{err.status_code}.html' }),
+        on({ kind: 'rewrite', group: 0, to: '/{err.status_code}.html' }),
         on(proxyConfig([upstream.url])),
       ],
     });
     const reply = await ask1(site.http1, { method: 'POST', body: 'x' });
-    assert.equal(reply.body, 'page /502.html POST 0');
+    assert.equal(reply.body, 'page /502.html POST 1');
   });
 
   it('keeps its status on the page that is written for it, unless that says another', async () => {

@@ -1,0 +1,86 @@
+import type { HandlerData } from '../config/routes.ts';
+import { list, object } from '../config/shape.ts';
+import { headerName as headerNameShape } from '../config/shape-options.ts';
+import type { Cursor } from '../hubfile/cursor.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { headerName } from '../hubfile/values.ts';
+import type { Handler } from '../http/exchange.ts';
+import { HttpError } from '../http/errors.ts';
+import { OF_THE_BODY } from '../http/preset-fields.ts';
+import { interceptedResponse } from '../proxy/held-response.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface CopyResponseHeadersConfig {
+  readonly kind: 'copy_response_headers';
+  /** Which fields; empty: all. */
+  readonly include: readonly string[];
+  readonly exclude: readonly string[];
+}
+
+const defaults = { include: [], exclude: [] } as const;
+
+const data: HandlerData<CopyResponseHeadersConfig> = {
+  shape: () => object({ include: list(headerNameShape), exclude: list(headerNameShape) }, defaults),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    copy_response_headers: CopyResponseHeadersConfig;
+  }
+}
+
+const USAGE = `
+copy_response_headers [<matcher>] {
+    include <field…>
+    exclude <field…>
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'in `handle_response`, takes fields of the upstream into the answer',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const start: Omit<CopyResponseHeadersConfig, 'kind'> = defaults;
+    const settings = cursor.options(
+      start,
+      {
+        include: (option, { include }) => ({ include: [...include, ...fields(option)] }),
+        exclude: (option, { exclude }) => ({ exclude: [...exclude, ...fields(option)] }),
+      },
+      { repeatable: ['include', 'exclude'] },
+    );
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'copy_response_headers', ...settings })];
+  },
+};
+
+function fields(cursor: Cursor): string[] {
+  return cursor.several('a header field').map((word) => headerName(cursor, word));
+}
+
+/** Fields of the upstream's response, for whatever answers instead. */
+function compile({ include, exclude }: CopyResponseHeadersConfig): Handler {
+  const wanted = new Set(include.map((name) => name.toLowerCase()));
+  const left = new Set(exclude.map((name) => name.toLowerCase()));
+  return (exchange, next) => {
+    const response = interceptedResponse(exchange);
+    if (response === undefined) {
+      throw new HttpError(500, 'copy_response_headers has no response outside of handle_response');
+    }
+    const isCopied = (key: string): boolean =>
+      !OF_THE_BODY.has(key) && !left.has(key) && (wanted.size === 0 || wanted.has(key));
+    const { preset } = exchange;
+    preset.deleteWhere((key) => isCopied(key) && response.headers.has(key));
+    for (const [name, value] of response.headers) {
+      if (isCopied(name.toLowerCase())) preset.append(name, value);
+    }
+    return next();
+  };
+}
+
+export const copyResponseHeaders: HandlerDirective<CopyResponseHeadersConfig> = {
+  data,
+  syntax,
+  compile,
+};

@@ -1,0 +1,61 @@
+import type { HandlerData } from '../config/routes.ts';
+import { nullable, object } from '../config/shape.ts';
+import { count } from '../config/shape-values.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { statusCode } from '../hubfile/values.ts';
+import type { Handler } from '../http/exchange.ts';
+import { HttpError } from '../http/errors.ts';
+import { interceptedResponse } from '../proxy/held-response.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface CopyResponseConfig {
+  readonly kind: 'copy_response';
+  /** null: that of the upstream. */
+  readonly status: number | null;
+}
+
+const data: HandlerData<CopyResponseConfig> = {
+  shape: () => object({ status: nullable(count({ min: 200, max: 599 })) }, { status: null }),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    copy_response: CopyResponseConfig;
+  }
+}
+
+const USAGE = `
+copy_response [<matcher>] [<status>] {
+    status <status>
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'in `handle_response`, answers with the response of the upstream',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const word = cursor.optional();
+    const start: { readonly status: number | null } = {
+      status: word === undefined ? null : statusCode(cursor, word),
+    };
+    const settings = cursor.options(start, {
+      status: (option) => ({ status: statusCode(option, option.argument('a status')) }),
+    });
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'copy_response', ...settings })];
+  },
+};
+
+/** Answers with what the routes are run for. */
+function compile({ status }: CopyResponseConfig): Handler {
+  return (exchange) => {
+    const response = interceptedResponse(exchange);
+    if (response === undefined || response.send === null) {
+      throw new HttpError(500, 'copy_response has no response outside of handle_response');
+    }
+    response.send(status ?? response.status);
+  };
+}
+
+export const copyResponse: HandlerDirective<CopyResponseConfig> = { data, syntax, compile };

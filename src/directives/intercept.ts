@@ -1,0 +1,120 @@
+import { Writable } from 'node:stream';
+import type { HandlerData } from '../config/routes.ts';
+import { ANY_RESPONSE, responseMatcherMembers } from '../config/response-matcher.ts';
+import { list, nullable, object } from '../config/shape.ts';
+import { count } from '../config/shape-values.ts';
+import type { OptionTable } from '../hubfile/cursor.ts';
+import { ResponseMatchers } from '../hubfile/response-matchers.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import type { Handler, ResponseHead } from '../http/exchange.ts';
+import { OF_THE_BODY } from '../http/preset-fields.ts';
+import { compileResponseMatcher } from '../http/response-matcher.ts';
+import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+import { handleResponse, replaceStatus } from './reverse-proxy/handle-response.ts';
+
+export interface InterceptConfig {
+  readonly kind: 'intercept';
+  readonly handleResponse: ReverseProxyConfig['handleResponse'];
+}
+
+const data: HandlerData<InterceptConfig> = {
+  shape: (routes) =>
+    object({
+      handleResponse: list(
+        object<InterceptConfig['handleResponse'][number]>(
+          {
+            ...responseMatcherMembers,
+            replaceStatus: nullable(count({ min: 200, max: 599 })),
+            routes,
+          },
+          { ...ANY_RESPONSE, replaceStatus: null, routes: [] },
+        ),
+      ),
+    }),
+  answering: (handler) => handler.handleResponse.flatMap(({ routes }) => routes),
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    intercept: InterceptConfig;
+  }
+}
+
+const USAGE = `
+intercept [<matcher>] {
+    @name status <status…>
+    @name header <field> [<value>]
+    replace_status [@name] <status>
+    handle_response [@name] { <directives…> }
+}
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'answers instead of what runs after it, by what that answers',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const responses = new ResponseMatchers();
+    for (const line of cursor.line.block ?? []) responses.defineIfNamed(cursor, line);
+    const start: Omit<InterceptConfig, 'kind'> = { handleResponse: [] };
+    const options: OptionTable<typeof start> = {
+      handle_response: (option, sofar) => ({
+        handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
+      }),
+      replace_status: (option, sofar) => ({
+        handleResponse: [...sofar.handleResponse, replaceStatus(option, responses)],
+      }),
+    };
+    const settings = cursor.options(start, options, {
+      repeatable: ['handle_response', 'replace_status'],
+      other: (option) => option.name.startsWith('@'),
+    });
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'intercept', ...settings })];
+  },
+};
+
+/** Of the rules only the first that is for the response counts. */
+function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Handler {
+  const rules = config.handleResponse.map((one) => ({
+    matches: compileResponseMatcher(one),
+    status: one.replaceStatus,
+    routes: compileRoutes(one.routes),
+  }));
+  const ruleFor = ({ status, headers }: ResponseHead) =>
+    rules.find(({ matches }) => matches(status, headers));
+  return async (exchange, next) => {
+    const taken: { routes: Handler | null } = { routes: null };
+    const release = exchange.interceptHead((head) => {
+      const rule = ruleFor(head);
+      if (rule === undefined || taken.routes !== null) return null;
+      if (rule.status !== null) {
+        head.status = rule.status;
+        return null;
+      }
+      taken.routes = rule.routes;
+      const { variables, preset } = exchange;
+      // What answers instead has its other fields as well.
+      preset.deleteWhere((key) => head.headers.has(key) && !OF_THE_BODY.has(key));
+      variables.set('resp.status_code', String(head.status));
+      for (const [name] of head.headers) {
+        const value = head.headers.combined(name) ?? '';
+        variables.set(`resp.header.${name.toLowerCase()}`, value);
+      }
+      for (const [name, value] of head.headers) {
+        if (!OF_THE_BODY.has(name.toLowerCase())) preset.append(name, value);
+      }
+      return new Writable({ write: (_chunk, _encoding, done) => done() });
+    });
+    try {
+      await next();
+    } finally {
+      release();
+    }
+    await taken.routes?.(exchange, () => {});
+  };
+}
+
+export const intercept: HandlerDirective<InterceptConfig> = { data, syntax, compile };

@@ -1,0 +1,47 @@
+import type { HandlerData } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { name } from '../config/shape-values.ts';
+import { isHeaderName } from '../config/well-formed.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import type { Handler } from '../http/exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface MethodConfig {
+  readonly kind: 'method';
+  /** With placeholders. */
+  readonly method: string;
+}
+
+const data: HandlerData<MethodConfig> = { shape: () => object({ method: name('a method') }) };
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    method: MethodConfig;
+  }
+}
+
+const syntax: DirectiveSyntax = {
+  usage: 'method [<matcher>] <method>',
+  summary: 'changes the method of the request',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const method = cursor.argument('a method such as GET').text;
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'method', method })];
+  },
+};
+
+/**
+ * What the client sent stays its body, and decides how the answer is framed: the answer to HEAD has no
+ * body whatever the method has become. A value that is not a method changes nothing.
+ */
+function compile({ method }: MethodConfig, { expand }: HandlerContext): Handler {
+  return (exchange, next) => {
+    const changed = expand(method, exchange).toUpperCase();
+    if (isHeaderName(changed)) exchange.method = changed;
+    return next();
+  };
+}
+
+export const method: HandlerDirective<MethodConfig> = { data, syntax, compile };

@@ -1,0 +1,108 @@
+// Upstreams whose address has placeholders of the request. A request must not choose where the gateway
+// connects: what comes out is compared with `upstreams_allow`, and a file without it is refused.
+
+import { isIP } from 'node:net';
+import { isAddressRange } from '../../config/well-formed.ts';
+import type { Exchange, Expand, Handler } from '../../http/exchange.ts';
+import { HttpError } from '../../http/errors.ts';
+import { addressSet } from '../../http/forwarded.ts';
+import { parseUpstream } from '../../proxy/address.ts';
+import type { ReverseProxyConfig } from '../../proxy/proxy-config.ts';
+import type { ReverseProxy } from '../../proxy/reverse-proxy.ts';
+
+/** Proxies of one directive that are kept at once; the one that was not used for longest goes. */
+export const MAX_REQUEST_UPSTREAMS = 256;
+
+const ADDRESS =
+  /^(?:(?:https?|h2c):\/\/)?(?:\[[0-9a-f:.]{2,45}\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?)(?::\d{1,5})?$/i;
+const ALLOWED = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d{1,5})?$/i;
+
+/** Whether a word says which upstreams a request may name: a host, `*.domain`, either with a port, or a range. */
+export function isAllowedUpstream(word: string): boolean {
+  return isAddressRange(word) || ALLOWED.test(word);
+}
+
+/** Whether an upstream is made for each request. */
+export function hasRequestPlaceholder(upstream: string): boolean {
+  return /\{(?!(?:env|file)\.)[^{}]+\}/.test(upstream);
+}
+
+type Allows = (hostname: string, port: number) => boolean;
+
+function compileAllowed(words: readonly string[]): Allows {
+  const inRange = addressSet(words.filter(isAddressRange));
+  const names = words
+    .filter((word) => !isAddressRange(word))
+    .map((word) => {
+      const [host = '', port] = word.toLowerCase().split(':', 2);
+      return { host, port: port === undefined ? null : Number(port) };
+    });
+  return (hostname, port) => {
+    if (isIP(hostname) !== 0 && inRange(hostname)) return true;
+    const name = hostname.toLowerCase().replace(/\.$/, '');
+    return names.some(({ host, port: only }) => {
+      if (only !== null && only !== port) return false;
+      return host.startsWith('*.') ? name.endsWith(host.slice(1)) : name === host;
+    });
+  };
+}
+
+/** One `reverse_proxy` whose upstreams requests name: a proxy for each list of them. */
+export class RequestUpstreams {
+  readonly #templates: readonly string[];
+  readonly #allows: Allows;
+  readonly #expand: Expand;
+  readonly #make: (origins: readonly string[]) => ReverseProxy;
+  readonly #proxies = new Map<string, ReverseProxy>();
+
+  constructor(
+    { upstreams, upstreamsAllow }: ReverseProxyConfig,
+    expand: Expand,
+    make: (origins: readonly string[]) => ReverseProxy,
+  ) {
+    this.#templates = upstreams;
+    this.#allows = compileAllowed(upstreamsAllow);
+    this.#expand = expand;
+    this.#make = make;
+  }
+
+  /** @throws HttpError 502 where a request names what is no upstream, or is not allowed; whatever the proxy throws */
+  readonly handle: Handler = (exchange, next) => {
+    const origins = this.#templates.map((template) => this.#origin(template, exchange));
+    return this.#proxyTo(origins).handle(exchange, next);
+  };
+
+  close(): void {
+    for (const proxy of this.#proxies.values()) proxy.close();
+    this.#proxies.clear();
+  }
+
+  #origin(template: string, exchange: Exchange): string {
+    const [, scheme = 'http', address = ''] = /^([a-z0-9]+):\/\/(.*)$/s.exec(template) ?? [];
+    const named = this.#expand(address, exchange);
+    if (!ADDRESS.test(named)) throw new HttpError(502, 'the request names no upstream');
+    const origin = named.includes('://') ? named : `${scheme}://${named}`;
+    const { hostname, port } = parseUpstream(origin);
+    if (!this.#allows(hostname, port)) {
+      throw new HttpError(502, `upstreams_allow does not have ${hostname}:${port}`);
+    }
+    return origin;
+  }
+
+  #proxyTo(origins: readonly string[]): ReverseProxy {
+    const key = origins.join(' ');
+    const known = this.#proxies.get(key);
+    const proxy = known ?? this.#make(origins);
+    // The newest is the last.
+    this.#proxies.delete(key);
+    this.#proxies.set(key, proxy);
+    if (this.#proxies.size > MAX_REQUEST_UPSTREAMS) {
+      const [oldest] = this.#proxies;
+      if (oldest !== undefined) {
+        this.#proxies.delete(oldest[0]);
+        oldest[1].close();
+      }
+    }
+    return proxy;
+  }
+}

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { parseExpression } from '../../../src/matchers/expression/program.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
+
+describe('expressions', () => {
+  it('are refused where their time has no bound', () => {
+    const nested =
+      '"a".split("").exists(a, "b".split("").exists(b, "c".split("").exists(c, c == a)))';
+    assert.throws(() => parseExpression(nested), /macros are nested/);
+    assert.throws(() => parseExpression(`${'('.repeat(60)}true${')'.repeat(60)}`), {
+      code: 'invalid-expression',
+    });
+    const long = Array.from({ length: 1100 }, () => 'true').join(' || ');
+    assert.throws(() => parseExpression(long), { code: 'invalid-expression' });
+    assert.throws(() => parseExpression(`"${'x'.repeat(17_000)}" == ""`), /longer than/);
+  });
+
+  it('match texts in linear time', () => {
+    const slow = parseExpression('{header.X-A}.matches("^(a+)+$")');
+    const exchange = fakeExchange({});
+    exchange.headers.append('X-A', `${'a'.repeat(5000)}!`);
+    assert.equal(slow.holds(exchange, new Map()), false);
+  });
+
+  it('cut what they split', () => {
+    const many = parseExpression('{header.X-A}.split(",").size() == 200');
+    const exchange = fakeExchange({});
+    exchange.headers.append('X-A', 'a,'.repeat(5000));
+    assert.equal(many.holds(exchange, new Map()), true);
+  });
+
+  it('take what matchers are called with as it is written', () => {
+    const { conditions } = parseExpression(`file({'try_files': [{path}, "/a"]}) && path('/a')`);
+    const kinds = [...conditions.values()].map(({ kind }) => kind);
+    assert.deepEqual(kinds, ['file', 'path']);
+    assert.throws(() => parseExpression(`path({path} + "a")`), /takes texts/);
+    assert.throws(() => parseExpression(`path_regexp('a', 'b', 'c')`), /these arguments/);
+  });
+
+  it('without a value fail the request', () => {
+    const { holds } = parseExpression('int({query.n}) > 5');
+    assert.throws(() => holds(fakeExchange({ target: '/?n=x' }), new Map()), { status: 500 });
+  });
+});
