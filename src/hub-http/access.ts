@@ -19,7 +19,7 @@ export interface AccessSettings {
   readonly publishOrigins: readonly string[];
 }
 
-/** The result of authenticating a request. */
+/** Authenticates requests, and creates the errors for refused ones. */
 export interface Access {
   /**
    * The verified token of a request for a role; null if it has none. For a token that was seen before, it

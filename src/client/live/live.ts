@@ -79,7 +79,7 @@ function start(
       signal: stream.signal,
       update,
       outdated: () => {
-        // The hub does not know either what is new since then.
+        // Updates are missing from the history, so this cursor is useless.
         cursor = null;
         refetchSoon();
       },

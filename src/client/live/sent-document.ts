@@ -124,7 +124,7 @@ export function recordBody(): Promise<Node> {
   });
 }
 
-/** Elements whose text is not parsed as tags, and `noscript`, whose content is. */
+/** Comments, elements whose text is not parsed as tags, `noscript` elements, and single tags. */
 const TAGS =
   /<!--[^]*?(?:--!?>|$)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b[^]*?(?:<\/\1|$)|<noscript\b[^]*?(?:<\/noscript[^>]*>|$)|<\/?[a-z](?:"[^"]*"|'[^']*'|[^>"'])*>/gi;
 
