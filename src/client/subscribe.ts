@@ -51,9 +51,11 @@ const REFUSED = new Error('401 from the hub');
  *
  * @param source the page itself (`document`), or the URL of a resource; its `Link` header contains the hub
  * and the update after which to subscribe
- * @example subscribe('/api/books', { urlpattern: '/books/:id' }, {
+ * @example
+ * subscribe('/api/books', { urlpattern: '/books/:id' }, {
  *   state: async (response) => show(await response.json()),
- *   update: ({ data }) => change(JSON.parse(data)), });
+ *   update: ({ data }) => change(JSON.parse(data)),
+ * });
  */
 export function subscribe(
   source: string | URL | { readonly URL: string },

@@ -121,7 +121,7 @@ interface Retired {
 }
 
 /**
- * Makes a gateway of a configuration. Nothing is opened before `start`.
+ * Creates a gateway from a configuration. Nothing is opened before `start`.
  *
  * @example
  * const gateway = createGateway(config);
