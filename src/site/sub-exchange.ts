@@ -16,17 +16,17 @@ import type { Logger } from '../kernel/log.ts';
 export interface SubRequest {
   readonly method: string;
   readonly target: string;
-  /** Its own copy, or those of the other request itself. */
+  /** A copy, or those of the original request itself. */
   readonly variables: Map<string, string>;
-  /** Whose answer it is, if it goes to the client; null leaves that to whoever answers. */
+  /** The source of the response, if it goes to the client; null leaves that to the handler that responds. */
   readonly source: ResponseHead['source'] | null;
-  /** Takes the head; null leaves it to the client's own exchange. */
+  /** Receives the head; null leaves it to the client's own exchange. */
   readonly intercept: ((head: ResponseHead) => Writable | null) | null;
 }
 
 /**
- * A request without a body on behalf of another one: the same client, but a method and target of
- * its own. Its answer goes to the client unless it is intercepted.
+ * A request without a body on behalf of another one: the same client, but a method and target of its own. Its
+ * response goes to the client unless it is intercepted.
  */
 export class SubExchange implements Exchange {
   readonly scheme: 'http' | 'https';
@@ -42,7 +42,7 @@ export class SubExchange implements Exchange {
   readonly clientAddress: string;
   body: Readable = Readable.from([]);
   readonly hasBody = false;
-  /** That of the request which it is made for. */
+  /** The identity of the original request. */
   readonly identity: Identity;
   readonly variables: Map<string, string>;
   readonly upgrade: UpgradeRequest | null = null;
@@ -85,7 +85,7 @@ export class SubExchange implements Exchange {
     return this.#parent.abandoned;
   }
 
-  /** It has none. */
+  /** There is no body. */
   lendBody(): null {
     return null;
   }
@@ -163,7 +163,7 @@ export class SubExchange implements Exchange {
       : new WritableStream(taken, this);
   }
 
-  /** Where an intercepted body goes; null where the answer is the client's. */
+  /** The destination of an intercepted body; null if the response goes to the client. */
   #taken(head: ResponseHead): Writable | null {
     const taken = this.#intercept?.(head) ?? null;
     if (taken !== null) this.#intercepted = head.status;
