@@ -3,13 +3,13 @@ import type { Cursor } from './cursor.ts';
 import { oneOf } from './values.ts';
 import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
 
-/** What one directive of a block gave. */
+/** The result of one directive in a block. */
 export interface OrderedStep {
   readonly directive: string;
   readonly routes: readonly RouteConfig[];
 }
 
-/** `order <directive> first|last|before|after [<directive>]`, of the global options. */
+/** `order <directive> first|last|before|after [<directive>]` of the global options. */
 export function reordered(
   cursor: Cursor,
   places: DirectivePlaces,
@@ -46,9 +46,9 @@ function directiveName(cursor: Cursor, table: DirectiveTable, expected: string):
 }
 
 /**
- * Brings the directives of a block into the order in which they run: by directive, then the longer
- * single path first, an exact path before the same as a prefix, and without matcher last. Some, such
- * as `root`, are the other way round, so that the most specific one has the last word.
+ * Sorts the directives of a block by their order of execution: by directive, then the longer single path
+ * first, an exact path before the same as a prefix, and without a matcher last. Some, such as `root`, are
+ * sorted in the opposite order, so that the most specific one takes effect.
  */
 export function inDocumentedOrder(
   steps: readonly OrderedStep[],
@@ -77,7 +77,7 @@ function sorted(steps: readonly OrderedStep[], table: DirectiveTable): OrderedSt
   return bySpecificity(last === 'first-written' ? steps : [...steps].reverse()).reverse();
 }
 
-/** Paths are compared only with paths; other matchers keep their places among them. */
+/** Paths are compared only with paths; other matchers keep their positions among them. */
 function bySpecificity(steps: readonly OrderedStep[]): OrderedStep[] {
   const matched = steps.filter((step) => matcherOf(step) !== null);
   const unmatched = steps.filter((step) => matcherOf(step) === null);
