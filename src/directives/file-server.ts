@@ -77,7 +77,7 @@ function listing(option: Cursor): true {
   return flag();
 }
 
-/** Without a word all that there are. */
+/** Without a word, all available ones. */
 function encodings(option: Cursor): FileServerConfig['precompressed'] {
   const words = option.rest();
   return words.length === 0
@@ -86,9 +86,9 @@ function encodings(option: Cursor): FileServerConfig['precompressed'] {
 }
 
 /**
- * Files below the root, with ranges and conditional requests. What begins with a dot (but for
- * `.well-known`), what is hidden, the configuration and what a symlink leads to outside of the root
- * does not exist.
+ * Serves files below the root, with ranges and conditional requests. Names that begin with a dot (except
+ * `.well-known`), hidden files, the configuration, and targets of symlinks outside of the root count as
+ * missing.
  */
 function compile(
   config: FileServerConfig,
@@ -116,18 +116,19 @@ function compile(
       precompressed,
     });
     if (!found.stats.isDirectory()) {
-      // As matchers see it: `/secret.txt%2f` and `/secret.txt/.` are not what they have let pass.
+      // With the path of matchers: `/secret.txt%2f` and `/secret.txt/.` must not differ from what they have
+      // admitted.
       if (matchedPath(exchange).endsWith('/')) throw noSuchFile();
       return serveFile(exchange, found.path, representations(names), status);
     }
     const index = await indexOf(root, names, config.index, isHidden, hidesFile);
-    // Where there is nothing to show, a redirect would tell that the directory is there.
+    // Without anything to show, a redirect would reveal that the directory exists.
     if (index === null && !config.browse) throw noSuchFile();
     if (!wantsDirectory && redirected(exchange, names.at(-1))) return;
     if (index !== null) {
       return serveFile(exchange, index.file.path, representations(index.names), status);
     }
-    // Its links are relative, so they need the slash.
+    // The page has relative links, so its path needs the slash.
     if (!wantsDirectory) throw noSuchFile();
     return answerListing(exchange, { root, names, isHidden, hidesFile, status }, scheduler);
   };
@@ -148,7 +149,7 @@ function compile(
   });
 }
 
-/** The decoded names of the path; null for one that no file can have. */
+/** The decoded names in the path; null if no file can have it. */
 function namesOf(exchange: Exchange): string[] | null {
   try {
     return siteNames(decodeURIComponent(pathOf(exchange)));
@@ -158,12 +159,12 @@ function namesOf(exchange: Exchange): string[] | null {
 }
 
 /**
- * Relative links of an index need the slash. The answer is relative too, because a prefix may have
- * been stripped; where the name was rewritten it would lead astray, so there is none.
+ * Relative links of an index need the slash. The redirect is relative too, because a prefix may have been
+ * removed. If the name was rewritten, the redirect would be wrong, so there is none.
  */
 function redirected(exchange: Exchange, name: string | undefined): boolean {
   const [path = '', query] = exchange.originalTarget.split(/\?(.*)/s, 2);
-  // Decoded as matchers do: what guards `/private/*` is not to be passed by with `/%70rivate`.
+  // Decoded as in matchers: `/%70rivate` must not bypass a guard of `/private/*`.
   if (name === undefined || afterSlash(decodePath(path)) !== name) return false;
   const last = afterSlash(path);
   answer(exchange, 308, { location: `./${last}/${query === undefined ? '' : `?${query}`}` });
