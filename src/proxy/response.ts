@@ -15,10 +15,10 @@ import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
 
-/** What a proxy does to the responses of its upstreams. */
+/** The changes of a proxy to the responses of its upstreams. */
 export interface ResponseRules {
   readonly headerDown: ApplyOperations;
-  /** The routes that answer instead of the upstream, or the status with which its response passes. */
+  /** The routes that respond instead of the upstream, or the status that replaces that of its response. */
   intercept(status: number, headers: HeaderList): Handler | number | null;
   readonly expand: Expand;
 }
@@ -51,13 +51,13 @@ function headerMatcher(
   return (headers) => headers.getAll(header.name).some(matches);
 }
 
-/** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin with 100 */
+/** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin at 100 */
 function refuseStatus(status: number): void {
   if (status < 100) throw unreadable(`status ${status}`);
 }
 
 /**
- * RFC 9112 §6.1: nobody here undoes another coding than chunks, and the field is not passed on.
+ * RFC 9112 §6.1: only chunked is decoded here, and the field is not forwarded.
  *
  * @throws ForwardError `upstream-broken`
  */
@@ -72,16 +72,16 @@ function unreadable(what: string): ForwardError {
   return new ForwardError('upstream-broken', 'sent', cause);
 }
 
-/** Passes the response of one upstream to the client. */
+/** Sends the response of one upstream to the client. */
 export class UpstreamResponse implements UpgradeSink {
-  /** The routes that are to answer instead, once the exchange with the upstream is over. */
+  /** The routes that respond instead when the exchange with the upstream has ended. */
   interceptor: Handler | null = null;
   readonly #exchange: Exchange;
   readonly #choice: Pick<Choice, 'cookie'>;
   readonly #rules: ResponseRules;
   readonly #onStatus: (status: number) => void;
   readonly #recorder: ResponseRecorder | null;
-  /** Where the client's bytes go, where what is written is recorded on its way. */
+  /** The body to the client, and the stream that records the written data on its way. */
   #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
   constructor(
@@ -100,7 +100,7 @@ export class UpstreamResponse implements UpgradeSink {
 
   onInformation(status: number, headers: HeaderList, received: ReceivedProtocol): void {
     refuseStatus(status);
-    // 100 is for us: the client's own expectation is answered when its body is wanted.
+    // 100 is for the gateway: the client's own expectation is handled when its body is read.
     if (status !== 100) {
       this.#exchange.inform(status, clientResponseFields(headers, received));
     }
@@ -119,7 +119,7 @@ export class UpstreamResponse implements UpgradeSink {
     const answer = this.#rules.intercept(status, headers);
     if (answer === null) return this.#begin({ ...this.#head(status, headers, received), isWhole });
     if (typeof answer === 'number') {
-      // RFC 9110 §8.6: such a length is that of a body which has not come.
+      // RFC 9110 §8.6: such a length is that of a body that is not sent.
       if (status === 204 || status === 304) headers.delete('content-length');
       return this.#begin({ ...this.#head(answer, headers, received), isWhole });
     }
