@@ -48,13 +48,13 @@ export type HeaderOperation =
 export interface HandlerData<Handler extends { readonly kind: string }> {
   /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of routes in it. */
   shape(inner: Shape<readonly RouteConfig[]>): Shape<Omit<Handler, 'kind'>>;
-  /** Routes that a request passes through at the position of the handler. */
+  /** Routes that a request goes through where the handler stands. */
   nested?(handler: Handler): readonly RouteConfig[];
   /** Routes that replace a response that the handler has received. */
   answering?(handler: Handler): readonly RouteConfig[];
-  /** Of adjacent handlers with the same group, only the first that matches runs. */
+  /** Of the handlers side by side with one group, only the first that matches runs. */
   group?(handler: Handler): number;
-  /** Parts with a `pattern` in RE2 syntax. The place in the file is known for each part. */
+  /** Parts with a `pattern` in RE2 syntax, whose place in the file is known by the part. */
   patterns?(handler: Handler): readonly object[];
   /** Changes of the response's fields that happen before discovery sees them. */
   responseFields?(handler: Handler): readonly HeaderOperation[];

@@ -34,8 +34,8 @@ header [<matcher>] {
 `;
 
 /**
- * Without a prefix sets, `+` adds, `-` deletes (`*` at either end), `?` sets what is missing. `>` and `defer`
- * change nothing, because response headers are always edited when the response exists.
+ * Nothing in front sets, `+` adds, `-` deletes (`*` at either end), `?` sets what is missing. `>`
+ * and `defer` change nothing: response headers are always edited when the response is there.
  */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
@@ -71,7 +71,7 @@ function fieldLine(line: Cursor, of: 'request' | 'response'): HeaderOperation {
   return operation;
 }
 
-/** `header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]`: applies to every response. */
+/** `header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]`: on whatever is answered. */
 function compile({ operations }: HeaderConfig, { expand }: HandlerContext): Handler {
   const apply = compileOperations(operations);
   return (exchange, next) => {

@@ -253,7 +253,7 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
   return result;
 }
 
-/** `trust_pool <pem file>`, or as in a Caddyfile: `trust_pool file <pem file>`. */
+/** `trust_pool <pem file>`, or as a Caddyfile has it: `trust_pool file <pem file>`. */
 export function trustPool(cursor: Cursor): string {
   if (cursor.left > 1 && cursor.peek()?.text === 'file') cursor.optional();
   return name(cursor, 'a PEM file');

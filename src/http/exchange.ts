@@ -25,7 +25,7 @@ export interface Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   readonly method: string;
-  /** `Host` or `:authority` as sent; empty if the request had none. */
+  /** `Host` or `:authority` as sent; empty when the request had none. */
   readonly host: string;
   /** Path and query of the request in their canonical form (`canonical-target.ts`), still encoded. */
   readonly originalTarget: string;
@@ -47,7 +47,7 @@ export interface Exchange {
    * cannot have a body.
    */
   lendBody(loan: BodyLease): LeasedBody | null;
-  /** False if the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
+  /** False when the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
   readonly hasBody: boolean;
   /** Trailer fields of the request; complete once `body` has ended. */
   trailers(): HeaderList;
@@ -94,7 +94,7 @@ export interface Exchange {
   readonly begun: boolean;
   /** The sent status; 0 before. */
   readonly status: number;
-  /** Registers a change of the head just before it is sent. The last one registered runs first. */
+  /** Changes the head just before it is sent. The last registered runs first. */
   onHead(transform: HeadTransform): void;
   /** Withholds a field from the client: in informational responses, the head and the trailers. */
   withhold(name: string): void;
@@ -127,7 +127,7 @@ export interface Exchange {
   abort(): void;
 }
 
-/** The conditions under which a body is lent. */
+/** On which terms a body is lent. */
 export interface BodyLease {
   /** Called once, when the reader first asks for bytes. */
   readonly onWanted: () => void;
@@ -209,7 +209,7 @@ export interface ResponseHead {
    * hubgate itself.
    */
   readonly source: 'upstream' | 'gateway';
-  /** The response to an extended CONNECT that opens a tunnel. */
+  /** The answer to an extended CONNECT whose tunnel is there. */
   readonly opensTunnel?: true;
   /** A 304 with all fields of its 200. The fields that describe the content are removed when it is sent. */
   readonly isUnchanged?: boolean;
@@ -227,7 +227,7 @@ export interface ResponseHead {
  */
 export type HeadTransform = (head: ResponseHead) => BodyWrapper | Promise<void> | undefined;
 
-/** Takes the destination of the encoded bytes and returns the stream for the plain bytes. */
+/** Takes where the encoded bytes go and returns where the plain bytes are written. */
 export type BodyWrapper = (body: Writable) => Writable;
 
 /**
@@ -235,10 +235,7 @@ export type BodyWrapper = (body: Writable) => Writable;
  */
 export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
 
-/**
- * Runs the handlers after this one. Returns or resolves when one of them has responded, or when the last one
- * has called its `next`.
- */
+/** Runs the handlers after this one: done, or resolved, when one has answered or the last passed. */
 export type Next = () => void | Promise<void>;
 
 /**

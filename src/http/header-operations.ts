@@ -23,10 +23,10 @@ const FRAMING = new Set([
 const FORBIDDEN_BYTES = /[\0-\x08\x0a-\x1f\x7f]/g;
 
 /**
- * Compiles the lines of a `header`, `request_header`, `header_up` or `header_down` block, in their order.
- * Operations on fields that frame the message have no effect.
+ * The lines of a `header`, `request_header`, `header_up` or `header_down` block, in their order.
+ * Operations on fields that frame the message do nothing.
  *
- * @param check applied to each value before a regular expression changes it: for requests `matchable`
+ * @param check of each value that a regular expression is to change: for requests `matchable`
  * @throws HubgateError `invalid-pattern`
  */
 export function compileOperations(

@@ -28,7 +28,7 @@ export interface SyntaxRegistry extends ConfigRegistry {
 /** Directives in the order of execution; names with the same position are grouped. */
 export type DirectivePlaces = readonly (readonly string[])[];
 
-/** The directives of a Hubfile, by name and in the order of execution. */
+/** The directives that a Hubfile may use: by their names, and in the order in which they run. */
 export class DirectiveTable {
   readonly registry: SyntaxRegistry;
   /** The order of directives, unless the global option `order` changes it. */

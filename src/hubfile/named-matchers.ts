@@ -73,7 +73,7 @@ export class NamedMatchers {
   }
 }
 
-/** The part after `@name` or `not`: one condition on the line, or a block of them. */
+/** What follows `@name` or `not`: one condition on the line, or a block of them. */
 function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
   if (cursor.left === 0) {
     if (!cursor.hasBlock || cursor.line.block?.length === 0) {

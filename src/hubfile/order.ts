@@ -46,9 +46,9 @@ function directiveName(cursor: Cursor, table: DirectiveTable, expected: string):
 }
 
 /**
- * Sorts the directives of a block by their order of execution: by directive, then the longer single path
- * first, an exact path before the same as a prefix, and without a matcher last. Some, such as `root`, are
- * sorted in the opposite order, so that the most specific one takes effect.
+ * Brings the directives of a block into the order in which they run: by directive, then the longer
+ * single path first, an exact path before the same as a prefix, and without matcher last. Some, such
+ * as `root`, are the other way round, so that the most specific one has the last word.
  */
 export function inDocumentedOrder(
   steps: readonly OrderedStep[],

@@ -43,7 +43,7 @@ export interface Scope {
   readonly top: boolean;
   /** The group of the `handle` blocks in this block. */
   readonly group: number;
-  /** Reads a block of directives in this scope. */
+  /** Reads a block of directives that stands in this scope. */
   routes(lines: readonly Line[], order: RunningOrder): readonly RouteConfig[];
   /** The steps of the route `&(name)`. */
   named(cursor: Cursor, name: Word): readonly RouteConfig[];
@@ -61,9 +61,9 @@ export interface DirectiveSyntax {
   readonly after?: string;
   /** Shares the position of this one, so that only specificity counts between the two. */
   readonly besides?: string;
-  /** The most specific one runs last and takes effect; of equal ones, the first or last written. */
+  /** The most specific one runs last and has the last word; of equal ones the first or last written. */
   readonly specificLast?: 'first-written' | 'last-written';
-  /** Whether its block contains directives. */
+  /** Its block holds directives. */
   readonly holdsDirectives?: true;
   /** Whether it configures the site as a whole, and is only allowed directly in it. */
   readonly siteOnly?: boolean;

@@ -119,7 +119,7 @@ export class DynamicUpstreams {
     return hosts.sort().map((host) => ({ host, port }));
   }
 
-  /** Sorted by priority (RFC 2782). The weights are left to `lb_policy`. */
+  /** By their priority (RFC 2782); who is to be served more is for `lb_policy` to say. */
   async #services(): Promise<readonly { readonly host: string; readonly port: number }[]> {
     const records = await this.#resolver.resolveSrv(this.#config.name);
     return records

@@ -57,7 +57,7 @@ export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-/** Only a request that no upstream can have acted on, or that can safely be repeated. */
+/** Only what no upstream can have acted on, or what is safe to do twice. */
 export function mayRepeat(
   method: string,
   { failure, consumed }: { failure: ForwardError; consumed: boolean },

@@ -11,7 +11,7 @@ export interface ReverseProxyConfig {
   readonly kind: 'reverse_proxy';
   /** Absolute origins: `http://`, `https://` or `h2c://host:port`, `unix:/path` or `unix+h2c:/path`. */
   readonly upstreams: readonly string[];
-  /** Upstreams from the DNS; `upstreams` are used while it returns none. */
+  /** Upstreams that the DNS names; `upstreams` stand in while it names none. */
   readonly dynamic: DynamicConfig | null;
   readonly loadBalancing: {
     readonly policy: BalancingPolicy;
@@ -82,7 +82,7 @@ export interface ReverseProxyConfig {
     /** Statuses or classes; empty means any. */
     readonly status: readonly string[];
     readonly header: { readonly name: string; readonly value: string } | null;
-    /** The status that replaces the one of the response; null: the routes respond instead. */
+    /** What the status becomes while the response passes; null: the routes answer instead. */
     readonly replaceStatus: number | null;
     readonly routes: readonly RouteConfig[];
   }[];

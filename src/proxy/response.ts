@@ -15,10 +15,10 @@ import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
 
-/** The changes of a proxy to the responses of its upstreams. */
+/** What a proxy does to the responses of its upstreams. */
 export interface ResponseRules {
   readonly headerDown: ApplyOperations;
-  /** The routes that respond instead of the upstream, or the status that replaces that of its response. */
+  /** The routes that answer instead of the upstream, or the status with which its response passes. */
   intercept(status: number, headers: HeaderList): Handler | number | null;
   readonly expand: Expand;
 }
@@ -51,7 +51,7 @@ function headerMatcher(
   return (headers) => headers.getAll(header.name).some(matches);
 }
 
-/** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin at 100 */
+/** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin with 100 */
 function refuseStatus(status: number): void {
   if (status < 100) throw unreadable(`status ${status}`);
 }
@@ -81,7 +81,7 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #rules: ResponseRules;
   readonly #onStatus: (status: number) => void;
   readonly #recorder: ResponseRecorder | null;
-  /** The body to the client, and the stream that records the written data on its way. */
+  /** Where the client's bytes go, where what is written is recorded on its way. */
   #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
   constructor(

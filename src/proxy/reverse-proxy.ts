@@ -131,8 +131,7 @@ export class ReverseProxy {
     } finally {
       this.#active -= 1;
       this.#releaseWhenIdle();
-      // The part of the body that the upstream did not read is read and discarded, so that the connection can
-      // be reused.
+      // What the upstream did not take is read and dropped, so that the connection can go on.
       if (exchange.hasBody) exchange.body.resume();
     }
   };

@@ -117,7 +117,7 @@ export class ServerExchange implements Exchange {
 
   lendBody(loan: BodyLease): LeasedBody | null {
     if (!this.hasBody) return null;
-    // A body that was requested earlier already has the limit for silence.
+    // What has been asked for before has the limit of silence itself.
     return this.#body === null
       ? new ClientBody(this.#adapter.body, this.#silence(), loan)
       : new ClientBody(this.#body, null, loan);
@@ -187,8 +187,7 @@ export class ServerExchange implements Exchange {
 
   begin(head: ResponseHead): Writable {
     this.#refuseSecondHead();
-    // RFC 9113 §8.5: any 2xx tells the client that its tunnel is open, and everything after it belongs to the
-    // tunnel.
+    // RFC 9113 §8.5: any 2xx tells the client that its tunnel is there, and what follows is of it.
     if (this.upgrade?.kind === 'http2' && head.opensTunnel !== true && isSuccess(head.status)) {
       head.status = 501;
     }

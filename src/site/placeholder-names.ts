@@ -1,6 +1,6 @@
 import { nearestName } from '../config/nearest.ts';
 
-/** `\{`, or a pair of braces around a possible name of a placeholder. */
+/** `\{`, or a brace pair with a name that could be a placeholder's. */
 export const PLACEHOLDER = /\\\{|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
 
 const REQUEST_NAMES = [

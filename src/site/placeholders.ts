@@ -13,8 +13,8 @@ const MAX_PATH_PARTS = 1_000;
 const MAX_LABELS = 128;
 
 /**
- * Replaces the request placeholders of the Hubfile. Anything that is not a known placeholder stays unchanged;
- * `\{` is a brace. The value of a placeholder is not searched again.
+ * Replaces the request placeholders of the Hubfile. What is not a known placeholder stays as it is;
+ * `\{` is a brace. What a placeholder brings in is not looked through again.
  */
 export const expandPlaceholders: Expand = (template, exchange, response, encode) => {
   if (!template.includes('{')) return template;
@@ -158,14 +158,14 @@ function port(exchange: Exchange): string {
   return own ?? (exchange.scheme === 'https' ? '443' : '80');
 }
 
-/** The path up to its last slash, which belongs to the directory, and the part after it. */
+/** The path up to its last slash, which belongs to the directory, and what comes after it. */
 function splitPath(exchange: Exchange): { readonly dir: string; readonly file: string } {
   const path = pathOf(exchange);
   const start = path.lastIndexOf('/') + 1;
   return { dir: path.slice(0, start), file: path.slice(start) };
 }
 
-/** Labels count from the right, from 0: label 0 of `example.com` is `com`. */
+/** Labels count from the right, from 0: that of `example.com` is `com`. */
 function hostLabel(exchange: Exchange, index: string): string | undefined {
   if (!/^\d{1,3}$/.test(index)) return undefined;
   return (

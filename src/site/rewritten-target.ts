@@ -6,10 +6,7 @@ import { PLACEHOLDER, shortName } from './placeholder-names.ts';
 /** The question mark in the braces of `{?query}` begins no query. */
 export const QUERY_MARK = /(?<!\{)\?/;
 
-/**
- * The target of a request after a rewrite to `to`: `/path`, `?query` or both. The part that is not given
- * stays.
- */
+/** The target that `to` makes of a request: `/path`, `?query` or both; the part that is not named stays. */
 export function rewrittenTarget(to: string, expand: Expand): (exchange: Exchange) => string {
   const mark = to.search(QUERY_MARK);
   const path = mark === -1 ? to : to.slice(0, mark);

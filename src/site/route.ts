@@ -6,7 +6,7 @@ import { compileMatcher, type Predicate } from './matchers.ts';
 interface Step {
   readonly matches: Predicate;
   readonly handler: Handler;
-  /** Of the steps with the same group, only the first that matches runs. */
+  /** Of the steps with one group only the first that matches runs. */
   readonly group: number | null;
 }
 
@@ -32,7 +32,7 @@ export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext)
   };
 }
 
-/** The state of one request in its routes. */
+/** One request on its way through routes. */
 interface Run {
   readonly steps: readonly Step[];
   readonly takenGroups: Set<number>;
@@ -40,7 +40,7 @@ interface Run {
   readonly next: Next;
 }
 
-/** For routes without groups: nothing is ever added to it. */
+/** Of routes without groups: nobody adds to it. */
 const NO_GROUPS = new Set<number>();
 
 /** Without an await of its own, because most steps pass a request on, and each would cost a frame. */

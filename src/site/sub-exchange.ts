@@ -20,13 +20,13 @@ export interface SubRequest {
   readonly variables: Map<string, string>;
   /** The source of the response, if it goes to the client; null leaves that to the handler that responds. */
   readonly source: ResponseHead['source'] | null;
-  /** Receives the head; null leaves it to the client's own exchange. */
+  /** Takes the head; null leaves it to the client's own exchange. */
   readonly intercept: ((head: ResponseHead) => Writable | null) | null;
 }
 
 /**
- * A request without a body on behalf of another one: the same client, but a method and target of its own. Its
- * response goes to the client unless it is intercepted.
+ * A request without a body on behalf of another one: the same client, but a method and target of
+ * its own. Its answer goes to the client unless it is intercepted.
  */
 export class SubExchange implements Exchange {
   readonly scheme: 'http' | 'https';
@@ -42,7 +42,7 @@ export class SubExchange implements Exchange {
   readonly clientAddress: string;
   body: Readable = Readable.from([]);
   readonly hasBody = false;
-  /** The identity of the original request. */
+  /** That of the request which it is made for. */
   readonly identity: Identity;
   readonly variables: Map<string, string>;
   readonly upgrade: UpgradeRequest | null = null;
@@ -85,7 +85,7 @@ export class SubExchange implements Exchange {
     return this.#parent.abandoned;
   }
 
-  /** There is no body. */
+  /** It has none. */
   lendBody(): null {
     return null;
   }

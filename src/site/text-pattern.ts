@@ -123,7 +123,7 @@ function isOnlyStar(pieces: readonly GlobPiece[]): boolean {
 }
 
 /**
- * Matches a text. Captures become `{re.NAME.N}`, or `{re.N}` without a name.
+ * Tests a text; what the groups capture becomes `{re.NAME.N}`, or `{re.N}` without a name.
  *
  * @throws HubgateError `invalid-pattern`; the function throws an HttpError 431 for a text that is too long
  */

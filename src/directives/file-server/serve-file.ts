@@ -64,7 +64,7 @@ export async function serveFile(
       },
       takesRanges: true,
     };
-    // As an error page, the file has the error's status, and conditions do not apply.
+    // As the page of an error the file has the error's status, and nothing of it is conditional.
     const given = status ?? (errorStatus(exchange) || null);
     const { head, content } = selectResponse(exchange, representation, given);
     await send(exchange, file, head, content);

@@ -12,7 +12,7 @@ type ResponseMatcher = Pick<Handled, 'status' | 'header'>;
 
 const ANY: ResponseMatcher = { status: [], header: null };
 
-/** The `@name` matchers of a `reverse_proxy` block, which match responses, not requests. */
+/** The `@name` matchers of a `reverse_proxy` block: they look at responses, not at requests. */
 export class ResponseMatchers {
   readonly #named = new Map<string, ResponseMatcher>();
   readonly #places = new Map<string, Span>();
