@@ -33,7 +33,7 @@ const ARGON2ID =
   /^\$argon2id\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,86}$/;
 /** bcrypt's cost as an exponent: about 10 s of CPU time. */
 const MAX_COST = 16;
-/** Memory of one argon2id check in KiB, and number of its iterations. */
+/** Most memory of one argon2id check in KiB, and most of its iterations. */
 const MAX_MEMORY = 256 * 1024;
 const MAX_ITERATIONS = 64;
 const MAX_PARALLELISM = 16;

@@ -60,9 +60,9 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
       return next();
     },
     sharing: {
-      // After an update has announced a change, later requests for the page get the same response. A process
-      // that does not know what it has missed shares only responses that were requested after the request
-      // arrived.
+      // If a page fetches because of a named update, later requests for the same page get the same response.
+      // If a page does not know which updates it has missed, it shares only a response that was requested
+      // after its own request had arrived.
       groupOf(exchange) {
         const name = causes.get(exchange);
         if (name === undefined) return null;

@@ -80,8 +80,8 @@ export class RateZone {
   }
 
   /**
-   * Begins the window of this moment, and returns how much of it has passed. A clock that was set back
-   * changes nothing.
+   * Moves to the window of this moment, and returns how many milliseconds of it have passed. A clock that was
+   * set back changes nothing.
    */
   #turn(): number {
     const now = this.#clock.now();
@@ -127,7 +127,7 @@ export class RateLimits {
   readonly #clock: Clock;
   readonly #peerWorkers: CountPeers | null;
 
-  /** @param siblings null for a single process */
+  /** @param peerWorkers null for a single process */
   constructor(clock: Clock, peerWorkers: CountPeers | null) {
     this.#clock = clock;
     this.#peerWorkers = peerWorkers;

@@ -32,8 +32,8 @@ export interface SelectedResponse {
 }
 
 /**
- * Fields that a response without the content must not have: a response to a conditional request, or to an
- * unsatisfiable range.
+ * Fields that describe the content. A response without the content must not have them: one to a conditional
+ * request (304, 412) or to an unsatisfiable range (416).
  */
 const FIELDS_OF_CONTENT = [
   'content-type',

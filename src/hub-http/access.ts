@@ -25,7 +25,7 @@ export interface Access {
    * The verified token of a request for a role; null if it has none. For a token that was seen before, it
    * returns the result without a promise.
    *
-   * @throws Refusal (or rejects with it) 400 for a malformed presentation, 401 for a token that is not
+   * @throws RefusedRequest (or rejects with it) 400 for a malformed presentation, 401 for a token that is not
    * accepted
    */
   authenticate(

@@ -6,7 +6,7 @@ import { badRequest, RefusedRequest } from './refusal.ts';
  * Reads the whole body of a request.
  *
  * @param maxBytes 0 means no limit
- * @throws Refusal 413 as soon as there are more than `maxBytes`; 400 if the client aborts
+ * @throws RefusedRequest 413 as soon as there are more than `maxBytes`; 400 if the client aborts
  */
 export async function readBody(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   const announced = Number(exchange.headers.get('content-length') ?? 0);

@@ -51,7 +51,7 @@ export interface MatcherSettings {
  * Reads the matchers of a subscribe request: by parameter name, then in the order of the request. Patterns
  * are compiled in slices.
  *
- * @throws Refusal (or rejects with it) 400 with the name of the invalid parameter
+ * @throws RefusedRequest (or rejects with it) 400 with the name of the invalid parameter
  */
 export type ReadMatchers = (
   fields: readonly FormField[],

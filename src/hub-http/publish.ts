@@ -93,7 +93,7 @@ async function readForm(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   return type === FORM ? bytes : Buffer.alloc(0);
 }
 
-/** @throws Refusal 400 or 413 with the reason */
+/** @throws RefusedRequest 400 or 413 with the reason */
 function* readUpdate(
   bytes: Buffer,
   rules: PublicationRules,

@@ -171,7 +171,10 @@ function requestedCursor(exchange: Exchange, fields: readonly FormField[]): stri
   return field === undefined ? null : '';
 }
 
-/** @throws Refusal 401 if the permission of the client has ended in the meantime; 503 if the history fails */
+/**
+ * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the history
+ * fails
+ */
 async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T> {
   try {
     return await result;

@@ -333,7 +333,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
 /**
  * Prepares the service of each listener for a generation; nothing is changed yet.
  *
- * @throws Node's error if a server cannot be created
+ * @throws the error of Node, if a server cannot be created
  */
 function readyAll(
   listeners: readonly OpenListener[],

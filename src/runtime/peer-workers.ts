@@ -39,7 +39,7 @@ export class HubSignals {
   readonly #peerWorkers: PeerWorkers | null;
   readonly #hubs = new Map<string, (signal: Signal) => void>();
 
-  /** @param siblings null for a single process */
+  /** @param peerWorkers null for a single process */
   constructor(peerWorkers: PeerWorkers | null) {
     this.#peerWorkers = peerWorkers;
     peerWorkers?.receive((signal) => this.#hubs.get(signal.core)?.(signal));

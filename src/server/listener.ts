@@ -163,7 +163,7 @@ export class Listener {
    * Prepares a service without any visible change yet: several listeners change together or not at all.
    *
    * @param fallback certificate for clients that send no server name
-   * @throws Node's error if it cannot create a server
+   * @throws the error of Node, if it cannot create a server
    */
   ready(service: Service, fallback: Certificate | null): ServiceChange {
     const { clientAddress, limits, policies } = service;

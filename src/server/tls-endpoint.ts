@@ -106,7 +106,7 @@ export class TlsEndpoint {
    * Creates the servers. The returned function activates them for the next handshake.
    *
    * @param fallback certificate for clients that send no server name
-   * @throws Node's error if it cannot create a server with a policy or with the certificate
+   * @throws the error of Node, if it cannot create a server with a policy or with the certificate
    */
   ready(policies: HandshakePolicies, fallback: Certificate | null): () => void {
     const servers = new Map(

@@ -184,7 +184,10 @@ function start(
     }
   };
 
-  /** If scripts have navigated elsewhere, the fetched page is not used. */
+  /**
+   * Whether the browser is still at the path of the fetched page. After a script has navigated elsewhere, its
+   * changes do not matter.
+   */
   const isHere = (): boolean => new URL(page).pathname === location.pathname;
 
   /** A library may have replaced the page with the server's response for another URL. */
