@@ -46,10 +46,7 @@ export interface GlobalOptions {
 }
 
 export interface AdminOptions extends ListenAddress {
-  /**
-   * Hosts with which it may be addressed in addition to its own, in lower case; without a port, any port is
-   * accepted.
-   */
+  /** Further hosts with which it may be addressed, in lower case; without a port, any port is accepted. */
   readonly origins: readonly string[];
 }
 
@@ -199,7 +196,7 @@ export interface AccessLogConfig {
   readonly hosts: readonly string[];
   /** Whether only requests that `log_name` assigns to it are logged. */
   readonly onlyNamed: boolean;
-  /** Successful requests have the level `info`, requests that failed with 5xx `error`. */
+  /** Successful requests have the level `info`, requests with a 5xx response `error`. */
   readonly level: LogOptions['level'];
   /** null: the output of the gateway's own log. */
   readonly output: string | null;
@@ -233,10 +230,7 @@ export interface TlsConfig {
     /** Asked one after the other; at least one. */
     | { readonly kind: 'issuers'; readonly issuers: readonly CertificateIssuer[] }
     | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string };
-  /**
-   * Whether certificates are obtained for the names that clients ask for, if `onDemand` of the options allows
-   * them.
-   */
+  /** Whether certificates are obtained for the names that clients ask for, if `onDemand` allows them. */
   readonly onDemand: boolean;
   /** How ACME proves the names of this site; null: the setting of the global options. */
   readonly dns: DnsChallengeConfig | null;
@@ -368,10 +362,7 @@ export interface DiscoveryConfig {
   readonly tokenSource: TokenMintConfig | TokenExchangeConfig | null;
   /** Whether the app may publish with the fields `Hub-Publish` and `Hub-Data` of its responses. */
   readonly publish: boolean;
-  /**
-   * Announces the changes that requests have made (RFC 9111 §4.4). The first entry that applies to a request
-   * is used.
-   */
+  /** Announces the changes of requests (RFC 9111 §4.4). The first entry that applies is used. */
   readonly changes: readonly ChangesConfig[];
   /** Pages with several URLs. The first entry that matches a URL is used. */
   readonly aliases: readonly AliasConfig[];

@@ -201,7 +201,8 @@ function hostsOfFallback(byHost: ReadonlyMap<string, SiteCertificates>): readonl
 }
 
 /**
- * The addresses under which clients without a server name can reach a catch-all site: those of this machine.
+ * The names under which clients without a server name can reach a catch-all site: `localhost` and the
+ * addresses of this machine.
  */
 function ownNames(): string[] {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
